@@ -66,7 +66,8 @@ class Explanation:
 
     def _measured(self) -> list[str]:
         """The measurements behind the choice, if a tuned table has them."""
-        return [] if self.decision.tuned is None else self.decision.tuned.describe()
+        tuned = self.decision.tuned
+        return [] if tuned is None else tuned.of_size(self.plan.signature.nbytes).describe()
 
     def __repr__(self) -> str:
         """Return the text, for the prompt of an interpreter."""

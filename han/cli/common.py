@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from han.cli.world import rank
+from han.common.atomic import write_output
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.tables import shown_table as shown_table
@@ -113,7 +114,7 @@ def write_file(path: Path, text: str) -> None:
     if rank():
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        write_output(path, text)
     except OSError as error:
         raise ArgumentError(f"{path}: cannot be written: {error.strerror or error}") from None
     wrote(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,20 +15,43 @@ LIMIT = 10.0  # seconds to wait for a lock
 PAUSE = 0.01  # seconds between two tries
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file by a text in one step; raises OSError and leaves the old file if it cannot."""
+def write_whole(path: Path, content: str | bytes, mode: int = 0o644) -> None:
+    """Replace a file in one step; raises OSError and leaves the old file if it cannot."""
+    data = content if isinstance(content, bytes) else content.encode()
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(handle, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(draft, 0o644)
+        os.chmod(draft, mode)
         os.replace(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(draft)
         raise
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file that the user named, as `write_whole` does if it can be replaced.
+
+    A file keeps its mode, a link its place. Pipes, devices and files in a folder that takes no new
+    files are written where they are. Raises OSError.
+    """
+    fixed = path.exists() and not (path.is_file() and os.access(path.resolve().parent, os.W_OK))
+    if fixed:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return
+    path = Path(os.path.realpath(path))
+    mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
+    write_whole(path, content, stat.S_IMODE(mode))
+
+
+def _umask() -> int:
+    """Return the mask of new files, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ def _find(source: str | os.PathLike[str], said_by: str, ready: Mapping[str, Path
     """Return the file of ``source``; the name of a ready file comes before a path."""
     if isinstance(source, str) and source in ready:
         return ready[source]
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))
     if path.exists():
         return path
     kind = "machine" if said_by == "machine" else "configuration"

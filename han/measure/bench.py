@@ -6,6 +6,7 @@ and after the timed calls.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,6 +20,7 @@ from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, check_c
 from han.measure.session import Session
 from han.model.collectives import DATALESS
 from han.model.measurements import Times
+from han.runtime.tuned import tell_problem
 from han.tuning.tuned.places import AUTO, OFF
 
 SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
@@ -124,12 +126,16 @@ class Bench(Session):
         super().__init__(comm, settings.rounds, settings.iterations)
         self.settings = settings
         config = _with_table(config, settings.tuned)
-        self.han = self.add_han(config) if "han" in settings.sides else None
+        with warnings.catch_warnings():
+            if settings.tuned:  # a table that is no use ends the bench
+                warnings.filterwarnings("ignore", "tuned table: ", UserWarning)
+            self.han = self.add_han(config) if "han" in settings.sides else None
         self.comms: dict[str, MPI.Intracomm] = {} if self.han is None else {"han": self.han}
         if DEFAULT in settings.sides and self.han is not None:
             found = self.han._han.tuned
             if found.table is None:
-                raise ArgumentError(f"no tuned table: {found.about}; make one with han tune")
+                raise ArgumentError(f"no tuned table: {found.missing}")
+            tell_problem(found, comm.rank)
             self.comms[DEFAULT] = self.add_han(_with_table(config, False))
         if "mpi" in settings.sides or settings.compares:
             self.comms["mpi"] = self.add_mpi()

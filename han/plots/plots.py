@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from han.common.atomic import write_output
 from han.common.errors import ArgumentError
 from han.common.units import format_size, plural
 
@@ -75,8 +76,10 @@ def check_picture(path: Path) -> None:
 
 def save(figure: Any, path: Path) -> None:
     """Write a figure to a file, and close it. Raises PlotError if the file cannot be written."""
+    picture = io.BytesIO()
     try:
-        figure.savefig(path, dpi=150, bbox_inches="tight")
+        figure.savefig(picture, format=path.suffix[1:] or None, dpi=150, bbox_inches="tight")
+        write_output(path if path.suffix else path.with_suffix(".png"), picture.getvalue())
     except OSError as error:
         raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
     except ValueError as error:

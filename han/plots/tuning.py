@@ -8,9 +8,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from han.common.atomic import write_output
 from han.common.units import format_size, format_us
 from han.plots.lines import Panel, lines
-from han.plots.plots import COLORS, GREY, prediction_axes, pyplot, save
+from han.plots.plots import COLORS, GREY, PlotError, prediction_axes, pyplot, save
 from han.tuning.tuned.table import Point, Ranges, TunedTable, spell
 
 STYLE = (
@@ -44,7 +45,10 @@ def report(table: TunedTable, path: Path, left_out: str = "") -> list[Path]:
         figures.append(
             f"<h2>{CAPTIONS[name]}</h2><img alt='{name}' src='data:image/png;base64,{data}'>"
         )
-    path.write_text(_page(table, figures, left_out), encoding="utf-8")
+    try:
+        write_output(path, _page(table, figures, left_out))
+    except OSError as error:
+        raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
     return [path, *written]
 
 
@@ -54,6 +58,7 @@ def _page(table: TunedTable, figures: Sequence[str], left_out: str) -> str:
         f"{machine.cpu}, {machine.cores} processors, {machine.library} {machine.library_version}, "
         f"han {machine.han}"
     )
+    about = "; ".join([about, *table.others()])
     rows = "".join(_row(point) for ranges in table.ranges() for point in ranges.points)
     heads = "".join(
         f"<th>{head}</th>"

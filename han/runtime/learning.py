@@ -20,7 +20,7 @@ from han.runtime.binder import Binder
 from han.runtime.prepared import Prepared
 from han.tuning.tuned.files import TunedError, write
 from han.tuning.tuned.learnt import Learnt, joined
-from han.tuning.tuned.places import AUTO, OFF, SHIPPED, Search, default_file, holds_rows
+from han.tuning.tuned.places import AUTO, OFF, SHIPPED, Search, default_file, holds_rows, named_file
 from han.tuning.tuned.table import Key, Point, Timing, TunedTable
 
 LEAST = 2  # trials: one alone may have met other load
@@ -51,6 +51,8 @@ class Learner:
         if not found:
             return
         path = _path(config, state.tuned)
+        if path is None:
+            return
         used = state.tuned.table
         if isinstance(used, TunedTable) and not os.path.exists(path):
             self._bases[path] = used
@@ -90,7 +92,7 @@ def tell_rows(config: Config, tuned: Search, rank: int) -> None:
     if rank or not config.learn or config.tuned == OFF:
         return
     path = _path(config, tuned)
-    if holds_rows(path):
+    if path is not None and holds_rows(path):
         warnings.warn(
             f"HAN_LEARN: {path} holds rows, and what trials find are points, so nothing will be "
             "kept; name the tuned table that the rows were exported from, or a new file: "
@@ -116,13 +118,16 @@ def learnt(prepared: Prepared) -> Learnt | None:
     return Learnt(planned.plan, choice, planned.rival.choice, (plan, rival), bool(used))
 
 
-def _path(config: Config, tuned: Search) -> Path:
+def _path(config: Config, tuned: Search) -> Path | None:
     """Return the file of the user's table: the named one, the one in use, or that of this machine.
 
-    A table that comes with han is not changed.
+    A table that comes with han is not changed. None: the name that the user gave is none of a file.
     """
     if config.tuned != AUTO:
-        return Path(config.tuned).expanduser()
+        try:
+            return named_file(config.tuned)
+        except TunedError:
+            return None
     used = None if tuned.table is None else Path(tuned.table.source)
     ours = used is None or SHIPPED in used.parents
     return default_file(fingerprint()) if used is None or ours else used

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 from han.common.units import plural
 from han.config.config import Config
 from han.ranks.machine import fingerprint
-from han.tuning.tuned.places import AUTO, OFF, Search, find_table
+from han.tuning.tuned.files import TunedError
+from han.tuning.tuned.places import AUTO, OFF, Search, find_table, named_file
 
 LISTED = 8  # ranks in a message, at most
 
@@ -17,10 +17,17 @@ LISTED = 8  # ranks in a message, at most
 def tuned_table(config: Config | None) -> Search:
     """Return the table that this rank found for a configuration; it never raises."""
     wanted = OFF if config is None else config.tuned
-    begins = config is not None and config.learn and wanted not in (OFF, AUTO)
-    if begins and not Path(wanted).expanduser().exists():
+    if config is not None and config.learn and _is_new(wanted):
         return Search(about=f"{wanted} will be made from what trials find")
     return find_table(wanted, fingerprint)
+
+
+def _is_new(wanted: str) -> bool:
+    """Whether a setting names a file that is not there yet."""
+    try:
+        return wanted not in (OFF, AUTO) and not named_file(wanted).exists()
+    except TunedError:
+        return False
 
 
 def agreed_table(mine: Search, others: Sequence[int]) -> Search:

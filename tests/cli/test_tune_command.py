@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import replace
 
 import pytest
 from commands import call
+from disks import full_disk
 from typer.testing import CliRunner
 
 from han.cli.main import app
@@ -16,7 +19,7 @@ from han.config import load_config
 from han.config.rules import KindUse, LevelUse, Use
 from han.ranks.machine import fingerprint
 from han.tuning.search.space import IN_A_ROW, UNFIT, Pruned
-from han.tuning.tuned.files import read, write
+from han.tuning.tuned.files import parse, read, write
 from han.tuning.tuned.places import find_table
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
@@ -101,6 +104,47 @@ def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):
     tables[0].with_name("monday.left-out.txt").write_text("no gain expected:\n  a < b: slow\n")
     call("tune", "report", str(out), "--table", str(tables[0]))
     assert "  a &lt; b: slow" in out.read_text()
+
+
+@pytest.mark.parametrize("name", ["all.json", "rules.yaml", "rows.json", "page.html"])
+def test_a_full_disk_leaves_the_files_of_before(tables, tmp_path, name):
+    action = {"all.json": "merge", "page.html": "report"}.get(name, "export")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    call("tune", action, str(folder / name), "--table", str(tables[0]))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with full_disk(256):
+        said = refuse("tune", action, str(folder / name), "--table", str(tables[1]))
+    assert "cannot be written: File too large" in said
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_files_that_are_written_keep_their_mode_and_links_their_place(tables, tmp_path):
+    out, link = tmp_path / "mine.json", tmp_path / "link.json"
+    out.touch(0o600)
+    link.symlink_to(out)
+    call("tune", "merge", str(link), "--table", str(tables[0]))
+    assert link.is_symlink()
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert len(read(out).points) == 2
+    new = tmp_path / "new.json"
+    before = os.umask(0o077)
+    try:
+        call("tune", "merge", str(new), "--table", str(tables[0]))
+    finally:
+        os.umask(before)
+    assert new.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_pipe_is_written_to(tables, tmp_path):
+    pipe, found = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
+    reader.start()
+    call("tune", "merge", str(pipe), "--table", str(tables[0]))
+    reader.join()
+    assert len(parse(found[0], "pipe").points) == 2
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(

@@ -485,7 +485,9 @@ def test_a_file_that_is_not_there_is_answered_with_the_ready_ones():
     text = message("vrtual-2x2")
     assert "config = 'vrtual-2x2': no such file" in text
     assert "did you mean 'virtual-2x2'? Known: exchange-node, flat, four-levels-virtual" in text
-    assert message(None, {"HAN_CONFIG": "nope"}).startswith("HAN_CONFIG = 'nope': no such file")
+    for name in ("nope", "~nobody-here/config.yaml"):
+        told = message(None, {"HAN_CONFIG": name})
+        assert told.startswith(f"HAN_CONFIG = '{name}': no such file")
 
 
 def test_what_cannot_be_a_source_is_refused():

@@ -16,6 +16,8 @@ from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.estimates import estimate
 from han.tuning.rules import RuleTable
+from han.tuning.search.results import Found, Result
+from han.tuning.search.space import LATE, PREDICTED
 
 CALL = Signature("bcast", 512)
 BASE, FIRST, SECOND = (
@@ -47,6 +49,19 @@ def test_choices_that_are_slow_in_a_row_are_left_out_with_the_reason(seconds, le
 
 def test_long_calls_are_not_repeated():
     assert tuner(())._lasting(CALL, BASE, [FIRST], 1.0) == [FIRST]
+
+
+def test_candidates_that_were_not_measured_are_listed_with_the_reason():
+    one = tuner(())
+    results = Result(BASE, estimate([1e-6]), 1e-6), Result(FIRST, None, 3e-6), Result(SECOND)
+    one.tell_unmeasured(CALL, Found(results, complete=False))
+    assert [(p.what, p.reason, p.group) for p in one.pruned] == [
+        ("bcast of 512B: network: adapt linear", "predicted to take 3.00 us", PREDICTED),
+        ("bcast of 512B: network: adapt chain", "the time was over before it was measured", LATE),
+    ]
+    one.pruned.clear()
+    one.tell_unmeasured(CALL, Found(results[:1]))
+    assert not one.pruned
 
 
 def test_what_is_left_to_the_mpi_library_is_told_and_left_out():

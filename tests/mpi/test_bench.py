@@ -1,6 +1,7 @@
 """Benchmarks on several ranks: their calls, checks and reports, but not their times."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,8 @@ from han.measure.program_results import Settings as ProgramSettings
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.programs import GROUPS, Programs
 from han.ranks.machine import fingerprint
-from han.tuning.tuned.files import write
+from han.tuning.tuned.files import as_text, write
+from han.tuning.tuned.places import user_folder
 from han.tuning.tuned.table import TunedTable
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
@@ -87,6 +89,36 @@ def test_no_comparison_when_it_is_not_wanted(mpi_ranks, monkeypatch):
     with Bench(MPI.COMM_WORLD, None, settings) as bench:
         (row,) = bench.rows("bcast", [8])
     assert list(row.times) == ["han"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", r"damaged, not JSON: .*; tune again$"),
+        (None, "cannot be read: No such file or directory; make one with han tune$"),
+        (as_text(TunedTable((), replace(fingerprint(), cores=99))), "cores: .* there; make one"),
+    ],
+)
+def test_a_table_that_is_no_use_is_told_of_once(tmp_path, text, said):
+    path = tmp_path / "mine.json"
+    if text is not None:
+        path.write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ArgumentError, match=f"no tuned table: {path}: .*{said}") as error:
+            Bench(MPI.COMM_SELF, {"tuned": str(path)}, Settings(tuned=True))
+    assert "built-in" not in str(error.value)
+
+
+def test_other_tables_that_are_no_use_are_told_of(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = user_folder()
+    write(folder / "good.json", TunedTable((), fingerprint()))
+    (folder / "bad.json").write_text("{")
+    with pytest.warns(UserWarning, match="bad.json: damaged"):
+        bench = Bench(MPI.COMM_SELF, None, Settings(tuned=True))
+    with bench:
+        assert bench.han._han.tuned.table.source == str(folder / "good.json")
 
 
 @on_two

@@ -14,17 +14,19 @@ from _jobs import PRELUDE, job
 from mpi4py import MPI
 
 import han
+from han.config.rules import Use
 from han.measure.tune import quality, session
 from han.measure.tune.session import partial_file, tune, tuned_config
-from han.measure.tune.tuner import Input, Plans
+from han.measure.tune.tuner import Input, Plans, Tuned, Tuner
 from han.ranks.machine import fingerprint
 from han.tasks.signature import Signature
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
+from han.tuning.search.results import Found
 from han.tuning.search.space import Limits
 from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.row_files import as_rows
-from han.tuning.tuned.table import Key, Point, Timing, TunedTable
+from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
 WORLD = MPI.COMM_WORLD
 LIMITS = Limits(submodules=("sm",), algorithms=("flat", "knomial"), parameters={})
@@ -197,6 +199,25 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     assert not partial_file(path).exists()
 
 
+def test_inputs_for_which_nothing_was_compared_are_left(tmp_path, monkeypatch):
+    timing = Timing(1e-6, 1e-6, 1e-6, 9)
+    searched = Found((), complete=False)
+
+    def hurried(tuner, one, seconds):
+        return Tuned(Point(tuner.key(one), one.nbytes, True, (), timing, complete=False), searched)
+
+    monkeypatch.setattr(Tuner, "_tune", hurried)
+    path, steps = tmp_path / "tuned.json", []
+    found = tune(
+        MPI.COMM_SELF, None, Plans(INPUTS), path, step=lambda *one: steps.append(one), warn=print
+    )
+    assert found.left == INPUTS
+    assert not found.complete
+    assert found.table.points == ()
+    assert not path.exists(), "there is no point to keep"
+    assert len(steps) == len(INPUTS)
+
+
 @pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp_path):
     path, other = shared_path(tmp_path), "name another file with --out, or remove this one"
@@ -223,14 +244,110 @@ def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "write", lambda *_: refuse_to_write())
     keeper = session.Keeper(tmp_path / "tuned.json", True, print)
     timing = Timing(1e-6, 1e-6, 1e-6, 9)
-    keeper.add(Point(Key("bcast", "", 1, 2, ("node", "network")), 64, True, (), timing), False)
-    assert read(partial_file(keeper.path)).points == (), "a search that is not complete goes on"
+    key = Key("bcast", "", 1, 2, ("node", "network"))
+    keeper.add(Point(key, 64, True, (), timing, complete=False))
+    assert [p.complete for p in read(partial_file(keeper.path)).points] == [False]
     assert keeper.finish(True) == f"no room; what was found is in {partial_file(keeper.path)}"
     assert [p.nbytes for p in read(partial_file(keeper.path)).points] == [64]
     monkeypatch.setattr(session, "write_whole", lambda *_: no_space())
     told = "No space left on device; make room there, or name another file with --out"
     assert keeper.finish(True).endswith(f".partial: cannot be written: {told}")
     assert [p.nbytes for p in read(partial_file(keeper.path)).points] == [64], "the old one stays"
+
+
+def interrupted(path, plans, after=1, **how):
+    """Interrupt a run after some inputs; return the sizes in the partial file, by collective."""
+    left = iter(range(after - 1))
+
+    def step(*_):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(MPI.COMM_SELF, None, plans, path, step=step, warn=print, **how)
+    return {(p.key.collective, p.nbytes) for p in read(partial_file(path)).points}
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """Replace searches; return the inputs that were searched. Those of "task" are not complete."""
+    made = []
+
+    def search(tuner, one, seconds):
+        made.append(one)
+        timing, whole = Timing(1e-6, 1e-6, 1e-6, 9), tuner.plans.strategy != "task"
+        candidate = Candidate(Use("whole", "dataflow", {}), timing)
+        told = {"strategy": tuner.plans.strategy, "tried": 2, "complete": whole}
+        point = Point(tuner.key(one), one.nbytes, True, (candidate,), timing, **told)
+        return Tuned(point, Found((), complete=whole))
+
+    monkeypatch.setattr(Tuner, "_tune", search)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("changes", "fresh"),
+    [({"limits": Limits(submodules=("solo",))}, False), ({"dtype": "int8"}, False),
+     ({"op": "max"}, False), ({"strategy": "exhaustive"}, False), ({}, True)],
+)  # fmt: skip
+def test_a_run_in_other_conditions_searches_anew(tmp_path, searches, changes, fresh):
+    path, inputs = tmp_path / "tuned.json", (Input("allreduce", 64), Input("allreduce", 128))
+    plans = Plans(inputs, "heuristic", None, LIMITS)
+    interrupted(path, plans)
+    searches.clear()
+    found = tune(
+        MPI.COMM_SELF, None, replace(plans, **changes), path, fresh=fresh, warn=lambda _: None
+    )
+    assert {*searches} == {*inputs}
+    assert found.complete
+    assert not partial_file(path).exists()
+
+
+@pytest.mark.parametrize("change", [{"transport": "x"}, {"quota": 0.5}, {"han": "0.0.1"}])
+def test_a_run_of_other_versions_or_conditions_of_the_machine_is_not_resumed(
+    tmp_path, searches, change
+):
+    path, plans = tmp_path / "tuned.json", Plans(INPUTS, "heuristic", None, LIMITS)
+    interrupted(path, plans)
+    part = partial_file(path)
+    part.write_text(as_text(replace(read(part), machine=replace(fingerprint(), **change))))
+    searches.clear()
+    found = tune(MPI.COMM_SELF, None, plans, path, warn=lambda _: None)
+    assert {*searches} == {*INPUTS}
+    assert all(p.machine is None for p in found.table.points)
+
+
+def test_what_another_interrupted_run_found_stays(tmp_path, searches):
+    path = tmp_path / "tuned.json"
+    first, second = (
+        Plans((Input(name, 64), Input(name, 128)), "heuristic", None, LIMITS)
+        for name in ("bcast", "allreduce")
+    )
+    assert interrupted(path, first) == {("bcast", 64)}
+    assert interrupted(path, second) == {("bcast", 64), ("allreduce", 64)}
+    told = []
+    tune(MPI.COMM_SELF, None, second, path, warn=told.append)
+    assert {p.key.collective for p in read(path).points} == {"allreduce"}
+    assert {p.key.collective for p in read(partial_file(path)).points} == {"bcast"}
+    assert any(one == f"of other runs: 1 input in {partial_file(path)}" for one in told)
+    searches.clear()
+    tune(MPI.COMM_SELF, None, first, path, warn=told.append)
+    assert searches == [Input("bcast", 128)]
+    assert len(read(path).points) == 4
+    assert not partial_file(path).exists()
+
+
+def test_searches_that_were_not_complete_are_kept_and_go_on(tmp_path, searches):
+    path, inputs = tmp_path / "tuned.json", tuple(Input("bcast", 64 << k) for k in range(3))
+    plans = Plans(inputs, "task", None, LIMITS)
+    assert len(interrupted(path, plans, after=2)) == 2
+    searches.clear()
+    found = tune(MPI.COMM_SELF, None, replace(plans, budget=0.0), path, warn=print)
+    assert len(found.table.points) == len(read(path).points) == 2
+    assert len(found.left) == 1
+    assert searches == []
+    tune(MPI.COMM_SELF, None, plans, path, warn=print)
+    assert {*searches} == {*inputs}
 
 
 def no_space():

@@ -16,6 +16,7 @@ from han.model.topology import virtual
 from han.ranks.machine import fingerprint
 from han.runtime import learning
 from han.runtime.learning import Learner
+from han.runtime.tuned import tuned_table
 from han.tasks.call import call_signature
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
@@ -160,8 +161,22 @@ def test_a_named_table_is_the_users_and_one_that_comes_with_han_is_copied(home):
     write(places.SHIPPED / "ours.json", TunedTable((point(nbytes=2 * MiB),), HERE))
     shipped = (places.SHIPPED / "ours.json").read_text()
     learn(state(search=places.find_table("auto", lambda: HERE)))
-    assert [p.nbytes for p in read(places.default_file(HERE)).points] == [2 * MiB, MiB]
+    assert [p.nbytes for p in read(places.default_file(HERE)).points] == [MiB, 2 * MiB]
     assert (places.SHIPPED / "ours.json").read_text() == shipped
+
+
+@pytest.mark.parametrize("name", ["~nobody-here/tuned.json", "a\0b.json"])
+def test_a_name_of_no_file_is_told_of_and_nothing_is_made(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    for learns in (False, True):
+        one = state(tuned=name, learn=learns)
+        found = tuned_table(one.config)
+        assert found.table is None
+        assert found.problem.startswith(f"{name}: ")
+        assert found.problem.endswith("the built-in choices are used")
+        learning.tell_rows(one.config, found, 0)
+        learn(one)
+        assert not [*tmp_path.iterdir()]
 
 
 def test_a_damaged_table_is_told_of_and_stays(home, capfd):
@@ -211,6 +226,9 @@ def test_points_of_other_conditions_are_not_joined():
         joined(old, other)
     later = replace(new, machine=replace(HERE, han="99"))
     assert joined(old, later).machine == HERE
+    assert joined(old, later).points[0].machine == later.machine
+    far = replace(later, points=(point(nbytes=4 * MiB),))
+    assert [p.machine for p in joined(old, far).points] == [None, later.machine]
 
 
 def test_blocks_that_differ_have_neither_trials_nor_tuned_choices():

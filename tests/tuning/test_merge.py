@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tuned import FLAT, HERE, LARGE, SMALL, TREE, Times, point, table, use
 
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import TunedError, as_text, parse
 from han.tuning.tuned.merge import combined, merge
 from han.tuning.tuned.table import GAIN
@@ -104,11 +105,40 @@ def test_tables_of_other_machines_and_conditions_are_refused(changes, said):
 def test_of_other_versions_the_later_point_counts(name, value):
     older = table(at((TREE, 1.0), (None, 50.0)), LARGE, machine=replace(HERE, **{name: value}))
     found = merge([older, table(SMALL)])
-    assert found.table.points == (SMALL, LARGE)
+    assert found.table.points == (SMALL, replace(LARGE, machine=older.machine))
     assert found.table.machine == HERE
     (note,) = found.notes
     assert f"{name}: {value}, then" in note
     assert note.endswith("the later one counts")
+
+
+def test_points_of_other_conditions_are_not_combined():
+    usual = replace(SMALL, conditions=Conditions("float64", "sum"))
+    other = replace(SMALL, conditions=Conditions("int8", "max", fresh=True), keeps=True)
+    found = merged(usual, other)
+    assert found.table.points == (other,)
+    assert found.notes == (
+        "tuned.json: dtype: float64, then int8; op: sum, then max; fresh: False, then True: where "
+        "both have a point, the later one counts",
+    )
+    narrower = replace(usual, conditions=replace(usual.conditions, space="0f"))
+    for alike in (SMALL, narrower):
+        assert merged(usual, alike).table.points[0].default.count == 80
+
+
+def test_points_of_three_versions_are_told_apart():
+    """LARGE is measured twice with the versions of before, SMALL with those and newer ones."""
+    old = replace(HERE, han="0.0.1")
+    first = table(SMALL, LARGE, machine=old)
+    both = merge([first, table(replace(SMALL, keeps=True))]).table
+    assert [p.versions for p in both.points] == ["", "MPICH 5.0, han 0.0.1"]
+    found = merge([both, table(replace(LARGE, made="later"), machine=old)])
+    assert found.notes == ()
+    small, large = found.table.points
+    assert large.default.count == 80, "what one version measured twice is combined"
+    assert small.keeps
+    assert found.table.machine == old
+    assert (small.machine, large.machine) == (HERE, None)
 
 
 times = st.floats(1.0, 100.0)

@@ -19,6 +19,7 @@ from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.export import as_rules, runs
 from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.places import find_table
@@ -145,12 +146,12 @@ def test_rows_hold_for_the_ranks_that_they_name(tmp_path):
 def test_an_explanation_names_the_row_and_its_measurement(tmp_path):
     rows = read_rows(tmp_path, as_rows(table(*POINTS)))
     planner = Planner(GROUPED, load_config({}), NodeTraits(), 0, False, rows)
-    planned = planner.planned(call_signature("bcast", 6 * KiB))
-    text = str(Explanation(planned.plan, planned.decision))
+    planned = planner.planned(call_signature("bcast", 5 * KiB))
+    text = str(Explanation(planned.plan.of_size(5 * KiB), planned.decision))
     for line in (
         "rule      tuned table",
         "row       call: bcast, 2KiB to 32KiB, 2 x 4",
-        "measured  10.00 us (9.90 to 10.10 us, 40 calls) at 4KiB, for 6KiB",
+        "measured  10.00 us (9.90 to 10.10 us, 40 calls) at 4KiB, for 5KiB",
         "measured  built-in 50.00 us (49.50 to 50.50 us, 40 calls), 5.00 times as long",
         f"measured  in {tmp_path / 'rows.json'}, task",
     ):
@@ -183,6 +184,7 @@ def test_a_person_may_write_rows_without_measurements(tmp_path):
     assert 1024 in rows.thresholds(TWO)
 
 
+MEASURED = {"bytes": 8, "us": [1, 2, 3], "calls": 4, "built_in_us": [1, 2, 3]}
 WRONG = [
     (document(version=3), "version 3, this han reads version 1"),
     (document(cells=[]), "unknown key 'cells'"),
@@ -217,6 +219,12 @@ WRONG = [
         document(row(measured=[{"bytes": 8, "us": [3, 2, 1], "calls": 4, "built_in_us": [1] * 3}])),
         "measured[0]: expected",
     ),
+    (document(row(measured=[MEASURED | {"calls": 1e400}])), "measured[0]: expected"),
+    (document(row(measured=[MEASURED | {"built_in_calls": 1e400}])), "measured[0]: expected"),
+    (document(row(measured=[MEASURED | {"us": [1, 10**400, 10**401]}])), "measured[0]: expected"),
+    (document(row(measured=[MEASURED | {"bytes": 1e400}])), "measured[0]: expected"),
+    (document(row(when={"bytes": 1e400})), "when.bytes: inf"),
+    (document(row(use={"segment": 1e400})), "inf"),
     (document(row(measured=[{"bits": 8}])), "measured[0]: unknown key 'bits'; did you mean"),
 ]  # fmt: skip
 
@@ -255,6 +263,17 @@ def test_a_table_that_keeps_everything_has_no_rows(tmp_path):
     kept = table(replace(POINTS[0], keeps=True))
     assert read_rows(tmp_path, as_rows(kept)).rows == ()
     assert "rules: []" in as_rules(kept)
+
+
+def test_rows_name_the_versions_of_points_that_differ_from_the_table(tmp_path):
+    conditions = Conditions("int8", fresh=True)
+    older = replace(POINTS[0], machine=replace(HERE, han="0.0.1"), conditions=conditions)
+    rows = read_rows(tmp_path, as_rows(table(older, *POINTS[1:])))
+    told = [m.versions for m in rows.rows[0].measured]
+    assert told == ["MPICH 5.0, han 0.0.1", ""]
+    found = rows.find(call_signature("bcast", 4 * KiB), TWO, (False, False))
+    told = found.describe()[-1]
+    assert told.endswith("task, MPICH 5.0, han 0.0.1, int8, data written before each call")
 
 
 def test_an_edited_row_is_another_table(tmp_path):

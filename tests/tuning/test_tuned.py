@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import resource
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,10 +11,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from disks import full_disk
 
 import han
 from han.config import load_config
 from han.config.rules import LevelUse, Use
+from han.measure.tune.session import conditions_of
+from han.measure.tune.tuner import Plans
 from han.model.topology import virtual
 from han.ranks.machine import transport
 from han.submodules.catalogue import catalogue
@@ -26,7 +27,9 @@ from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
+from han.tuning.search.space import Limits
 from han.tuning.tuned import places
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.export import as_rules
 from han.tuning.tuned.files import (
     TunedError,
@@ -160,6 +163,19 @@ def test_what_is_wrong_with_a_file_is_named(text):
     assert WRONG[text] in str(error.value)
 
 
+def test_one_input_has_one_point():
+    other = replace(SMALL, keeps=True)
+    said = "mine.json: points.2: bcast of 4KiB on 1 x 4 is points.0 already; remove one of both"
+    for points in ((SMALL, LARGE, SMALL), (SMALL, LARGE, other)):
+        text = as_text(TunedTable(points, HERE))
+        for record in (text, json.dumps({**json.loads(text), "digest": ""})):
+            with pytest.raises(TunedError) as error:
+                parse(record, "mine.json")
+            assert str(error.value) == said
+    shared = replace(SMALL, key=replace(SMALL.key, shared=True))
+    assert table(SMALL, shared).size == 2, "other calls"
+
+
 def test_a_file_may_be_changed_by_hand(tmp_path):
     found = parse(changed(lambda r: first_use(r).update(chunk="32KiB")), "mine.json")
     level = found.points[0].use.levels["network"]
@@ -175,9 +191,55 @@ def test_runs_are_merged_and_the_later_point_counts():
     searched, hurried = replace(SMALL, tried=9), replace(SMALL, keeps=True)
     for runs in ((searched, hurried), (hurried, searched)):
         assert merged(*map(table, runs)).points == (searched,), "nothing measured is lost"
+    deep = replace(SMALL, strategy="exhaustive", tried=143)
+    compared_nothing = replace(SMALL, keeps=True, candidates=(), tried=1)
+    cut_short = replace(SMALL, keeps=True, tried=2, complete=False)
+    for shallow in (compared_nothing, cut_short):
+        assert merged(table(deep), table(shallow)).points == (deep,)
+        assert merged(table(shallow), table(deep)).points == (deep,)
+    complete = replace(SMALL, tried=4)
+    assert merged(table(deep), table(complete)).points == (complete,)
+    assert merged(table(cut_short), table(replace(cut_short, tried=3))).points[0].tried == 3
     other = replace(HERE, cores=64)
     with pytest.raises(TunedError, match="another machine: cores: 8 here, 64 there"):
         merged(table(LARGE, machine=other), table(SMALL))
+
+
+def test_points_keep_the_versions_that_they_were_measured_with(tmp_path):
+    old = replace(HERE, library_version="1.0", han="0.0.1")
+    path = tmp_path / "tuned.json"
+    write(path, TunedTable((SMALL, replace(SMALL, nbytes=64)), old))
+    write(path, TunedTable((LARGE,), HERE))
+    found = read(path)
+    assert [(p.nbytes, p.versions) for p in found.points] == [
+        (64, "MPICH 1.0, han 0.0.1"), (4 * KiB, "MPICH 1.0, han 0.0.1"), (16 * KiB, "")
+    ]  # fmt: skip
+    about = find_table(str(path), lambda: HERE).about
+    assert about == "this machine; 2 of 3 measured inputs with MPICH 1.0, han 0.0.1"
+    assert f"# {about[14:]}" in as_rules(found)
+    told = found.find(call_signature("bcast", 4 * KiB), NODE).describe()
+    assert told[-1] == f"in {path}, task, MPICH 1.0, han 0.0.1"
+    edited = parse(json.dumps({**json.loads(path.read_text()), "digest": ""}), str(path))
+    assert edited.points == found.points
+    write(path, TunedTable((SMALL, replace(SMALL, nbytes=64)), HERE))
+    assert find_table(str(path), lambda: HERE).about == "this machine"
+    assert '"machine": null' not in path.read_text()
+
+
+def test_points_keep_the_conditions_of_their_search(tmp_path):
+    plans = Plans((), dtype="int8", op="max", limits=Limits(submodules=("sm",)))
+    one = replace(SMALL, conditions=conditions_of(plans, True, "allreduce"))
+    assert replace(one.conditions, space="") == Conditions("int8", "max", fresh=True)
+    other = replace(plans, limits=Limits(submodules=("solo",)))
+    spaces = {conditions_of(p, False, "bcast") for p in (plans, other, Plans((), "task"))}
+    assert len(spaces) == 3
+    assert all(not c.op for c in spaces), "a bcast has no operation"
+    path = tmp_path / "tuned.json"
+    write(path, TunedTable((one, LARGE), HERE))
+    edited = parse(json.dumps({**json.loads(path.read_text()), "digest": ""}), str(path))
+    assert edited.points == read(path).points == (one, LARGE)
+    told = edited.find(call_signature("bcast", 4 * KiB), NODE).describe()
+    assert told[-1] == f"in {path}, task, int8, max, data written before each call"
 
 
 def test_a_newer_library_is_the_same_machine():
@@ -191,15 +253,9 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "tuned.json"
     write(path, TunedTable((SMALL,), HERE))
     before = path.read_text()
-    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (512, limits[1]))
-    try:
-        with pytest.raises(TunedError, match=r"tuned\.json: cannot be written: File too large"):
-            write(path, TunedTable((LARGE,), HERE))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    said = r"tuned\.json: cannot be written: File too large"
+    with full_disk(), pytest.raises(TunedError, match=said):
+        write(path, TunedTable((LARGE,), HERE))
     assert path.read_text() == before
     assert [p.name for p in tmp_path.iterdir()] == ["tuned.json"]
 
@@ -306,6 +362,24 @@ def test_an_explanation_names_the_measurement_and_the_runner_up():
         "measured  in tuned.json, task 2026-11-20T10:00:00+00:00",
     ):
         assert line in text
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "said"),
+    [
+        (64, "at 64B"),
+        (40, "at 64B, for 40B beyond the measured sizes"),
+        (100, "at 64B, for 100B between 64B and 4000B"),
+        (4000, "at 4000B"),
+        (4050, "at 4KiB, for 4050B between 4000B and 4KiB"),
+    ],
+)
+def test_an_explanation_names_the_size_of_the_call_and_not_that_of_its_class(nbytes, said):
+    points = [replace(SMALL, nbytes=n) for n in (64, 4000, 4 * KiB)]
+    planner = Planner(NODE, load_config({}), NodeTraits(), 0, False, table(*points))
+    planned = planner.planned(call_signature("bcast", nbytes))
+    text = str(Explanation(planned.plan.of_size(nbytes), planned.decision))
+    assert f"(9.90 to 10.10 us, 40 calls) {said}\n" in text
 
 
 def test_what_cannot_serve_a_call_is_passed_over_with_the_reason():

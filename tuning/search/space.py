@@ -37,6 +37,7 @@ SLOW = "not predicted, as the same algorithms are slow"
 SAME = "run the same programs as others"
 IN_A_ROW = "slower than the built-in choice in calls back to back"
 LATE = "the time was over"
+PREDICTED = "predicted, and not measured"
 LEFT = "calls that are left to the MPI library"
 
 

@@ -83,6 +83,15 @@ class Key(Model):
     shared: bool = False
 
 
+class Conditions(Model):
+    """The calls that a search made."""
+
+    dtype: str = ""
+    op: str = ""
+    fresh: bool = False
+    space: str = ""
+
+
 class Point(Model):
     """What was found for one size."""
 
@@ -96,10 +105,13 @@ class Point(Model):
     made: str = ""
     seconds: Seconds = 0.0
     tried: int = Field(default=0, ge=0)
+    machine: Fingerprint | None = None
+    conditions: Conditions = Conditions()
+    complete: bool = True
 
 
 class Fingerprint(Model):
-    """The machine on which the points were measured."""
+    """The machine on which points were measured."""
 
     cpu: str
     cores: int = Field(ge=1)

@@ -84,6 +84,7 @@ def as_rules(table: TunedTable) -> str:
         f"# Made by 'han tune export' from {table.source or 'a tuned table'},",
         f"# measured on {table.machine.cpu}, {table.machine.library} "
         f"{table.machine.library_version}.",
+        *(f"# {line}" for line in table.others()),
     ]
     rules = [_rule(ranges.points[0].key, run) for ranges in table.ranges() for run in runs(ranges)]
     if not rules:

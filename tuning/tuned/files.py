@@ -11,9 +11,11 @@ from typing import Any
 
 from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
+from han.common.units import format_size
 from han.config.rules import KINDS, KindUse, LevelUse, Use
 from han.tuning.built_in.reading import FORMAT as ROWS
 from han.tuning.record import Format
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
@@ -62,7 +64,9 @@ def of_record(record: dict[str, Any], place: str) -> TunedTable:
     if record.get("digest") != digest:
         record = _checked(record, place)
     try:
-        return replace(_table(record), source=place, digest=digest)
+        return replace(_table(record, place), source=place, digest=digest)
+    except TunedError:
+        raise
     except (KeyError, TypeError, ValueError) as error:  # a digest that was computed for nonsense
         raise TunedError(f"{place}: not a {FORMAT.what}: {type(error).__name__}: {error}") from None
 
@@ -105,9 +109,22 @@ def digest_of(record: Mapping[str, Any]) -> str:
 # ---- from and to plain data ---------------------------------------------------------------
 
 
-def _table(record: Mapping[str, Any]) -> TunedTable:
+def _table(record: Mapping[str, Any], place: str) -> TunedTable:
     points = tuple(_point(one) for one in record["points"])
+    _expect_one_each(points, place)
     return TunedTable(points, Fingerprint(**record["machine"]))
+
+
+def _expect_one_each(points: Iterable[Point], place: str) -> None:
+    """Raise TunedError if two points are of one input."""
+    found: dict[tuple[Key, int], int] = {}
+    for k, point in enumerate(points):
+        first = found.setdefault((point.key, point.nbytes), k)
+        if first != k:
+            ranks = f"{point.key.nodes} x {point.key.ppn}"
+            call = f"{point.key.call} of {format_size(point.nbytes)} on {ranks}"
+            both = f"points.{k}: {call} is points.{first} already"
+            raise TunedError(f"{place}: {both}; remove one of both")
 
 
 def _point(record: Mapping[str, Any]) -> Point:
@@ -117,6 +134,8 @@ def _point(record: Mapping[str, Any]) -> Point:
         "candidates": tuple(_candidate(one) for one in record["candidates"]),
         "default": Timing(**record["default"]),
         "library": Timing(**record["library"]) if record.get("library") else None,
+        "machine": Fingerprint(**record["machine"]) if record.get("machine") else None,
+        "conditions": Conditions(**record.get("conditions", {})),
     }
     return Point(**{**record, **parts})
 
@@ -166,6 +185,12 @@ def _point_record(point: Point) -> dict[str, Any]:
     record = asdict(replace(point, candidates=()))
     if not point.key.shared:  # as in files of before
         del record["key"]["shared"]
+    if point.machine is None:
+        del record["machine"]
+    if point.conditions == Conditions():
+        del record["conditions"]
+    if point.complete:
+        del record["complete"]
     record["candidates"] = [
         {"use": use_record(c.use), "timing": asdict(c.timing), "predicted": c.predicted}
         for c in point.candidates
@@ -189,18 +214,24 @@ def as_text(table: TunedTable) -> str:
 
 
 def merged(old: TunedTable, new: TunedTable) -> TunedTable:
-    """Return the points of both; where both have a point, that of `new`.
+    """Return the points of both as a table of `new`'s machine; see `Point.replaces`.
 
-    A point for which there was no time to measure a candidate replaces none that has some. Raises
-    TunedError if they are of different machines.
+    Raises TunedError if they are of different machines, or were measured in other conditions.
     """
     check_machine(old, new)
-    points = {(point.key, point.nbytes): point for point in old.points}
-    for point in new.points:
+    check_conditions(old, new, "keep their tables apart")
+    points = {(point.key, point.nbytes): point for point in old.named_points}
+    for point in new.named_points:
         place = point.key, point.nbytes
-        if place not in points or point.tried or not points[place].tried:
+        if place not in points or point.replaces(points[place]):
             points[place] = point
-    return replace(new, points=in_order(points.values()))
+    return with_points(new, points.values())
+
+
+def with_points(table: TunedTable, points: Iterable[Point]) -> TunedTable:
+    """Return a table with other points; those of its machine do not name it."""
+    own = (replace(p, machine=None) if p.machine == table.machine else p for p in points)
+    return replace(table, points=in_order(own))
 
 
 def in_order(points: Iterable[Point]) -> tuple[Point, ...]:

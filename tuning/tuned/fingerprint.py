@@ -33,6 +33,11 @@ class Fingerprint:
         """Whether the other machine is another one, so that nothing measured there holds here."""
         return any(name in SAME for name in self.differences(other))
 
+    @property
+    def versions(self) -> str:
+        """``MPICH 5.0.2, han 1.0``."""
+        return f"{self.library} {self.library_version}" + (f", han {self.han}" if self.han else "")
+
     def distance(self, other: Fingerprint) -> str:
         """Return ``this machine``, or what differs: ``cores: 2 here, 64 there``."""
         told = [f"{n}: {a} here, {b} there" for n, (a, b) in self.differences(other).items()]

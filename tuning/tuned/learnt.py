@@ -8,7 +8,7 @@ from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import use_of
-from han.tuning.tuned.files import check_conditions, check_machine
+from han.tuning.tuned.files import check_conditions, check_machine, with_points
 from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
 
 STRATEGY = "trials"
@@ -54,11 +54,11 @@ def joined(old: TunedTable, new: TunedTable) -> TunedTable:
     """
     check_machine(old, new)
     check_conditions(old, new, "name another file in HAN_TUNED")
-    points = {(point.key, point.nbytes): point for point in old.points}
-    for point in new.points:
+    points = {(point.key, point.nbytes): point for point in old.named_points}
+    for point in new.named_points:
         place = point.key, point.nbytes
         points[place] = _with(points.get(place), point)
-    return replace(old, points=tuple(points.values()))
+    return with_points(old, points.values())
 
 
 def _with(known: Point | None, point: Point) -> Point:

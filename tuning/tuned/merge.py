@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from han.common.units import format_size
 from han.config.rules import Use
-from han.tuning.tuned.files import check_conditions, check_machine, in_order, merged
+from han.tuning.tuned.files import check_conditions, check_machine, merged, with_points
 from han.tuning.tuned.table import GAIN, Candidate, Point, Timing, TunedTable, spell
 
 VERSIONS = ("library_version", "han")  # of which points are not combined
@@ -25,34 +25,44 @@ class Merge:
 def merge(tables: Sequence[TunedTable]) -> Merge:
     """Merge tables, the latest last; raises TunedError for other machines or conditions.
 
-    Points of one input are combined if the versions of han and of the MPI library are the same.
+    Points of one input are combined if versions of han and the MPI library, element type, operation
+    and caches are the same.
     Otherwise the later one counts.
     """
     found, notes = tables[0], list[str]()
     for table in tables[1:]:
         check_machine(found, table)
         check_conditions(found, table, "keep their tables apart")
-        differ = {
-            k: v for k, v in table.machine.differences(found.machine).items() if k in VERSIONS
-        }
-        if differ:
-            told = "; ".join(f"{k}: {there}, then {here}" for k, (here, there) in differ.items())
-            notes.append(f"{table.source}: {told}: where both have a point, the later one counts")
-            found = merged(found, table)
-        else:
-            found = _both(found, table, notes)
-    return Merge(found, tuple(notes))
+        found = _both(found, table, notes)
+    return Merge(found, tuple(dict.fromkeys(notes)))
 
 
 def _both(old: TunedTable, new: TunedTable, notes: list[str]) -> TunedTable:
-    points = {(point.key, point.nbytes): point for point in old.points}
-    for point in new.points:
+    points = {(point.key, point.nbytes): point for point in old.named_points}
+    apart: list[Point] = []  # of other versions or conditions: the later one counts
+    for point in new.named_points:
         known = points.get((point.key, point.nbytes))
-        one = point if known is None else combined(known, point)
-        if known is not None and known.use != point.use:
-            notes.append(_conflict(known, point, one))
-        points[point.key, point.nbytes] = one
-    return replace(new, points=in_order(points.values()))
+        differ = "" if known is None else _difference(known, point)
+        if known is None:
+            points[point.key, point.nbytes] = point
+        elif differ:
+            notes.append(f"{new.source}: {differ}: where both have a point, the later one counts")
+            apart.append(point)
+        else:
+            points[point.key, point.nbytes] = one = combined(known, point)
+            if known.use != point.use:
+                notes.append(_conflict(known, point, one))
+    return merged(with_points(new, points.values()), with_points(new, apart))
+
+
+def _difference(a: Point, b: Point) -> str:
+    """Return which versions or conditions of two points differ, or ""."""
+    assert a.machine is not None
+    assert b.machine is not None
+    versions = b.machine.differences(a.machine)
+    differ = {k: pair for k, pair in versions.items() if k in VERSIONS}
+    differ |= b.conditions.differences(a.conditions)
+    return "; ".join(f"{k}: {old}, then {new}" for k, (new, old) in differ.items())
 
 
 def combined(a: Point, b: Point) -> Point:
@@ -80,6 +90,7 @@ def combined(a: Point, b: Point) -> Point:
         strategy=" and ".join(dict.fromkeys(filter(None, (a.strategy, b.strategy)))),
         seconds=a.seconds + b.seconds,
         tried=max(a.tried, b.tried),
+        complete=a.complete or b.complete,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from han.tuning.tuned.rows import RowTable
 from han.tuning.tuned.table import TunedTable
 
 OFF, AUTO = "off", "auto"
+UNUSED = "; the built-in choices are used"
 SHIPPED = READY / "tuned"
 _read: dict[
     tuple[Path, int, int], TunedTable | RowTable | TunedError
@@ -38,6 +40,13 @@ class Search:
         """What ranks compare: those with the same one decide alike."""
         return "" if self.table is None else self.table.digest
 
+    @property
+    def missing(self) -> str:
+        """Why there is no table, and what to do."""
+        reason = self.about.removesuffix(UNUSED)
+        has_remedy = "tune again" in reason or "HAN_TUNED=" in reason
+        return reason if has_remedy else f"{reason}; make one with han tune"
+
     def without_table(self, problem: str) -> Search:
         """Return a search that found nothing to use, for a reason."""
         return replace(self, table=None, about=problem, problem=problem)
@@ -56,6 +65,15 @@ def default_file(here: Fingerprint) -> Path:
     return user_folder() / f"{re.sub('[^a-z0-9]+', '-', words).strip('-')[:80]}.json"
 
 
+def named_file(wanted: str) -> Path:
+    """Return the file that a setting names; raises TunedError if it names none."""
+    path = os.path.expanduser(wanted)  # leaves unknown users as they are
+    if path.startswith("~") or "\0" in path:
+        cause = "a name has no zero bytes" if "\0" in path else "there is no such user"
+        raise TunedError(f"{wanted}: {cause}")
+    return Path(path)
+
+
 def left_out_file(table: Path) -> Path:
     """Return the file beside a table that lists what its last run left out."""
     return table.with_name(f"{table.stem}.left-out.txt")
@@ -70,7 +88,10 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     if wanted == OFF:
         return Search(about="off")
     if wanted != AUTO:
-        return _named(Path(wanted).expanduser(), here)
+        try:
+            return _named(named_file(wanted), here)
+        except TunedError as error:
+            return Search().without_table(f"{error}{UNUSED}")
     files = [*_files(user_folder()), *_files(SHIPPED)]
     if not files:
         return Search(about=f"none in {user_folder()}")
@@ -85,7 +106,7 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     told = "; ".join(problems)
     if best is None:
         return Search(None, told or f"none of {len(files)} tables is of this machine", told)
-    return Search(best, machine.distance(best.machine), told)
+    return Search(best, best.about(machine), told)
 
 
 def holds_rows(path: Path) -> bool:
@@ -96,14 +117,13 @@ def holds_rows(path: Path) -> bool:
 def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
     found = _load(path)
     if isinstance(found, TunedError):
-        return Search().without_table(f"{found}; the built-in choices are used")
+        return Search().without_table(f"{found}{UNUSED}")
     machine = here()
-    told = machine.distance(found.machine)
     if machine.is_other(found.machine):
         return Search().without_table(
-            f"{path}: measured on another machine: {told}; the built-in choices are used"
+            f"{path}: measured on another machine: {machine.distance(found.machine)}{UNUSED}"
         )
-    return Search(found, told)
+    return Search(found, found.about(machine))
 
 
 def _files(folder: Path) -> Iterator[Path]:

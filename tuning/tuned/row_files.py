@@ -112,16 +112,26 @@ def _level(item: tuple[str, object]) -> tuple[str, LevelUse]:
 def _measured(records: object) -> tuple[Measured, ...]:
     if not isinstance(records, list):
         raise ValueError("measured: expected a list")
-    keys = ("bytes", "us", "calls", "built_in_us", "built_in_calls", "strategy", "made")
+    keys = (
+        "bytes",
+        "us",
+        "calls",
+        "built_in_us",
+        "built_in_calls",
+        "strategy",
+        "made",
+        "versions",
+        "conditions",
+    )
     found = []
     for k, record in enumerate(records):
         given = known_keys(record, keys, f"measured[{k}]")
         try:
             timing = _timing(given["us"], given["calls"])
             default = _timing(given["built_in_us"], given.get("built_in_calls", given["calls"]))
-            told = [str(given.get(key, "")) for key in ("strategy", "made")]
+            told = [str(given.get(key, "")) for key in keys[5:]]
             found.append(Measured(size_of(given["bytes"]), timing, default, *told))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):  # JSON's numbers have no limit
             raise ValueError(f"measured[{k}]: {FORMS}") from None
     return tuple(found)
 
@@ -192,7 +202,8 @@ def _measured_record(point: Point) -> dict[str, Any]:
         "bytes": format_size(point.nbytes),
         "us": _us(best), "calls": best.count,
         "built_in_us": _us(default), "built_in_calls": default.count,
-        "strategy": point.strategy, "made": point.made,
+        "strategy": point.strategy, "made": point.made, "versions": point.versions,
+        "conditions": point.conditions.describe(),
     }  # fmt: skip
     return {key: value for key, value in record.items() if value != ""}
 

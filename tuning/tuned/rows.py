@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -26,6 +26,8 @@ class Measured:
     default: Timing
     strategy: str = ""
     made: str = ""
+    versions: str = ""  # if they are not those of the table
+    conditions: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class FoundRow:
     nbytes: int
     source: str = ""  # the file of the table
 
+    def of_size(self, nbytes: int) -> FoundRow:
+        """Return what decides for a size of the class of sizes whose largest one was asked for."""
+        return replace(self, nbytes=nbytes)
+
     @property
     def use(self) -> Use:
         """What the call runs."""
@@ -67,7 +73,7 @@ class FoundRow:
         return [
             f"{one.timing.describe()} {at(one.nbytes, self.nbytes)}",
             f"built-in {beside(one.default, one.timing)}",
-            *origin(self.source, one.strategy, one.made),
+            *origin(self.source, one.strategy, one.made, one.versions, one.conditions),
         ]
 
 
@@ -89,6 +95,10 @@ class RowTable:
     def size(self) -> int:
         """The number of rows."""
         return len(self.rows)
+
+    def about(self, here: Fingerprint) -> str:
+        """Return how far the machine of the table is from this one."""
+        return here.distance(self.machine)
 
     @cached_property
     def _of(self) -> dict[tuple[str, ...], Rows[TunedRow]]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
-from han.common.units import format_size, format_us
+from han.common.units import format_size, format_us, plural
 from han.config.rules import KindUse, LevelUse, Use
 from han.model.topology import Topology
 from han.tasks.choice import SIZES
 from han.tasks.signature import Signature
+from han.tuning.tuned.conditions import UNKNOWN, Conditions
 from han.tuning.tuned.fingerprint import Fingerprint
 
 INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
@@ -86,6 +88,9 @@ class Point:
     made: str = ""
     seconds: float = 0.0  # that the search took
     tried: int = 0  # candidates that were measured as whole collectives
+    machine: Fingerprint | None = None  # as it was for this point; None: as the table says
+    conditions: Conditions = UNKNOWN
+    complete: bool = True  # whether the search had the time for all that it wanted to measure
 
     @property
     def use(self) -> Use | None:
@@ -96,6 +101,25 @@ class Point:
     def best(self) -> Timing:
         """The time of what calls run."""
         return self.default if self.use is None else self.candidates[0].timing
+
+    @property
+    def compares(self) -> bool:
+        """Whether anything was compared with the built-in choice, or there is nothing else."""
+        return self.complete or bool(self.candidates)
+
+    def replaces(self, known: Point) -> bool:
+        """Whether a table should hold this point in place of an earlier one of its input.
+
+        A search whose time was over replaces none that compared more candidates.
+        """
+        if (known.candidates and not self.candidates) or (known.tried and not self.tried):
+            return False
+        return self.complete or self.tried >= known.tried
+
+    @property
+    def versions(self) -> str:
+        """What the point was measured with, if it is not what its table says; or ""."""
+        return "" if self.machine is None else self.machine.versions
 
     def time_of(self, use: Use | None) -> float | None:
         """Return the measured seconds of a use; None if it was not measured here."""
@@ -114,6 +138,12 @@ class Found:
     source: str = ""  # the file of the table
 
     rows: tuple[tuple[str, str], ...] = ()  # that decided: those of a table of rows
+    ranges: Ranges | None = field(default=None, compare=False, repr=False)  # that it is from
+
+    def of_size(self, nbytes: int) -> Found:
+        """Return what decides for a size of the class of sizes whose largest one was asked for."""
+        found = None if self.ranges is None else self.ranges.find(nbytes, self.source)
+        return found if found is not None and found.use == self.use else self
 
     @property
     def use(self) -> Use | None:
@@ -137,7 +167,8 @@ class Found:
         if self.runner_up is not None:
             one = self.runner_up
             lines.append(f"runner-up {spell(one.use)}: {beside(one.timing, point.best)}")
-        return [*lines, *origin(self.source, point.strategy, point.made)]
+        more = point.versions, point.conditions.describe()
+        return [*lines, *origin(self.source, point.strategy, point.made, *more)]
 
 
 def at(measured: int, wanted: int, around: str = "") -> str:
@@ -146,10 +177,10 @@ def at(measured: int, wanted: int, around: str = "") -> str:
     return where if measured == wanted else f"{where}, for {format_size(wanted)}{around}"
 
 
-def origin(source: str, strategy: str = "", made: str = "") -> list[str]:
+def origin(source: str, strategy: str = "", made: str = "", *more: str) -> list[str]:
     """Return the line that says where a measurement is kept and how it was made, if known."""
     how = " ".join(text for text in (strategy, made) if text)
-    told = [text for text in (f"in {source}" if source else "", how) if text]
+    told = [text for text in (f"in {source}" if source else "", how, *more) if text]
     return [", ".join(told)] if told else []
 
 
@@ -202,7 +233,9 @@ class Ranges:
         low = bisect_left(sizes, nbytes)
         between = (sizes[low - 1], sizes[low]) if 0 < low < len(sizes) else None
         ratio = max(nbytes, point.nbytes) / max(1, min(nbytes, point.nbytes))
-        return Found(point, nbytes, between, source) if ratio <= INSIDE else None
+        if ratio > INSIDE:
+            return None
+        return Found(point, nbytes, between, source, ranges=self)
 
     @cached_property
     def _sizes(self) -> tuple[int, ...]:
@@ -284,6 +317,23 @@ class TunedTable:
     def size(self) -> int:
         """The number of points."""
         return len(self.points)
+
+    @property
+    def named_points(self) -> tuple[Point, ...]:
+        """The points, each with the machine on which it was measured."""
+        return tuple(replace(p, machine=p.machine or self.machine) for p in self.points)
+
+    def about(self, here: Fingerprint) -> str:
+        """Return how far the machine of the table is from this one, and points of other versions.
+
+        ``this machine; 2 of 3 measured inputs with MPICH 4.0, han 1.0``.
+        """
+        return "; ".join([here.distance(self.machine), *self.others()])
+
+    def others(self) -> list[str]:
+        """Return how many points were measured with which other versions."""
+        found = Counter(point.versions for point in self.points if point.versions)
+        return [f"{n} of {plural(self.size, self.unit)} with {v}" for v, n in found.items()]
 
     def find(
         self, signature: Signature, topology: Topology, _traits: tuple[bool, bool] = (False, False)

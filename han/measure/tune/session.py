@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from han.config.config import Config, load_config
 from han.measure.bench_calls import Case
 from han.measure.tune.lab import Lab
 from han.measure.tune.tuner import Input, Plans, Tuned, Tuner, served
+from han.model.collectives import ROWS
 from han.ranks.machine import fingerprint
-from han.tuning.search.space import Pruned
+from han.tuning.search.space import EVERYTHING, Pruned
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import (
     TunedError,
     as_text,
@@ -30,7 +33,7 @@ from han.tuning.tuned.files import (
     write,
 )
 from han.tuning.tuned.places import OFF, default_file
-from han.tuning.tuned.table import Point, TunedTable
+from han.tuning.tuned.table import Key, Point, TunedTable
 
 Tell = Callable[[str], None]
 Step = Callable[[Tuned, int, int], None]
@@ -40,8 +43,8 @@ Step = Callable[[Tuned, int, int], None]
 class Outcome:
     """The points of a run, those of an interrupted run included.
 
-    `complete`: all inputs were searched without running out of time. `problem` says why the table
-    was not written, or "".
+    `complete`: all inputs were searched without running out of time. For those that are `left`
+    nothing was compared. `problem` says why the table was not written, or "".
     """
 
     table: TunedTable
@@ -80,18 +83,23 @@ def tune(
     unfit = comm.bcast(keeper.unfit())
     if unfit:
         raise ArgumentError(unfit)
-    known = comm.bcast(() if restart or comm.rank else keeper.resumed())
+    found = comm.bcast(() if restart or comm.rank else keeper.resumed())
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
         plans, unserved = served(lab, plans, warn)
         tuner = Tuner(lab, plans)
-        before = [p for p in known if p.strategy == plans.strategy]
-        here = {(p.key, p.nbytes): p for p in before}
-        same = {one for one in plans.inputs if (tuner.key(one), one.nbytes) in here}
-        keeper.begin([here[tuner.key(one), one.nbytes] for one in plans.inputs if one in same])
+        conditions = partial(conditions_of, plans, fresh)
+        before = {
+            one: _known(tuner, one, conditions(one.collective), found) for one in plans.inputs
+        }
+        known = {one: point for one, point in before.items() if point is not None}
+        same = {one for one, point in known.items() if point.complete}
+        keeper.begin(known.values(), found)
 
         def keep(tuned: Tuned, todo: Sequence[Input]) -> None:
-            keeper.add(tuned.point, tuned.found.complete)
+            if tuned.point.compares:
+                made = conditions(tuned.point.key.collective)
+                keeper.add(replace(tuned.point, conditions=made))
             if step is not None:
                 step(tuned, len(plans.inputs) - len(todo), len(plans.inputs))
 
@@ -100,10 +108,30 @@ def tune(
         except KeyboardInterrupt:
             keeper.tell_interrupted()
             raise
-    left = tuple(one for one in plans.inputs if one not in same and one not in tuner.done)
+    done = known.keys() | {one for one, tuned in tuner.done.items() if tuned.point.compares}
+    left = tuple(one for one in plans.inputs if one not in done)
     problem = comm.bcast(keeper.finish(complete))
     pruned = (*unserved, *tuner.pruned)
     return Outcome(keeper.table, tuple(tuner.done.values()), pruned, complete, left, path, problem)
+
+
+def conditions_of(plans: Plans, fresh: bool, collective: str) -> Conditions:
+    """Return the conditions of the searches for inputs of a collective."""
+    restricted = [repr(x) for x in (plans.limits, plans.machine) if x not in (EVERYTHING, None)]
+    space = blake2b("".join(restricted).encode(), digest_size=8).hexdigest() if restricted else ""
+    op = plans.op if ROWS[collective].reduces else ""
+    return Conditions(plans.dtype, op, fresh, space)
+
+
+def _known(
+    tuner: Tuner, one: Input, conditions: Conditions, points: Sequence[Point]
+) -> Point | None:
+    """Return what a run with the same versions, strategy and conditions has found for an input."""
+    place = tuner.key(one), one.nbytes
+    for p in points:
+        if (p.key, p.nbytes) == place and p.machine is None and p.conditions == conditions:
+            return p if p.strategy == tuner.plans.strategy else None
+    return None
 
 
 class Keeper:
@@ -112,17 +140,20 @@ class Keeper:
     def __init__(self, path: Path, writes: bool, warn: Tell) -> None:
         self.path, self.part = path, partial_file(path)
         self._writes, self._warn, self._warned = writes, warn, False
-        self.points: list[Point] = []
-        self._finished: list[Point] = []  # those that a resumed run does not search again
+        self._points: dict[tuple[Key, int], Point] = {}  # of this run, by input
+        self._others: dict[tuple[Key, int], Point] = {}  # of other runs, which stay for these
 
-    def begin(self, points: Sequence[Point]) -> None:
-        """Take the points that are known from an interrupted run."""
-        self.points, self._finished = [*points], [*points]
+    def begin(self, points: Iterable[Point], found: Iterable[Point]) -> None:
+        """Take the points that are known from an interrupted run, of all that were found."""
+        self._points = {(p.key, p.nbytes): p for p in points}
+        self._others = {(p.key, p.nbytes): p for p in found}
+        if self._points and self._writes:
+            self._warn(f"resumed: {plural(len(self._points), 'known input')} in {self.part}")
 
     @property
     def table(self) -> TunedTable:
         """The points so far as a table of this machine."""
-        return TunedTable(tuple(self.points), fingerprint())
+        return TunedTable(tuple(self._points.values()), fingerprint())
 
     def unfit(self) -> str:
         """Return why the points of this run could not be added to the table, or ""."""
@@ -140,38 +171,40 @@ class Keeper:
     def tell_interrupted(self) -> None:
         """Say on rank 0 what is kept of a run that the user interrupts."""
         if self._writes:
-            known = plural(len(self._finished), "input")
+            known = plural(len(self._points), "input")
             self._warn(f"interrupted: {known} in {self.part}; the same command goes on from there")
 
     def resumed(self) -> tuple[Point, ...]:
-        """Return the points of an interrupted run on this machine; none if there was none."""
+        """Return the points of interrupted runs on this machine; none if there were none.
+
+        Those that were measured with other versions name their machine.
+        """
         if not self.part.exists():
             return ()
         try:
-            points = merged(read(self.part), TunedTable((), fingerprint())).points
+            return merged(read(self.part), TunedTable((), fingerprint())).points
         except TunedError as error:
             self._warn(f"{error}; tuning begins anew")
             return ()
-        self._warn(f"resumed: {plural(len(points), 'known input')} in {self.part}")
-        return points
 
-    def add(self, point: Point, complete: bool) -> None:
+    def add(self, point: Point) -> None:
         """Keep a point; a file that cannot be written is told of once.
 
-        A resumed run searches again if the search was not `complete`.
+        A resumed run searches again if the search was not complete.
         """
-        self.points.append(point)
-        if complete:
-            self._finished.append(point)
+        known = self._points.get((point.key, point.nbytes))
+        if known is None or point.replaces(known):
+            self._points[point.key, point.nbytes] = point
         if not self._writes:
             return
-        problem = self._keep(self._finished)
+        problem = self._keep(self._others | self._points)
         if problem and not self._warned:
             self._warn(f"{problem}; tuning goes on")
             self._warned = True
 
-    def _keep(self, points: Sequence[Point]) -> str:
+    def _keep(self, found: Mapping[tuple[Key, int], Point]) -> str:
         """Write the partial file; return why that failed, or ""."""
+        points = found.values()
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.part, as_text(TunedTable(tuple(points), fingerprint())))
@@ -182,17 +215,26 @@ class Keeper:
     def finish(self, complete: bool) -> str:
         """Write the table; return why that failed, or "".
 
-        The partial file stays if the table was not written, or if inputs are left.
+        The partial file stays if the table was not written, if inputs are left, or for other runs.
         """
-        if not self._writes or not self.points:
+        if not self._writes or not self._points:
             return ""
         try:
             write(self.path, self.table)
         except TunedError as error:
-            problem = self._keep(self.points)
+            problem = self._keep(self._others | self._points)
             lost = f"{problem}; make room there, or name another file with --out"
             return f"{error}; {lost if problem else f'what was found is in {self.part}'}"
         if complete:
+            self._leave_others()
+        return ""
+
+    def _leave_others(self) -> None:
+        """Leave in the partial file what other runs have found; remove it if there is nothing."""
+        rest = {k: p for k, p in self._others.items() if k not in self._points}
+        if rest:
+            told = f"of other runs: {plural(len(rest), 'input')} in {self.part}"
+            self._warn(self._keep(rest) or told)
+        else:
             with contextlib.suppress(OSError):
                 self.part.unlink()
-        return ""

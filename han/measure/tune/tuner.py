@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from han.common.errors import ArgumentError
-from han.common.units import format_size
+from han.common.units import format_size, format_us
 from han.config.machine import MachineModel
 from han.config.rules import Use
 from han.measure.tune.lab import Lab
@@ -110,9 +110,24 @@ class Tuner:
         every = space.space_of(lab.rules, signature, plans.limits)
         found = run(STRATEGIES[plans.strategy], lab, signature, every, plans.machine)
         self.pruned |= dict.fromkeys(found.pruned)
+        self.tell_unmeasured(signature, found)
         point = self._point(signature, found, self._defaults(signature, every.candidates[0]))
         seconds = self.lab.control.bcast(time.monotonic() - began)
-        return Tuned(replace(point, seconds=seconds, tried=len(found.measured)), found)
+        point = replace(point, seconds=seconds, tried=len(found.measured), complete=found.complete)
+        return Tuned(point, found)
+
+    def tell_unmeasured(self, signature: Signature, found: Found) -> None:
+        """Tell of the candidates that were not measured, with the reason."""
+        for one in (result for result in found.results if result.measured is None):
+            reason, group = "the time was over before it was measured", space.LATE
+            if one.predicted is not None:
+                reason = f"predicted to take {format_us(one.predicted * 1e6)} us"
+                group = space.PREDICTED
+            self.pruned[Pruned(self._spelled(signature, one.choice), reason, group)] = None
+
+    def _spelled(self, signature: Signature, choice: Choice) -> str:
+        call = f"{signature.collective} of {format_size(signature.nbytes)}"
+        return f"{call}: {spell(self.use_of(signature, choice))}"
 
     def _defaults(self, signature: Signature, built_in: Choice) -> list[Choice]:
         """Return the built-in choice, and its rival: trials find the quicker one of both."""
