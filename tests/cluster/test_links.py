@@ -1,7 +1,6 @@
 """Links with a latency, a rate or both, and nodes with several rails."""
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
