@@ -172,10 +172,18 @@ test-mpi-%: .venv-%/.installed
 		HAN_TEST_TURN=$(if $(word 2,$(LIBRARIES)),$(turn)) \
 		pytest tests/mpi $(ONCE:%=--ignore=%)))
 
+# The jobs of this test wait for half a minute: those of all libraries at the same time.
+OUTAGE = tests/cluster/test_outage.py
+
 test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root on Linux)
-	@if [ "$$(id -u)" != 0 ]; then echo "=== cluster tests skipped: they need root"; else \
+	@if [ "$$(id -u)" != 0 ]; then echo "=== cluster tests skipped: they need root"; else failed=0; \
 	for library in $(LIBRARIES); do $(call step,cluster tests under $$library,\
-		$(call with,$$library,pytest tests/cluster)); done; fi
+		$(call with,$$library,pytest tests/cluster --ignore=$(OUTAGE)) || failed=1); done; \
+	pythons=; for library in $(LIBRARIES); do [ -e .venv-$$library/.skipped ] || \
+		pythons+="$(CURDIR)/.venv-$$library/bin/python "; done; \
+	$(call step,cluster tests of an outage,\
+		$(call with,$(FIRST),HAN_TEST_PYTHONS="$$pythons" pytest -n 3 $(OUTAGE)) || failed=1); \
+	exit $$failed; fi
 
 # All of them take more than an hour: `make test-others SHARE=1`. Each library and number of ranks takes
 # another part.

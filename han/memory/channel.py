@@ -179,16 +179,22 @@ class Wanted(NamedTuple):
 
 
 def open_channels(
-    meeting: Meeting, topology: Topology, memory: int, naps: bool = False, populate: bool = True
+    meeting: Meeting,
+    topology: Topology,
+    memory: int,
+    naps: bool = False,
+    populate: bool = True,
+    banks: int = SMALL_BANKS,
 ) -> list[Channel]:
     """Make the channels of all levels that share memory; collective.
 
-    `memory` is the number of bytes for cells. `naps`: this rank sleeps in the kernel while it
-    waits, so peers must wake it. `populate`: map all pages at once, not at their first use. Raises
-    SharedMemoryError on all ranks if any rank cannot make or map a channel.
+    `memory` is the number of bytes for cells, `banks` that of banks of small slots. `naps`: this
+    rank sleeps in the kernel while it waits, so peers must wake it. `populate`: map all pages at
+    once, not at their first use. Raises SharedMemoryError on all ranks if any rank cannot make or
+    map a channel.
     """
     step = "the making of shared memory"
-    return open_several(meeting, topology, memory, 1, step, naps, populate)[0]
+    return open_several(meeting, topology, memory, 1, step, naps, populate, banks)[0]
 
 
 def open_several(
@@ -199,6 +205,7 @@ def open_several(
     step: str,
     naps: bool = False,
     populate: bool = True,
+    banks: int = SMALL_BANKS,
 ) -> list[list[Channel]]:
     """Make several times the channels of all levels that share memory; collective.
 
@@ -206,7 +213,7 @@ def open_several(
     :func:`open_channels`.
     """
     rank = meeting.rank
-    wanted = Wanted.all_of(topology, rank, memory)
+    wanted = Wanted.all_of(topology, rank, memory, banks)
     made: dict[int, str] = {}
     sets: list[list[Channel]] = [[] for _ in range(number)]
 

@@ -22,7 +22,7 @@ from han.memory.loans import Loan
 from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_unasked
 from han.memory.places import Mapped, Place
 from han.memory.windows import Windows
-from han.model.channel_layout import LENT_BANKS
+from han.model.channel_layout import CROWDED_BANKS, LENT_BANKS, SMALL_BANKS
 from han.model.topology import Topology
 from han.ranks.meeting import Meeting
 
@@ -174,12 +174,16 @@ class SharedMemory:
         self.arena = None if own is None else (own.base, own.size)
 
     @classmethod
-    def made(cls, meeting: Meeting, topology: Topology, memory: int, naps: bool) -> SharedMemory:
+    def made(
+        cls, meeting: Meeting, topology: Topology, memory: int, naps: bool, crowded: bool = False
+    ) -> SharedMemory:
         """Make channels in files of their own; collective.
 
+        `crowded`: ranks outnumber processors, so a rank that has one runs far ahead.
         Raises SharedMemoryError on all ranks.
         """
-        channels = open_channels(meeting, topology, memory, naps)
+        banks = CROWDED_BANKS if crowded else SMALL_BANKS
+        channels = open_channels(meeting, topology, memory, naps, banks=banks)
         refused, places = refusal(meeting, channels), ask_places(meeting)
         whole = topology.whole is not None and topology.size > 1
         mapping = map_unasked(meeting, channels, places) if whole else None

@@ -20,6 +20,7 @@ FLAGS = 8  # flags of a rank, one cache line each
 SMALL = PAGE + LINE  # bytes of a small slot: the line of its flag, and a page of data
 INLINE = LINE - FLAG  # bytes of data that fit in the flag's own line
 SMALL_BANKS = 16  # banks of small slots, which runs use in turn
+CROWDED_BANKS = 32  # the same where ranks outnumber processors; fewer than the calls kept
 LENT_BANKS = 8  # the same in channels that are lent (native/channel.h)
 RING_MIN = 128 * 1024  # least bytes of a ring
 RING_MAX = 2 * 1024 * 1024  # most bytes of a ring

@@ -140,7 +140,8 @@ class State:
             self.facts = facts
             self.health = Health(meeting, Notices(Mail(own, token), range(meeting.size), token))
             memory, sleeps = self.config.memory, naps(self.config.wait, self.conditions)
-            self.shared = SharedMemory.made(meeting, topology, memory, sleeps)
+            crowded = self.conditions.oversubscribed
+            self.shared = SharedMemory.made(meeting, topology, memory, sleeps, crowded)
             meeting.share(self._make, STEP)
         except AGREED:
             own.Free()

@@ -1,11 +1,8 @@
 """Links with a latency, a rate or both, and nodes with several rails."""
 
 import json
-import signal
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +17,6 @@ pytestmark = pytest.mark.cluster
 
 HERE = Path(__file__).parent
 LATENCY_MS = 20
-STOPPED_S = 30  # the default of UCX_TCP_KEEPIDLE ends connections before
 LINKS = {
     "latency": Links(latency=LATENCY_MS / 1e3, rails=2),
     "rate": Links(rate="500mbit", rails=2),
@@ -82,33 +78,6 @@ def test_a_switch_that_has_ended_is_told_and_leaves_nothing():
         with pytest.raises(EmulationError, match="the switch has ended with status -9"):
             cluster.run(["python", "-c", ""], timeout=5)
     assert cluster.tag not in ip("netns list")
-
-
-def test_a_job_outlives_a_switch_that_stops_for_a_while(tmp_path):
-    if not Path(sys.executable).with_name("mpiexec").exists():
-        pytest.skip(f"no mpiexec beside {sys.executable}")
-    if reason := check(LINKS["latency"]):
-        pytest.skip(reason)
-    program = """
-import os, sys
-from mpi4py import MPI
-comm, data = MPI.COMM_WORLD, bytearray(1 << 14)
-while not comm.allreduce(os.path.exists(sys.argv[2]), MPI.LOR):
-    comm.Allreduce(MPI.IN_PLACE, data, MPI.MAX)
-    open(sys.argv[1], "a").close()
-"""
-    begun, end = tmp_path / "begun", tmp_path / "end"
-    command = ["python", "-c", program, str(begun), str(end)]
-    with Cluster(4, Links("1gbit", 20e-6)) as cluster, ThreadPoolExecutor() as pool:
-        job = pool.submit(cluster.run, command, ppn=2, timeout=90)
-        while not begun.exists():
-            assert not job.done(), job.result().stderr
-            time.sleep(0.1)
-        cluster.switch.send_signal(signal.SIGSTOP)
-        time.sleep(STOPPED_S)
-        cluster.switch.send_signal(signal.SIGCONT)
-        end.touch()
-        assert job.result().returncode == 0, job.result().stderr
 
 
 def test_up_leaves_a_switch_until_down():

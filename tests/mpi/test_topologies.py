@@ -11,6 +11,8 @@ import pytest
 from _support import Call, Checker, Reference, comm_with, interleaved, opened
 from mpi4py import MPI
 
+from han.model.channel_layout import CROWDED_BANKS
+
 COUNTS = (0, 1, 5, 300, 9001)
 RING = ["bcast", "allreduce", "reduce", "barrier", "allreduce", "bcast"]
 
@@ -109,6 +111,24 @@ def test_a_root_far_ahead_of_its_readers_overwrites_nothing(mpi_ranks):
             assert np.all(buffer == k), f"{nbytes} bytes, call {k}: {np.unique(buffer)}"
             if comm.rank == root:
                 buffer[:] = 255  # the root may reuse its buffer now
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
+def test_a_root_is_further_ahead_where_ranks_outnumber_processors(mpi_ranks):
+    """The others begin when the root has made all calls."""
+    comm = MPI.COMM_WORLD
+    with opened(comm_with(comm, [[0] * comm.size] * 2)) as han_comm:
+        buffer = np.empty(8, np.uint8)
+        for turn in range(3):
+            if comm.rank:
+                comm.recv(source=0)
+            for k in range(CROWDED_BANKS):
+                buffer[:] = turn + k if comm.rank == 0 else 255
+                han_comm.Bcast(buffer)
+                assert np.all(buffer == turn + k)
+            for rank in range(1, comm.size if comm.rank == 0 else 0):
+                comm.send(None, rank)
+            han_comm.Barrier()
 
 
 @pytest.mark.mpi(ranks=[4], timeout=60, unit="s")

@@ -1,7 +1,7 @@
 /* Threads act as ranks and run programs of the planner back to back, in random order, with random
  * delays, some of them nonblocking, some of them left to the helper. Every result is checked.
  *
- * test_executor FILE [ROUNDS] */
+ * test_executor FILE ROUNDS SHARE SHARES runs every SHARES-th machine, from number SHARE on. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -378,13 +378,14 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait, boo
 
 int main(int argc, char **argv)
 {
-    uint64_t n, rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
-    if (argc < 2)
+    if (argc != 5)
         return 2;
+    uint64_t n, rounds = strtoull(argv[2], NULL, 10);
+    uint64_t share = strtoull(argv[3], NULL, 10), shares = strtoull(argv[4], NULL, 10);
     world *worlds = programs_read(argv[1], &n);
     const han_wait_policy yields = {.timeout = 30}, sleeps = {.spins = 1, .timeout = 30, .futex = true};
     const han_wait_policy patient = {.spins = 1, .timeout = 30, .futex = true, .patient = true};
-    for (uint64_t w = 0; w < n; w++) {
+    for (uint64_t w = share; w < n; w += shares) {
         run_world(&worlds[w], rounds, yields, false);
         run_world(&worlds[w], rounds, (han_wait_policy){.spins = 200, .timeout = 30}, false);
         run_world(&worlds[w], rounds, sleeps, false);
