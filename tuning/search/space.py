@@ -35,7 +35,7 @@ UNTRIED = "parameters and combinations that are not tried"
 HEURISTIC = "not expected to be the best, by heuristics"
 SLOW = "not predicted, as the same algorithms are slow"
 SAME = "run the same programs as others"
-IN_A_ROW = "slower than the built-in choice in calls back to back"
+IN_A_ROW = "not clearly faster than the built-in choice in calls back to back"
 LATE = "the time was over"
 LEFT = "calls that are left to the MPI library"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,10 +22,11 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError, NoRuleError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import REFERENCE, Session
+from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
 from han.measure.tune.distinct import Distinct
 from han.measure.tune.kept import Memory, Ready
 from han.measure.tune.stage_times import split, typical
-from han.measure.tune.visits import LEAST, MOST_TRACED, SINGLE, VISIT, observations
+from han.measure.tune.visits import LEAST, MOST_TRACED, SINGLE, observations
 from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -43,12 +44,11 @@ from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.stages import Pipeline, Ranks, Stage, costs_of, pipeline_of_choice
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
-from han.tuning.search.turns import Turns, Visit
+from han.tuning.search.turns import LONGEST, Turns
 
 CONNECTED = 200e-3  # seconds that a first run may spend on making connections
 # Seconds: the first run of a longer call tells about how long it takes; on busy ranks.
 CLEAR, BUSY_CLEAR = 2e-3, 10e-3
-FEWEST_IN_A_ROW, MOST_IN_A_ROW = 8, 100  # calls back to back
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 DOUBTS = 3  # such visits of a choice that are not counted
 # Times the visit before: a visit of busy ranks beyond has a second series. Both count: if slow
@@ -267,9 +267,12 @@ class Lab(Session):
         ready.expected = estimate(seconds).median
         return seconds
 
-    def duel(self, signature: Signature, choices: Mapping[str, Choice]) -> dict[str, Estimate]:
+    def duel(
+        self, signature: Signature, choices: Mapping[str, Choice], most: int = LONGEST
+    ) -> dict[str, Estimate]:
         """Measure choices, the first as the reference, and the MPI library (``mpi``) in turns.
 
+        There are at most `most` turns.
         Results are compared with the MPI library's first; raises WrongResultError on all ranks.
         """
         buffers = self.buffers(signature)
@@ -284,33 +287,31 @@ class Lab(Session):
         def visit(name: str, limit: float) -> Sequence[float]:
             return self._series(buffers, calls[name], expected[name]).usable
 
-        return self._in_turns(visit, calls)
-
-    def in_a_row(
-        self, signature: Signature, choices: Mapping[str, Choice], expected: float
-    ) -> dict[str, Estimate]:
-        """Measure choices in turns, calls back to back, the first as the reference; per call.
-
-        Programs make calls in a row too. Then a choice also costs what it keeps busy after it has
-        returned: links, and ranks that are late for the next call. Calls take about `expected`
-        seconds.
-        """
-        count = max(FEWEST_IN_A_ROW, min(MOST_IN_A_ROW, int(VISIT / max(expected, 1e-6))))
-        calls = {name: self.forced(signature, choice).call for name, choice in choices.items()}
-        for call in calls.values():
-            self.batch(call)
-
-        def visit(name: str, limit: float) -> Sequence[float]:
-            self.observed += count
-            return slowest(self.control, [self.batch(calls[name], count)])
-
-        return self._in_turns(visit, calls)
-
-    def _in_turns(self, visit: Visit[str], names: Collection[str]) -> dict[str, Estimate]:
-        turns = Turns(visit, next(iter(names)), names, drops=False)
-        while not turns.is_decided and not (turns.count and self._is_over()):
+        turns = Turns(visit, next(iter(calls)), calls, drops=False)
+        while not turns.is_decided and turns.count < most and not (turns.count and self._is_over()):
             turns.turn()
         return turns.estimates()
+
+    def confirm(
+        self, signature: Signature, built_in: Choice, other: Choice, expected: float
+    ) -> Confirmation:
+        """Compare a choice with the built-in one in rows of calls, each about `expected` seconds.
+
+        Programs make calls in a row too. Then a choice also costs what it keeps busy after it has
+        returned: links, and ranks that are late for the next call.
+        """
+        count = observations(expected, in_row=True)
+        named = {BUILT_IN: built_in, OTHER: other}
+        calls = {name: self.forced(signature, choice).call for name, choice in named.items()}
+
+        def row(name: str) -> float:
+            self.observed += count
+            (seconds,) = slowest(self.control, [self.batch(calls[name], count)])
+            return seconds
+
+        for name in calls:
+            row(name)
+        return confirm(row, self._is_over)
 
     def _is_over(self) -> bool:
         return bool(self.control.bcast(time.monotonic() > self._until_end))
