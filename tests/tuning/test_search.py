@@ -213,6 +213,20 @@ def test_heuristics_prune_with_reasons_and_keep_the_built_in_choice():
         assert text in reasons
 
 
+@pytest.mark.parametrize(("nodes", "stays"), [(4, True), (64, False)])
+def test_a_short_chain_stays_for_messages_of_one_piece_as_calls_in_a_row_fill_it(nodes, stays):
+    topology = virtual(nodes, 1)
+    rules, signature = RuleTable(None, topology, NodeTraits()), call_signature("bcast", 8 * KiB)
+    pruned = prune(space_of(rules, signature, LIMITS), signature, topology)
+    assert (("adapt", "chain") in {_outermost(one) for one in pruned.candidates}) == stays
+    told = " ".join(one.reason for one in pruned.pruned)
+    assert ("1 pieces do not fill a chain of 64 members" in told) != stays
+
+
+def _outermost(choice):
+    return choice.levels[-1].submodule, choice.levels[-1].algorithm
+
+
 @pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
 def test_tasks_find_nearly_the_best_choice_and_serve_larger_messages(collective):
     sizes = (128 * KiB, 1 << 20)
