@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from han.measure.bench_calls import Case
 from han.measure.tune import windows
-from han.measure.tune.lab import CLEAR, CONNECTED, Lab
+from han.measure.tune.lab import CLEAR, CONNECTED, TIMED, TIMED_IN_ROW, Lab
 from han.measure.tune.session import tuned_config
 from han.measure.tune.stage_times import typical
 from han.measure.tune.visits import BUSY_MOST, SINGLE
@@ -177,6 +177,23 @@ def test_ranks_on_few_processors_make_calls_in_a_row():
     assert [*series.seconds] == [1.0, 1.0, 1.5, 1.5, 0.5, 0.5, 0.5, 0.5], "means of four parts"
     assert [*series.begins] == [0.0, 1.0, 2.0, 4.0, 5.0, 5.5, 6.0, 6.5]
     assert series.usable == [*series.seconds]
+
+
+class Rested(Clockless):
+    """Windows of calls in a row, on links that carry some messages at once after a pause."""
+
+    crowded = True
+
+    def observe(self, call, count, expected, before=None):
+        """Say what `count` calls took, without any call."""
+        found = super().observe(call, count, expected, before)
+        return replace(found, seconds=found.seconds * (1 if count < TIMED_IN_ROW else 40))
+
+
+def test_links_that_have_rested_do_not_make_rows_too_long(lab):
+    lab.windows = Rested(1e-5, busy=True)
+    assert visits(lab, times=1) == [[4e-4] * 50]
+    assert lab.windows.counts == [1, TIMED, TIMED_IN_ROW, 50], "20 ms in the visit"
 
 
 def test_stages_of_calls_in_a_row_add_up_to_what_a_call_takes():

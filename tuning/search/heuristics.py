@@ -18,8 +18,8 @@ from han.tuning.search.space import HEURISTIC, Pruned, Space
 KiB = 1024
 SINGLE_COPY = 16 * KiB  # bytes below which attaching costs more than a second copy
 MOST_SEGMENTS = 64
-# Members of a chain for each piece of a message. Calls in a row fill a chain too: each member passes
-# on a message once, where the root of a tree sends it several times.
+# Members of a chain for each piece of a message. Calls in a row fill a chain too: each member
+# passes on a message once, where the root of a tree sends it several times.
 IN_CHAIN = 8
 SWITCHES = ("bool", "name")  # kinds of parameters that choose between variants of one algorithm
 

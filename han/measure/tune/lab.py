@@ -26,7 +26,7 @@ from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
 from han.measure.tune.distinct import Distinct
 from han.measure.tune.kept import Memory, Ready
 from han.measure.tune.stage_times import split, typical
-from han.measure.tune.visits import LEAST, MOST_TRACED, SINGLE, observations
+from han.measure.tune.visits import LEAST, MOST_TRACED, ROW, SINGLE, observations
 from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -60,7 +60,7 @@ KEPT = 32  # prepared calls, the last used ones
 # more; the rest is for the duel with the built-in choice.
 TASK_SHARE, RACE_SHARE = 0.5, 0.75
 FIRST_SHARE = 0.6  # the same, after which no further candidate is measured
-TIMED = 3  # calls of which the quickest says how long a short call takes
+TIMED, TIMED_IN_ROW = 3, 16  # calls of which the quickest, or the mean, tells a short call's time
 READ_CLOCKS = 16  # series between two comparisons of clocks
 
 
@@ -220,14 +220,20 @@ class Lab(Session):
         return seconds
 
     def _again(self, buffers: Buffers, call: Call, seconds: float) -> float:
-        """Return what a call takes at best that took so many seconds before."""
+        """Return what a call takes at best that took so many seconds before.
+
+        In a row, the mean of more calls: links carry the first messages after a pause at once.
+        """
         clear = BUSY_CLEAR if self.windows.busy else CLEAR
         if seconds > clear:
             self.observed += 1
             seconds = min(seconds, *self.windows.observe(call, 1, seconds).usable)
         if seconds > clear:
             return seconds
-        return min(seconds, *self._series(buffers, call, seconds, TIMED).usable)
+        seconds = min(seconds, *self._series(buffers, call, seconds, TIMED).usable)
+        if self._in_rows and seconds * TIMED_IN_ROW < ROW:
+            return estimate(self._series(buffers, call, seconds, TIMED_IN_ROW).usable).median
+        return seconds
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
