@@ -118,6 +118,15 @@ def _with_table(source: Any, tuned: bool | None) -> Any:
     return replace(config, tuned=off if tuned else OFF)
 
 
+def alike(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the calls of each side's batches; those of both sides of han are equally long.
+
+    What a call takes depends on how many came before it, as links and ranks fall behind.
+    """
+    most = max((counts[side] for side in ("han", DEFAULT) if side in counts), default=0)
+    return {side: most if side in ("han", DEFAULT) else n for side, n in counts.items()}
+
+
 def _gain(us: Mapping[str, Array]) -> Gain | None:
     """Return the gain from the microseconds of each round; None if there is no tuned side."""
     if DEFAULT not in us:
@@ -168,7 +177,7 @@ class Bench(Session):
         if compared:
             self.compare(buffers, compared)
         timed, seconds = self._timed(buffers, prepared), settings.batch_seconds
-        counts = {side: self.batch_size(call, seconds) for side, call in timed.items()}
+        counts = alike({side: self.batch_size(call, seconds) for side, call in timed.items()})
         us = self.in_turns(timed, counts)
         if compared:
             self.compare(buffers, compared)  # later calls take quicker paths than the first
