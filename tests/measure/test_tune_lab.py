@@ -7,7 +7,6 @@ import statistics
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,10 +22,12 @@ from han.measure.tune.windows import RECENT, Series, Windows
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.stages import Operands, Stage
+from han.tuning.costs.stages import Operands, Pipeline, Step
 from han.tuning.search.results import Cold
 
 FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
+ONE_TASK = Pipeline((Step("sb", "bcast", 0, FLAT.levels[0]),), 64, 1.0, Operands())
+((STAGE, _),) = ONE_TASK.stages()
 
 
 class Clockless:
@@ -147,25 +148,24 @@ def test_visits_of_busy_ranks_are_fair_to_candidates_whose_times_do_not_vary(lab
 
 def test_costs_of_tasks_are_not_those_of_first_runs(lab):
     lab.windows = Warming(2 * SINGLE)
-    signature = call_signature("bcast", 64)
-    stage = Stage((), 64, Operands())
-    lab._learn_whole(signature, FLAT, stage)
-    assert lab.costs.find(stage) == (2 * SINGLE,)
+    lab.pipeline = lambda *call: ONE_TASK
+    lab.learn(call_signature("bcast", 64), FLAT)
+    assert lab.costs.find(STAGE) == (2 * SINGLE,)
     assert lab.windows.counts == [1, 1]
 
 
 def test_a_cost_is_learnt_again_only_if_it_was_measured_itself(lab):
-    signature, stage = call_signature("bcast", 64), Stage((), 64, Operands())
-    lab.pipeline = lambda *call: SimpleNamespace(stages=lambda: [(stage, 1.0)])
+    signature = call_signature("bcast", 64)
+    lab.pipeline = lambda *call: ONE_TASK
     lab.windows = Drowsy([3e-3])
     lab.learn_again(signature, FLAT)
-    assert lab.costs.find(stage) is None
-    lab._learn_whole(signature, FLAT, stage)
-    assert lab.costs.find(stage) == (3e-3,)
+    assert lab.costs.find(STAGE) is None
+    lab.learn(signature, FLAT)
+    assert lab.costs.find(STAGE) == (3e-3,)
     for seconds in (2e-5, 3e-3):
         lab.windows = Drowsy([seconds])
         lab.learn_again(signature, FLAT)
-        assert lab.costs.find(stage) == (2e-5,)
+        assert lab.costs.find(STAGE) == (2e-5,)
 
 
 def test_ranks_on_few_processors_make_calls_in_a_row():

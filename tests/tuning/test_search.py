@@ -280,7 +280,7 @@ def test_members_with_few_parameters_and_the_ends_of_the_segments_stand_for_a_fa
     first = first_of(list(dict.fromkeys([built_in, *several])))
     assert first == [built_in, Choice((levels[0],), KiB), Choice((levels[0],))]
     assert len({family_of(one) for one in several}) == 1
-    assert [one.segment for one in ends_first(several)][-4:] == 4 * [2 * KiB]
+    assert [one.segment for one in ends_first(several, built_in)][-4:] == 4 * [2 * KiB]
 
 
 def test_a_model_of_the_machine_needs_few_measurements():

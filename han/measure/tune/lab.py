@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 from mpi4py import MPI
@@ -41,7 +42,8 @@ from han.tasks.signature import Signature
 from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.costs.model import Costs, missing
-from han.tuning.costs.stages import Pipeline, Ranks, Stage, costs_of, pipeline_of_choice
+from han.tuning.costs.shares import is_single, lowered, shared_out
+from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
 from han.tuning.search.turns import LONGEST, Turns
@@ -56,11 +58,11 @@ DOUBTS = 3  # such visits of a choice that are not counted
 DOUBTED = 2.0
 SETTLED, SETTLING = 0.8, 5  # of the last series: the next one is as quick; series at most
 KEPT = 32  # prepared calls, the last used ones
-# Shares of the time for a call after which its tasks, then its candidates, are not measured any
-# more; the rest is for the duel with the built-in choice.
+# Shares of the time for a call after which its tasks, then its candidates, are not measured more.
 TASK_SHARE, RACE_SHARE = 0.5, 0.75
 FIRST_SHARE = 0.6  # the same, after which no further candidate is measured
 TIMED, TIMED_IN_ROW = 3, 16  # calls of which the quickest, or the mean, tells a short call's time
+ROWS_OF_COST, ROWS_OF_FIRST = 3, 5  # series of calls in a row that tell a cost; several costs
 READ_CLOCKS = 16  # series between two comparisons of clocks
 
 
@@ -330,10 +332,12 @@ class Lab(Session):
         if not pipeline.steps or not missing(pipeline, self.costs):
             return
         self._expect_time(self._until_tasks)
-        if len(pipeline.steps) == 1 and not pipeline.is_long and pipeline.short == 1:
-            self._learn_whole(signature, choice, pipeline.stages()[0][0])
-        else:
+        if not is_single(pipeline):
             self._learn_stages(signature, choice, pipeline)
+            return
+        several = len(missing(pipeline, self.costs)) > 1  # others are compared with this one
+        whole = self._whole(signature, choice, ROWS_OF_FIRST if several else ROWS_OF_COST)
+        self.costs.enter(shared_out(pipeline, whole, self.costs, self.control.size))
 
     def _learn_stages(self, signature: Signature, choice: Choice, pipeline: Pipeline) -> None:
         counts = [pipeline.short, *([pipeline.longer] if pipeline.is_long else [])]
@@ -341,28 +345,29 @@ class Lab(Session):
         for stage, ranks in costs_of(pipeline, *seconds).items():
             self.costs.improve(stage, ranks)
 
-    def _learn_whole(self, signature: Signature, choice: Choice, stage: Stage) -> None:
-        """Measure a stage that is the whole call. Its trace would only add time.
+    def _whole(
+        self, signature: Signature, choice: Choice, rows: int = ROWS_OF_COST, again: bool = False
+    ) -> float:
+        """Return about how many seconds a call takes; a trace would only add time.
 
-        A few observations are enough: those with the best predictions are measured once more.
+        A few observations are enough: the best predictions are measured once more. Rows of calls
+        vary by a half, so it takes some.
         """
         ready = self._ready_call(signature, choice)
-        if ready.told:
+        if ready.told or again:
             ready.told = Cold()
             ready.expected = self._settled(ready.buffers, ready.made.call, ready.expected)
-        self._average(ready)
-        self.costs.add(stage, (ready.expected,) * self.control.size)
+        if self._in_rows:
+            ready.expected = median(
+                estimate(self._series(ready.buffers, ready.made.call, ready.expected).usable).median
+                for _ in range(rows)
+            )
+        return ready.expected
 
     @property
     def _in_rows(self) -> bool:
         """Whether the observations of a series are of calls in a row."""
         return self.windows.crowded and not self._fresh
-
-    def _average(self, ready: Ready) -> None:
-        """Let a whole series of calls in a row tell what one takes."""
-        if self._in_rows:
-            series = self._series(ready.buffers, ready.made.call, ready.expected)
-            ready.expected = estimate(series.usable).median
 
     def learn_again(self, signature: Signature, choice: Choice) -> None:
         """Measure the stages of a call once more; keep the smaller costs."""
@@ -371,15 +376,12 @@ class Lab(Session):
         if not stages or not all(map(self.costs.knows, stages)):
             return
         self._expect_time(self._until_tasks)
-        if len(stages) > 1:
+        if not is_single(pipeline):
             self._learn_stages(signature, choice, pipeline)
             return
-        ready = self._ready_call(signature, choice)
-        before = ready.expected
-        ready.expected = self._settled(ready.buffers, ready.made.call, before)
-        self._average(ready)
-        ready.expected = min(before, ready.expected)
-        self.costs.add(stages[0], (ready.expected,) * self.control.size)
+        before = self._ready_call(signature, choice).expected
+        whole = min(before, self._whole(signature, choice, again=True))
+        self.costs.enter(lowered(pipeline, whole, self.costs, self.control.size))
 
     def _stages(
         self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: float
