@@ -10,7 +10,7 @@ from machines import topology_of
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tuning.costs.model import Costs, missing, predict
-from han.tuning.costs.shares import is_single, lowered, shared_out
+from han.tuning.costs.shares import is_single, lowered, shared_out, told_apart
 from han.tuning.costs.stages import pipeline_of
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.families import ends_first
@@ -75,3 +75,12 @@ def test_a_call_of_one_segment_is_single_and_one_of_several_is_not():
     assert is_single(pipeline(CHOICES[0]))
     several = Choice(CHOICES[0].levels, 16 << 10)
     assert not is_single(pipeline(several, 64 << 10))
+
+
+def test_costs_of_calls_of_several_segments_do_not_stand_for_those_of_one():
+    single = told_apart(pipeline(CHOICES[0], 16 << 10))
+    several = told_apart(pipeline(Choice(CHOICES[0].levels, 16 << 10), 64 << 10))
+    assert (single.alone, several.alone) == (True, False)
+    costs = Costs({stage: (1.0,) * 4 for stage, _ in several.stages()})
+    assert predict(single, costs) is None
+    assert missing(pipeline(CHOICES[0], 16 << 10), costs) == [], "they would, with one key"

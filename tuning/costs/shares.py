@@ -3,10 +3,13 @@
 A rank that does nothing in a stage waits for those that do. In calls in a row it begins the next
 call meanwhile, and waits there in whatever stage the others hold it up. So the recorded times of
 its tasks do not tell what a stage adds to a call, but two calls that differ in one stage do: the
-costs of their stages differ by as much as their times. These costs are the same for all ranks.
+costs of their stages differ by as much as their times. These costs are the same for all ranks, and
+are kept apart from those of the first and the last stage of calls of several segments.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
@@ -15,6 +18,11 @@ from han.tuning.costs.stages import Pipeline, Ranks, Stage
 def is_single(pipeline: Pipeline) -> bool:
     """Whether a call has one segment, so that each of its stages is one task."""
     return bool(pipeline.steps) and pipeline.short == 1 and not pipeline.is_long
+
+
+def told_apart(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline whose stages have costs of their own if it is a call of one segment."""
+    return replace(pipeline, alone=is_single(pipeline) and pipeline.depth > 1)
 
 
 def shared_out(pipeline: Pipeline, whole: float, costs: Costs, ranks: int) -> dict[Stage, Ranks]:

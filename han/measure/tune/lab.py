@@ -42,7 +42,7 @@ from han.tasks.signature import Signature
 from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.costs.model import Costs, missing
-from han.tuning.costs.shares import is_single, lowered, shared_out
+from han.tuning.costs.shares import is_single, lowered, shared_out, told_apart
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
@@ -156,7 +156,7 @@ class Lab(Session):
 
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
-        return pipeline_of_choice(signature, choice, self.plan)
+        return told_apart(pipeline_of_choice(signature, choice, self.plan))
 
     def distinct(self, signature: Signature, choices: Sequence[Choice]) -> Sequence[Choice]:
         """Return the choices without those that run the same programs as an earlier one."""
