@@ -10,6 +10,11 @@ import pytest
 from han.measure.tune.confirm import BUILT_IN, LOOKS, OTHER, confirm, confirmation
 
 
+def compared(*ratios):
+    """Return the confirmation of rows that take some times as long as the built-in one."""
+    return confirmation([1.0] * len(ratios), ratios)
+
+
 def rows(ratio, seed=1, noise=0.3, made=None, gaps=0.05):
     """Return rows of a machine with noise whose speed changes, and now and then long gaps."""
     random, turn = Random(seed), count()
@@ -42,8 +47,14 @@ def test_a_choice_that_is_faster_by_far_is_taken():
 
 
 def test_less_than_the_gain_is_not_enough():
-    assert not confirmation([0.98] * 48).is_better
-    assert confirmation([0.96] * 12).is_better
+    assert not compared(*[0.98] * 48).is_better
+    assert compared(*[0.96] * 12).is_better
+
+
+def test_what_is_faster_only_while_other_programs_hold_the_processors_is_not_taken():
+    held, alone = [4.0] * 40, [1.0] * 8
+    assert not confirmation([*held, *alone], [2.0] * 40 + [1.1] * 8).is_better
+    assert confirmation([*held, *alone], [2.0] * 40 + [0.9] * 8).is_better
 
 
 @pytest.mark.parametrize(("ratio", "pairs"), [(0.5, LOOKS[0]), (2.0, LOOKS[0])])
@@ -64,7 +75,9 @@ def test_the_order_of_pairs_alternates():
 
 
 def test_the_reason_tells_the_ratio_and_its_interval():
-    told = confirmation([1.0, 1.02, 1.1] * 4).describe()
-    assert told == (
-        "1.02 (1.00 to 1.10) times the built-in choice in 12 pairs of calls back to back"
+    told = "1.02 (1.00 to 1.10) times the built-in choice in 12 pairs of calls back to back"
+    assert compared(*[1.0, 1.02, 1.1] * 4).describe() == told
+    assert confirmation([1.0] + [2.0] * 11, [1.2] * 12).describe() == (
+        "0.60 (0.60 to 0.60) times the built-in choice in 12 pairs of calls back to back, "
+        "1.20 at best"
     )
