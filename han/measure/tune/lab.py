@@ -22,7 +22,7 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError, NoRuleError
 from han.measure.bench_calls import Buffers, Call, Case
-from han.measure.session import REFERENCE, Session
+from han.measure.session import MOST_CALLS, REFERENCE, Session
 from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
 from han.measure.tune.distinct import Distinct
 from han.measure.tune.kept import Memory, Ready
@@ -308,7 +308,7 @@ class Lab(Session):
         Programs make calls in a row too. Then a choice also costs what it keeps busy after it has
         returned: links, and ranks that are late for the next call.
         """
-        count = observations(expected, in_row=True)
+        count = max(1, min(MOST_CALLS, int(ROW / max(expected, 1e-6))))
         named = {BUILT_IN: built_in, OTHER: other}
         calls = {name: self.forced(signature, choice).call for name, choice in named.items()}
 
