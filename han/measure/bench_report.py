@@ -49,7 +49,10 @@ def head(machine: Machine, settings: Settings) -> str:
     if settings.only is None:
         notes.append("ratio     time of the MPI library / time of han; above 1, han is faster")
     if settings.tuned:
-        notes.append("gain      time of built-in choices (default) / time of tuned ones (han)")
+        notes.append(
+            "gain      time of built-in choices (default) / time of tuned ones (han): median of "
+            "the rounds' ratios (its interval of 95 %)"
+        )
     return heading("bench", about, machine, *notes)
 
 
@@ -64,7 +67,10 @@ def table_head(collective: str, machine: Machine, settings: Settings) -> str:
 
 def table_row(row: Row) -> str:
     """Return the line of one size."""
-    ratios = "".join(f"{one:>6.2f}" for one in (row.ratio, row.gain) if one is not None)
+    ratios = "" if row.ratio is None else f"{row.ratio:>6.2f}"
+    if row.gain is not None:
+        one = row.gain
+        ratios += f"{one.gain:>6.2f} ({one.gain_low:.2f} .. {one.gain_high:.2f})"
     notes = "".join(f"  # {note}" for note in row.notes)
     return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratios}{notes}"
 

@@ -2,16 +2,17 @@
 
 Candidates are measured in rounds. A round has one batch of back-to-back calls of each candidate, so
 that other load on the machine affects all candidates. A batch starts with a barrier of the MPI
-library. Its time is that of the slowest rank.
+library. Its time is that of the slowest rank. The order changes from round to round, because a
+batch may leave links busy and caches warm for the next one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 WARM_UP = 20  # calls, which make plans and hold the first trial (native/engine/trials.h)
 MOST_CALLS = 10_000  # in a batch
 REFERENCE = "mpi"
+
+T = TypeVar("T")
 
 
 class Session:
@@ -71,16 +74,14 @@ class Session:
     ) -> dict[str, Times]:
         """Time calls in turns, in batches of about `seconds`; return microseconds per call."""
         counts = {name: self.batch_size(call, seconds, warm_up) for name, call in calls.items()}
-        return {
-            name: Times(float(np.median(us)), float(us.min()), float(us.max()), counts[name])
-            for name, us in self.in_turns(calls, counts).items()
-        }
+        return summary(self.in_turns(calls, counts), counts)
 
     def in_turns(self, calls: Mapping[str, Call], counts: Mapping[str, int]) -> dict[str, Array]:
         """Return the microseconds per call in each round; batches have `counts` calls."""
         mine = np.zeros((len(calls), self.rounds))
+        rows = [*zip(mine, calls.items(), strict=True)]
         for k in range(self.rounds):
-            for row, (name, call) in zip(mine, calls.items(), strict=True):
+            for row, (name, call) in in_order(rows, k):
                 row[k] = self.batch(call, counts[name])
         return dict(zip(calls, self.slowest(mine) * 1e6, strict=True))
 
@@ -135,3 +136,22 @@ class Session:
             raise WrongResultError(
                 f"{buffers.case.describe()}: the result differs from MPI's: {'; '.join(problems)}"
             )
+
+
+def in_order(several: Sequence[T], turn: int) -> list[T]:
+    """Return the order of a turn, by its number.
+
+    After twice as many turns as there are candidates, each of two or three has come directly after
+    each other one equally often.
+    """
+    at = turn % len(several) if several else 0
+    ordered = [*several[at:], *several[:at]]
+    return ordered if turn // max(1, len(several)) % 2 == 0 else ordered[::-1]
+
+
+def summary(us: Mapping[str, Array], counts: Mapping[str, int]) -> dict[str, Times]:
+    """Return the times of batches of `counts` calls, from the microseconds of each round."""
+    return {
+        name: Times(float(np.median(one)), float(one.min()), float(one.max()), counts[name])
+        for name, one in us.items()
+    }

@@ -7,6 +7,8 @@ import os
 import pty
 import subprocess
 import sys
+from collections import Counter
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from mpi4py import MPI
 from han.cli import progress as bars
 from han.common.errors import WrongResultError
 from han.measure.bench_calls import Buffers, Case
-from han.measure.session import MOST_CALLS, REFERENCE, WARM_UP, Session
+from han.measure.session import MOST_CALLS, REFERENCE, WARM_UP, Session, in_order
 
 COMMANDS = {
     "han-bench": ("bench", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
@@ -60,10 +62,17 @@ def test_candidates_take_turns_round_by_round(clock):
     with session(clock, 3) as measuring:
         calls = {name: clock.call(name, 1e-3) for name in "ab"}
         found = measuring.in_turns(calls, {"a": 1, "b": 2})
-    assert "".join(clock.made) == "abb" * 3
+    assert "".join(clock.made) == "abb" + "bba" + "bba"
     assert {name: us.tolist() for name, us in found.items()} == {
         name: pytest.approx([1000.0] * 3) for name in "ab"
     }
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_each_candidate_comes_directly_after_each_other_one_equally_often(names):
+    turns = 2 * len(names)
+    found = Counter(p for k in range(turns) for p in pairwise(in_order(names, k)))
+    assert found == dict.fromkeys(permutations(names, 2), turns // len(names))
 
 
 def test_times_are_the_median_the_least_and_the_greatest_of_the_rounds(clock):

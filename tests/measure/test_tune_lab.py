@@ -7,7 +7,6 @@ import statistics
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from mpi4py import MPI
 
 from han.measure.bench_calls import Case
 from han.measure.tune import windows
-from han.measure.tune.lab import CLEAR, CONNECTED, Lab
+from han.measure.tune.lab import CLEAR, CONNECTED, TIMED, TIMED_IN_ROW, Lab
 from han.measure.tune.session import tuned_config
 from han.measure.tune.stage_times import typical
 from han.measure.tune.visits import BUSY_MOST, SINGLE
@@ -23,10 +22,12 @@ from han.measure.tune.windows import RECENT, Series, Windows
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.stages import Operands, Stage
+from han.tuning.costs.stages import Operands, Pipeline, Step
 from han.tuning.search.results import Cold
 
 FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
+ONE_TASK = Pipeline((Step("sb", "bcast", 0, FLAT.levels[0]),), 64, 1.0, Operands())
+((STAGE, _),) = ONE_TASK.stages()
 
 
 class Clockless:
@@ -147,25 +148,24 @@ def test_visits_of_busy_ranks_are_fair_to_candidates_whose_times_do_not_vary(lab
 
 def test_costs_of_tasks_are_not_those_of_first_runs(lab):
     lab.windows = Warming(2 * SINGLE)
-    signature = call_signature("bcast", 64)
-    stage = Stage((), 64, Operands())
-    lab._learn_whole(signature, FLAT, stage)
-    assert lab.costs.find(stage) == (2 * SINGLE,)
+    lab.pipeline = lambda *call: ONE_TASK
+    lab.learn(call_signature("bcast", 64), FLAT)
+    assert lab.costs.find(STAGE) == (2 * SINGLE,)
     assert lab.windows.counts == [1, 1]
 
 
 def test_a_cost_is_learnt_again_only_if_it_was_measured_itself(lab):
-    signature, stage = call_signature("bcast", 64), Stage((), 64, Operands())
-    lab.pipeline = lambda *call: SimpleNamespace(stages=lambda: [(stage, 1.0)])
+    signature = call_signature("bcast", 64)
+    lab.pipeline = lambda *call: ONE_TASK
     lab.windows = Drowsy([3e-3])
     lab.learn_again(signature, FLAT)
-    assert lab.costs.find(stage) is None
-    lab._learn_whole(signature, FLAT, stage)
-    assert lab.costs.find(stage) == (3e-3,)
+    assert lab.costs.find(STAGE) is None
+    lab.learn(signature, FLAT)
+    assert lab.costs.find(STAGE) == (3e-3,)
     for seconds in (2e-5, 3e-3):
         lab.windows = Drowsy([seconds])
         lab.learn_again(signature, FLAT)
-        assert lab.costs.find(stage) == (2e-5,)
+        assert lab.costs.find(STAGE) == (2e-5,)
 
 
 def test_ranks_on_few_processors_make_calls_in_a_row():
@@ -177,6 +177,23 @@ def test_ranks_on_few_processors_make_calls_in_a_row():
     assert [*series.seconds] == [1.0, 1.0, 1.5, 1.5, 0.5, 0.5, 0.5, 0.5], "means of four parts"
     assert [*series.begins] == [0.0, 1.0, 2.0, 4.0, 5.0, 5.5, 6.0, 6.5]
     assert series.usable == [*series.seconds]
+
+
+class Rested(Clockless):
+    """Windows of calls in a row, on links that carry some messages at once after a pause."""
+
+    crowded = True
+
+    def observe(self, call, count, expected, before=None):
+        """Say what `count` calls took, without any call."""
+        found = super().observe(call, count, expected, before)
+        return replace(found, seconds=found.seconds * (1 if count < TIMED_IN_ROW else 40))
+
+
+def test_links_that_have_rested_do_not_make_rows_too_long(lab):
+    lab.windows = Rested(1e-5, busy=True)
+    assert visits(lab, times=1) == [[4e-4] * 50]
+    assert lab.windows.counts == [1, TIMED, TIMED_IN_ROW, 50], "20 ms in the visit"
 
 
 def test_stages_of_calls_in_a_row_add_up_to_what_a_call_takes():

@@ -8,6 +8,7 @@ import pytest
 from machines import topology_of
 
 from han.common.errors import ArgumentError
+from han.measure.tune.confirm import confirmation
 from han.measure.tune.lab import Lab
 from han.measure.tune.tuner import Input, Plans, Tuner, served
 from han.model.topology import Topology
@@ -25,30 +26,27 @@ BASE, FIRST, SECOND = (
 )
 
 
-def tuner(seconds):
-    """Return a tuner whose calls back to back take some seconds, in the order of its choices."""
+def tuner(ratios):
+    """Return a tuner whose choices take some times as long as the built-in one, back to back."""
+    left = iter(ratios)
 
-    def in_a_row(signature, choices, expected):
-        return {name: estimate([one]) for name, one in zip(choices, seconds, strict=True)}
+    def confirm(signature, built_in, other, expected):
+        return confirmation([1.0] * 12, [next(left)] * 12)
 
     state = SimpleNamespace(topology=topology_of([[0, 0]], -1))
-    return Tuner(SimpleNamespace(in_a_row=in_a_row, state=state), Plans((Input("bcast", 512),)))
+    return Tuner(SimpleNamespace(confirm=confirm, state=state), Plans((Input("bcast", 512),)))
 
 
 @pytest.mark.parametrize(
-    ("seconds", "left"),
-    [((1.0, 1.5, 0.9), [SECOND]), ((1.0, 1.0, 1.01), [FIRST, SECOND]), ((1.0, 1.1, 1.1), [])],
+    ("ratios", "left"),
+    [((1.5, 0.9), [SECOND]), ((0.9,), [FIRST, SECOND]), ((1.0, 0.98), [])],
 )
-def test_choices_that_are_slow_in_a_row_are_left_out_with_the_reason(seconds, left):
-    found = tuner(seconds)
-    assert found._lasting(CALL, BASE, [FIRST, SECOND], 1e-4) == left
+def test_choices_that_are_not_faster_in_a_row_are_left_out_with_the_reason(ratios, left):
+    found = tuner(ratios)
+    assert found._confirmed(CALL, BASE, [FIRST, SECOND], 1e-4) == left
     said = [one.reason for one in found.pruned]
     assert len(said) == 2 - len(left)
-    assert all("times the built-in choice in calls back to back" in one for one in said)
-
-
-def test_long_calls_are_not_repeated():
-    assert tuner(())._lasting(CALL, BASE, [FIRST], 1.0) == [FIRST]
+    assert all("times the built-in choice in 12 pairs of calls" in one for one in said)
 
 
 def test_candidates_that_were_not_measured_are_listed_with_the_reason():

@@ -213,6 +213,20 @@ def test_heuristics_prune_with_reasons_and_keep_the_built_in_choice():
         assert text in reasons
 
 
+@pytest.mark.parametrize(("nodes", "stays"), [(4, True), (64, False)])
+def test_a_short_chain_stays_for_messages_of_one_piece_as_calls_in_a_row_fill_it(nodes, stays):
+    topology = virtual(nodes, 1)
+    rules, signature = RuleTable(None, topology, NodeTraits()), call_signature("bcast", 8 * KiB)
+    pruned = prune(space_of(rules, signature, LIMITS), signature, topology)
+    assert (("adapt", "chain") in {_outermost(one) for one in pruned.candidates}) == stays
+    told = " ".join(one.reason for one in pruned.pruned)
+    assert ("1 pieces do not fill a chain of 64 members" in told) != stays
+
+
+def _outermost(choice):
+    return choice.levels[-1].submodule, choice.levels[-1].algorithm
+
+
 @pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
 def test_tasks_find_nearly_the_best_choice_and_serve_larger_messages(collective):
     sizes = (128 * KiB, 1 << 20)
@@ -266,7 +280,7 @@ def test_members_with_few_parameters_and_the_ends_of_the_segments_stand_for_a_fa
     first = first_of(list(dict.fromkeys([built_in, *several])))
     assert first == [built_in, Choice((levels[0],), KiB), Choice((levels[0],))]
     assert len({family_of(one) for one in several}) == 1
-    assert [one.segment for one in ends_first(several)][-4:] == 4 * [2 * KiB]
+    assert [one.segment for one in ends_first(several, built_in)][-4:] == 4 * [2 * KiB]
 
 
 def test_a_model_of_the_machine_needs_few_measurements():

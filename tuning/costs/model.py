@@ -29,8 +29,7 @@ class Costs:
     def __init__(self, known: Mapping[Stage, Ranks] | None = None) -> None:
         self._known: dict[Stage, Ranks] = {}
         self._segments: dict[Stage, list[int]] = {}
-        for stage, ranks in (known or {}).items():
-            self.add(stage, ranks)
+        self.enter(known or {})
 
     def add(self, stage: Stage, ranks: Ranks) -> None:
         """Enter a measured cost; one that is known is replaced."""
@@ -38,6 +37,11 @@ class Costs:
             segments = self._segments.setdefault(replace(stage, segment=0), [])
             segments.insert(bisect_left(segments, stage.segment), stage.segment)
         self._known[stage] = ranks
+
+    def enter(self, several: Mapping[Stage, Ranks]) -> None:
+        """Enter measured costs; those that are known are replaced."""
+        for stage, ranks in several.items():
+            self.add(stage, ranks)
 
     def improve(self, stage: Stage, ranks: Ranks) -> None:
         """Enter a measured cost; of one that is known, each rank keeps the smaller one.

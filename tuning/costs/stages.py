@@ -52,8 +52,9 @@ class Operands:
 class Stage:
     """The key of a cost: what a stage does, with segments of how many bytes.
 
-    `steady`: what one more segment adds to a pipeline that is full. The size of the message and
-    the collective are no part of the key, so costs are used again for others.
+    `steady`: what one more segment adds to a pipeline that is full. `alone`: in calls of one
+    segment, whose stages have costs of their own. The size of the message and the collective are
+    no part of the key, so costs are used again for others.
     """
 
     steps: tuple[Step, ...]
@@ -62,6 +63,7 @@ class Stage:
     schedule: str = "dataflow"
     steady: bool = False
     composition: str = TREE
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -73,7 +75,8 @@ class Stage:
 class Pipeline:
     """A call as stages: `steps` of every segment, and `count` segments.
 
-    If the message is no multiple of the segment, `count` is a fraction.
+    If the message is no multiple of the segment, `count` is a fraction. `alone`: its costs do not
+    stand for stages of calls of several segments.
     """
 
     steps: tuple[Step, ...]
@@ -82,6 +85,7 @@ class Pipeline:
     operands: Operands
     schedule: str = "dataflow"
     composition: str = TREE  # whose groups the steps are among
+    alone: bool = False
 
     @property
     def depth(self) -> int:
@@ -123,7 +127,10 @@ class Pipeline:
         working = tuple(s for j, s in reversed(list(enumerate(self.steps))) if 0 <= k - j < count)
         moves = all(step.kind == "bcast" for step in working)
         operands = Operands() if moves else self.operands
-        return Stage(working, self.segment, operands, self.schedule, composition=self.composition)
+        return Stage(
+            working, self.segment, operands, self.schedule,
+            composition=self.composition, alone=self.alone,
+        )  # fmt: skip
 
 
 def pipeline_of(plan: Outline) -> Pipeline:

@@ -42,16 +42,28 @@ def first_of(candidates: Sequence[Choice]) -> list[Choice]:
     return [one for one in candidates if one in kept]
 
 
-def ends_first(candidates: Sequence[Choice]) -> list[Choice]:
-    """Return candidates in an order in which costs of more segments can be interpolated.
+def ends_first(candidates: Sequence[Choice], usual: Choice) -> list[Choice]:
+    """Return candidates in an order in which more costs follow from those known before.
 
-    Of choices that differ in their segment only, the smallest and the largest segments come first.
+    Of choices that differ in their segment only, the smallest and the largest segments come first:
+    costs of others are interpolated. Of these, those that differ from the usual choice in the
+    fewest tasks come first: then each call has one task at most whose cost is not known.
     """
     alike: defaultdict[Hashable, list[Choice]] = defaultdict(list)
     for one in candidates:
         alike[one.levels, one.schedule, one.composition].append(one)
     inner = {one for some in alike.values() for one in sorted(some, key=_segment)[1:-1]}
-    return sorted(candidates, key=inner.__contains__)
+    return sorted(candidates, key=lambda one: (one in inner, _deviations(one, usual)))
+
+
+def _deviations(choice: Choice, usual: Choice) -> int:
+    """Return in how many levels, kinds of tasks and compositions two choices differ."""
+    found = int(choice.composition != usual.composition)
+    for own, other in zip(choice.levels, usual.levels, strict=False):
+        kinds = {kind for kind, _ in (*own.kinds, *other.kinds)}
+        found += own.alike != other.alike
+        found += sum(own.of(kind) != other.of(kind) for kind in kinds)
+    return found
 
 
 def _parameters(choice: Choice) -> int:

@@ -18,6 +18,9 @@ from han.tuning.search.space import HEURISTIC, Pruned, Space
 KiB = 1024
 SINGLE_COPY = 16 * KiB  # bytes below which attaching costs more than a second copy
 MOST_SEGMENTS = 64
+# Members of a chain for each piece of a message. Calls in a row fill a chain too: each member
+# passes on a message once, where the root of a tree sends it several times.
+IN_CHAIN = 8
 SWITCHES = ("bool", "name")  # kinds of parameters that choose between variants of one algorithm
 
 Reason = Callable[[Signature, Topology, int, LevelChoice, Choice], str | None]
@@ -36,7 +39,7 @@ def _chain(
     signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
 ) -> str | None:
     pieces = -(-signature.nbytes // one.get("segment", 32 * KiB))
-    if one.algorithm == "chain" and pieces < topology.widest(level) - 1:
+    if one.algorithm == "chain" and IN_CHAIN * pieces < topology.widest(level) - 1:
         return f"{pieces} pieces do not fill a chain of {topology.widest(level)} members"
     return None
 

@@ -49,23 +49,34 @@ class Prediction:
         self.seconds: dict[Choice, float | None] = {}
         self.pruned: dict[Pruned, None] = {}
         self._families: dict[Hashable, float] = {}  # the best prediction of each
+        self._passed: list[Choice] = []  # members of families that seemed slow
 
     def run(self) -> bool:
         """Predict all candidates that may be the best; return whether there was time for it."""
         first = first_of(self._candidates)
         stands = set(first)
         others = [choice for choice in self._candidates if choice not in stands]
-        in_time = self._predict(ends_first(first), True)
+        usual = self._candidates[0]
+        in_time = self._predict(ends_first(first, usual), True)
         in_time = in_time and self._look_again()
-        return self._predict(ends_first(others), in_time)
+        in_time = self._predict(ends_first(others, usual), in_time)
+        while hopeful := [one for one in self._passed if not self._is_slow(one)]:
+            self._passed = [one for one in self._passed if one not in set(hopeful)]
+            in_time = self._predict(hopeful, in_time)
+        if self._passed:
+            self.pruned[OF_SLOW] = None
+        return in_time
 
     def _predict(self, choices: Iterable[Choice], in_time: bool) -> bool:
-        """Predict some candidates; the costs of their tasks are measured while there is time."""
+        """Predict some candidates; the costs of their tasks are measured while there is time.
+
+        Members of families that seem slow wait until more is known about these.
+        """
         for choice in choices:
             if self._enter(choice):
                 continue
-            if self._families.get(family_of(choice), 0.0) > PATIENCE * self._best:
-                self.pruned[OF_SLOW] = None
+            if self._is_slow(choice):
+                self._passed.append(choice)
                 continue
             try:
                 if in_time:
@@ -78,6 +89,10 @@ class Prediction:
                 else:
                     self.pruned[UNPREDICTED] = None
         return in_time
+
+    def _is_slow(self, choice: Choice) -> bool:
+        """Whether all predictions of a choice's family are far from the best one so far."""
+        return self._families.get(family_of(choice), 0.0) > PATIENCE * self._best
 
     def _enter(self, choice: Choice) -> bool:
         """Predict a candidate from the costs that are known; return whether they suffice."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -24,6 +23,8 @@ OFTEN = 16  # programs between two looks at the time
 EXACT = 64 * 1024  # bytes up to which messages are compared once more
 
 Levels = tuple[LevelChoice, ...]
+Kind = tuple[str, str, bool]  # collective, composition, and whether the message is cut
+Part = tuple[Kind, int, LevelChoice]  # what runs on a level
 Make = Callable[[Signature, Choice], Program | None]  # None: the choice cannot serve the call
 
 
@@ -36,6 +37,9 @@ class Distinct:
     def __init__(self, control: MPI.Intracomm, make: Make, late: Callable[[], bool]) -> None:
         self._control, self._make, self._late = control, make, late
         self._first: dict[tuple[str, str, bool, Levels], Levels] = {}  # by _key
+        self._usual: dict[Kind, Levels] = {}  # the choices beside which others are compared
+        self._told: dict[Part, object] = {}  # the digest of all ranks; what has none is like itself
+        self._groups: dict[object, Levels] = {}  # the first levels with these digests
 
     def of(self, signature: Signature, choices: Sequence[Choice]) -> list[Choice]:
         """Return the first choice of each group; collective."""
@@ -49,16 +53,27 @@ class Distinct:
         return list(first.values())
 
     def _compare_levels(self, signature: Signature, choices: Sequence[Choice]) -> None:
-        """Compare levels that are new for a collective, at a size where most parameters matter."""
+        """Compare what is new on a level, at a size where most parameters matter.
+
+        Each is compared beside the usual choices of the other levels. So the programs to make are
+        as many as the choices of all levels together, and not their combinations.
+        """
         new = {_key(signature, c): c for c in choices if _key(signature, c) not in self._first}
+        asked: dict[Part, Choice] = {}
+        for key, choice in new.items():
+            usual = self._usual.setdefault(key[:3], choice.levels)
+            for k, one in enumerate(choice.levels):
+                if (key[:3], k, one) not in self._told:
+                    levels = (*usual[:k], one, *usual[k + 1 :])
+                    segment = SEGMENT if choice.segment else None
+                    asked[key[:3], k, one] = replace(choice, levels=levels, segment=segment)
         large = replace(signature, count=COARSE // signature.element)
-        asked = [replace(c, segment=SEGMENT if c.segment else None) for c in new.values()]
-        digests = self._digests([(large, choice) for choice in asked])
-        groups: dict[Any, Levels] = {}
-        for key, told in zip(new, digests, strict=True):
-            levels = key[3]
-            usual = told if told is not None else levels
-            self._first[key] = groups.setdefault((key[:3], usual), levels)
+        digests = self._digests([(large, choice) for choice in asked.values()])
+        for part, told in zip(asked, digests, strict=True):
+            self._told[part] = part if told is None else told
+        for key in new:
+            told_of = tuple(self._told[key[:3], k, one] for k, one in enumerate(key[3]))
+            self._first[key] = self._groups.setdefault((key[:3], told_of), key[3])
 
     def _digests(self, calls: Sequence[tuple[Signature, Choice]]) -> list[bytes | None]:
         """Return for each call the digests of all ranks' programs; None if a rank has none."""

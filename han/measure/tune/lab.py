@@ -12,20 +12,22 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError, NoRuleError
 from han.measure.bench_calls import Buffers, Call, Case
-from han.measure.session import REFERENCE, Session
+from han.measure.session import MOST_CALLS, REFERENCE, Session
+from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
 from han.measure.tune.distinct import Distinct
 from han.measure.tune.kept import Memory, Ready
 from han.measure.tune.stage_times import split, typical
-from han.measure.tune.visits import LEAST, MOST_TRACED, SINGLE, VISIT, observations
+from han.measure.tune.visits import LEAST, MOST_TRACED, ROW, SINGLE, observations
 from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -40,15 +42,15 @@ from han.tasks.signature import Signature
 from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.costs.model import Costs, missing
-from han.tuning.costs.stages import Pipeline, Ranks, Stage, costs_of, pipeline_of_choice
+from han.tuning.costs.shares import is_single, lowered, shared_out, told_apart
+from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
-from han.tuning.search.turns import Turns, Visit
+from han.tuning.search.turns import LONGEST, Turns
 
 CONNECTED = 200e-3  # seconds that a first run may spend on making connections
 # Seconds: the first run of a longer call tells about how long it takes; on busy ranks.
 CLEAR, BUSY_CLEAR = 2e-3, 10e-3
-FEWEST_IN_A_ROW, MOST_IN_A_ROW = 8, 100  # calls back to back
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 DOUBTS = 3  # such visits of a choice that are not counted
 # Times the visit before: a visit of busy ranks beyond has a second series. Both count: if slow
@@ -56,11 +58,11 @@ DOUBTS = 3  # such visits of a choice that are not counted
 DOUBTED = 2.0
 SETTLED, SETTLING = 0.8, 5  # of the last series: the next one is as quick; series at most
 KEPT = 32  # prepared calls, the last used ones
-# Shares of the time for a call after which its tasks, then its candidates, are not measured any
-# more; the rest is for the duel with the built-in choice.
+# Shares of the time for a call after which its tasks, then its candidates, are not measured more.
 TASK_SHARE, RACE_SHARE = 0.5, 0.75
 FIRST_SHARE = 0.6  # the same, after which no further candidate is measured
-TIMED = 3  # calls of which the quickest says how long a short call takes
+TIMED, TIMED_IN_ROW = 3, 16  # calls of which the quickest, or the mean, tells a short call's time
+ROWS_OF_COST, ROWS_OF_FIRST = 3, 5  # series of calls in a row that tell a cost; several costs
 READ_CLOCKS = 16  # series between two comparisons of clocks
 
 
@@ -154,7 +156,7 @@ class Lab(Session):
 
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
-        return pipeline_of_choice(signature, choice, self.plan)
+        return told_apart(pipeline_of_choice(signature, choice, self.plan))
 
     def distinct(self, signature: Signature, choices: Sequence[Choice]) -> Sequence[Choice]:
         """Return the choices without those that run the same programs as an earlier one."""
@@ -220,14 +222,20 @@ class Lab(Session):
         return seconds
 
     def _again(self, buffers: Buffers, call: Call, seconds: float) -> float:
-        """Return what a call takes at best that took so many seconds before."""
+        """Return what a call takes at best that took so many seconds before.
+
+        In a row, the mean of more calls: links carry the first messages after a pause at once.
+        """
         clear = BUSY_CLEAR if self.windows.busy else CLEAR
         if seconds > clear:
             self.observed += 1
             seconds = min(seconds, *self.windows.observe(call, 1, seconds).usable)
         if seconds > clear:
             return seconds
-        return min(seconds, *self._series(buffers, call, seconds, TIMED).usable)
+        seconds = min(seconds, *self._series(buffers, call, seconds, TIMED).usable)
+        if self._in_rows and seconds * TIMED_IN_ROW < ROW:
+            return estimate(self._series(buffers, call, seconds, TIMED_IN_ROW).usable).median
+        return seconds
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
@@ -267,9 +275,12 @@ class Lab(Session):
         ready.expected = estimate(seconds).median
         return seconds
 
-    def duel(self, signature: Signature, choices: Mapping[str, Choice]) -> dict[str, Estimate]:
+    def duel(
+        self, signature: Signature, choices: Mapping[str, Choice], most: int = LONGEST
+    ) -> dict[str, Estimate]:
         """Measure choices, the first as the reference, and the MPI library (``mpi``) in turns.
 
+        There are at most `most` turns.
         Results are compared with the MPI library's first; raises WrongResultError on all ranks.
         """
         buffers = self.buffers(signature)
@@ -284,33 +295,31 @@ class Lab(Session):
         def visit(name: str, limit: float) -> Sequence[float]:
             return self._series(buffers, calls[name], expected[name]).usable
 
-        return self._in_turns(visit, calls)
-
-    def in_a_row(
-        self, signature: Signature, choices: Mapping[str, Choice], expected: float
-    ) -> dict[str, Estimate]:
-        """Measure choices in turns, calls back to back, the first as the reference; per call.
-
-        Programs make calls in a row too. Then a choice also costs what it keeps busy after it has
-        returned: links, and ranks that are late for the next call. Calls take about `expected`
-        seconds.
-        """
-        count = max(FEWEST_IN_A_ROW, min(MOST_IN_A_ROW, int(VISIT / max(expected, 1e-6))))
-        calls = {name: self.forced(signature, choice).call for name, choice in choices.items()}
-        for call in calls.values():
-            self.batch(call)
-
-        def visit(name: str, limit: float) -> Sequence[float]:
-            self.observed += count
-            return slowest(self.control, [self.batch(calls[name], count)])
-
-        return self._in_turns(visit, calls)
-
-    def _in_turns(self, visit: Visit[str], names: Collection[str]) -> dict[str, Estimate]:
-        turns = Turns(visit, next(iter(names)), names, drops=False)
-        while not turns.is_decided and not (turns.count and self._is_over()):
+        turns = Turns(visit, next(iter(calls)), calls, drops=False)
+        while not turns.is_decided and turns.count < most and not (turns.count and self._is_over()):
             turns.turn()
         return turns.estimates()
+
+    def confirm(
+        self, signature: Signature, built_in: Choice, other: Choice, expected: float
+    ) -> Confirmation:
+        """Compare a choice with the built-in one in rows of calls, each about `expected` seconds.
+
+        Programs make calls in a row too. Then a choice also costs what it keeps busy after it has
+        returned: links, and ranks that are late for the next call.
+        """
+        count = max(1, min(MOST_CALLS, int(ROW / max(expected, 1e-6))))
+        named = {BUILT_IN: built_in, OTHER: other}
+        calls = {name: self.forced(signature, choice).call for name, choice in named.items()}
+
+        def row(name: str) -> float:
+            self.observed += count
+            (seconds,) = slowest(self.control, [self.batch(calls[name], count)])
+            return seconds
+
+        for name in calls:
+            row(name)
+        return confirm(row, self._is_over)
 
     def _is_over(self) -> bool:
         return bool(self.control.bcast(time.monotonic() > self._until_end))
@@ -323,10 +332,12 @@ class Lab(Session):
         if not pipeline.steps or not missing(pipeline, self.costs):
             return
         self._expect_time(self._until_tasks)
-        if len(pipeline.steps) == 1 and not pipeline.is_long and pipeline.short == 1:
-            self._learn_whole(signature, choice, pipeline.stages()[0][0])
-        else:
+        if not is_single(pipeline):
             self._learn_stages(signature, choice, pipeline)
+            return
+        several = len(missing(pipeline, self.costs)) > 1  # others are compared with this one
+        whole = self._whole(signature, choice, ROWS_OF_FIRST if several else ROWS_OF_COST)
+        self.costs.enter(shared_out(pipeline, whole, self.costs, self.control.size))
 
     def _learn_stages(self, signature: Signature, choice: Choice, pipeline: Pipeline) -> None:
         counts = [pipeline.short, *([pipeline.longer] if pipeline.is_long else [])]
@@ -334,28 +345,29 @@ class Lab(Session):
         for stage, ranks in costs_of(pipeline, *seconds).items():
             self.costs.improve(stage, ranks)
 
-    def _learn_whole(self, signature: Signature, choice: Choice, stage: Stage) -> None:
-        """Measure a stage that is the whole call. Its trace would only add time.
+    def _whole(
+        self, signature: Signature, choice: Choice, rows: int = ROWS_OF_COST, again: bool = False
+    ) -> float:
+        """Return about how many seconds a call takes; a trace would only add time.
 
-        A few observations are enough: those with the best predictions are measured once more.
+        A few observations are enough: the best predictions are measured once more. Rows of calls
+        vary by a half, so it takes some.
         """
         ready = self._ready_call(signature, choice)
-        if ready.told:
+        if ready.told or again:
             ready.told = Cold()
             ready.expected = self._settled(ready.buffers, ready.made.call, ready.expected)
-        self._average(ready)
-        self.costs.add(stage, (ready.expected,) * self.control.size)
+        if self._in_rows:
+            ready.expected = median(
+                estimate(self._series(ready.buffers, ready.made.call, ready.expected).usable).median
+                for _ in range(rows)
+            )
+        return ready.expected
 
     @property
     def _in_rows(self) -> bool:
         """Whether the observations of a series are of calls in a row."""
         return self.windows.crowded and not self._fresh
-
-    def _average(self, ready: Ready) -> None:
-        """Let a whole series of calls in a row tell what one takes."""
-        if self._in_rows:
-            series = self._series(ready.buffers, ready.made.call, ready.expected)
-            ready.expected = estimate(series.usable).median
 
     def learn_again(self, signature: Signature, choice: Choice) -> None:
         """Measure the stages of a call once more; keep the smaller costs."""
@@ -364,15 +376,12 @@ class Lab(Session):
         if not stages or not all(map(self.costs.knows, stages)):
             return
         self._expect_time(self._until_tasks)
-        if len(stages) > 1:
+        if not is_single(pipeline):
             self._learn_stages(signature, choice, pipeline)
             return
-        ready = self._ready_call(signature, choice)
-        before = ready.expected
-        ready.expected = self._settled(ready.buffers, ready.made.call, before)
-        self._average(ready)
-        ready.expected = min(before, ready.expected)
-        self.costs.add(stages[0], (ready.expected,) * self.control.size)
+        before = self._ready_call(signature, choice).expected
+        whole = min(before, self._whole(signature, choice, again=True))
+        self.costs.enter(lowered(pipeline, whole, self.costs, self.control.size))
 
     def _stages(
         self, signature: Signature, choice: Choice, pipeline: Pipeline, segments: float

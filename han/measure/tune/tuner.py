@@ -25,12 +25,11 @@ from han.tuning.search import space
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.table import GAIN, Candidate, Key, Point, Timing, key_of, spell
+from han.tuning.tuned.table import Candidate, Key, Point, Timing, key_of, spell
 
 KEPT = 5  # candidates that a point holds
 FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
-IN_A_ROW = 1.02  # times the built-in choice: what a better one may take in calls back to back
-LONG = 20e-3  # seconds: of longer calls back to back nothing else is expected
+DUEL = 12  # turns of that at most: the best one is confirmed in calls back to back
 LEAST_SECONDS = 0.05  # for an input, however little of the budget is left
 
 
@@ -139,13 +138,13 @@ class Tuner:
         """Measure the best candidates in turns with the built-in choices and the MPI library."""
         best = [r.choice for r in found.measured[:FINAL]]
         named = {str(k): choice for k, choice in enumerate(dict.fromkeys([*defaults, *best]))}
-        times = self.lab.duel(signature, named)
+        times = self.lab.duel(signature, named, DUEL)
         final = {choice: times[name] for name, choice in named.items()}
         base = min(defaults, key=lambda choice: final[choice].median)
         default = final[base]
         others = sorted((c for c in best if c not in defaults), key=lambda c: final[c].median)
-        better = [c for c in others if _beats(final[c], default)]
-        better = self._lasting(signature, base, better, default.median)
+        better = [c for c in others if final[c].median < default.median]
+        better = self._confirmed(signature, base, better, default.median)
         others = [*better, *(c for c in others if c not in better)]
         measured = {r.choice: r.measured for r in found.measured if r.measured is not None} | final
         rest = sorted(measured.keys() - {*others, *defaults}, key=lambda c: measured[c].median)
@@ -160,24 +159,21 @@ class Tuner:
             made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
 
-    def _lasting(
+    def _confirmed(
         self, signature: Signature, base: Choice, better: Sequence[Choice], expected: float
     ) -> list[Choice]:
-        """Return the choices that are not slower than `base` in calls back to back."""
-        if not better or expected > LONG:
-            return [*better]
-        named = {str(k): choice for k, choice in enumerate([base, *better])}
-        row = {named[name]: one for name, one in
-               self.lab.in_a_row(signature, named, expected).items()}  # fmt: skip
-        limit = IN_A_ROW * row[base].median
+        """Return the choices from the first on that is faster than `base` beyond doubt.
+
+        What is not faster in calls back to back is left out.
+        """
         call = f"{signature.collective} of {format_size(signature.nbytes)}"
-        for one in better:
-            if row[one].median > limit:
-                ratio = row[one].median / row[base].median
-                reason = f"{ratio:.2f} times the built-in choice in calls back to back"
-                what = f"{call}: {spell(self.use_of(signature, one))}"
-                self.pruned[Pruned(what, reason, space.IN_A_ROW)] = None
-        return [one for one in better if row[one].median <= limit]
+        for k, one in enumerate(better):
+            found = self.lab.confirm(signature, base, one, expected)
+            if found.is_better:
+                return [*better[k:]]
+            what = f"{call}: {spell(self.use_of(signature, one))}"
+            self.pruned[Pruned(what, found.describe(), space.IN_A_ROW)] = None
+        return []
 
     def _candidates(
         self, signature: Signature, choices: Sequence[Choice],
@@ -250,10 +246,6 @@ def _halves(n: int) -> Iterator[int]:
             middle = (low + high) // 2
             yield middle
             gaps += [(low, middle), (middle, high)]
-
-
-def _beats(choice: Estimate, default: Estimate) -> bool:
-    return choice.median <= GAIN * default.median and choice.is_below(default)
 
 
 def timing_of(one: Estimate) -> Timing:
