@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,6 +130,10 @@ class Submodule(ABC):
     @abstractmethod
     def lower(self, context: Context) -> None:
         """Emit this rank's operations for the context's tasks."""
+
+    def factor_lists(self, algorithm: str, members: int) -> Iterable[tuple[int, ...]]:
+        """Return lists of factors that a tuner tries among so many members, beside the default."""
+        return ()
 
     def meets(self, algorithm: str, need: Need) -> bool:
         """Return whether an algorithm carries out what a composition needs on a level."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 from han.model.topology import Topology
 from han.submodules.exchange import messages, rooted
 from han.submodules.exchange import node as exchange_node
+from han.submodules.exchange.factors import Factors, lists_of
 from han.submodules.exchange.order import reorders
 from han.submodules.exchange.patterns import PRESETS
 from han.submodules.parts.cells import FLAGS
@@ -94,6 +95,10 @@ class Exchange(Submodule):
             tried=(0, 64, 4096),
         ),
     }
+
+    def factor_lists(self, algorithm: str, members: int) -> list[Factors]:
+        """Return lists of factors that a tuner tries; presets have factors of their own."""
+        return [] if algorithm in PRESETS else lists_of(algorithm, members)
 
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""

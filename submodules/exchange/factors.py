@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 Factors = tuple[int, ...]
 MOST = 4  # the largest factor that is chosen where it is not a prime number
+LARGEST = 16  # the largest factor that a tuner tries
 MOST_PRIME = 7  # between nodes: for larger prime factors, some members only pass their operand on
 
 
@@ -83,6 +84,30 @@ def core_of(members: int) -> int:
 def both_ways(factors: Factors) -> Factors:
     """Return signed factors: a reduce-scatter, and an allgather in reverse order."""
     return (*(-f for f in factors), *reversed(factors))
+
+
+def lists_of(algorithm: str, members: int) -> list[Factors]:
+    """Return signed factors to try: few large steps, many small ones, and without splitting.
+
+    They are not those of the default. Each factor is at most 16, the number of messages that a
+    member may have under way at a time being one less.
+    """
+    if members < 2:
+        return []
+    if algorithm in ("cyclic", "scatter", "copyin"):
+        default = cyclic_factors(members)
+        gathers = {(members,) * (members <= LARGEST), twos(members), default[::-1]}
+        exact = [g for g in gathers if g and prod(g[:-1]) < members]
+        split = {g: () if algorithm == "copyin" else tuple(-f for f in reversed(g)) for g in exact}
+        return sorted(split[g] + g for g in exact if g != default)
+    default = recursive_factors(members)
+    prime = tuple(primes(members))
+    wanted = {(members,), prime, prime[::-1], default, default[::-1]}
+    found = {both_ways(f) for f in wanted if max(f) <= LARGEST}
+    if algorithm == "recursive":
+        found |= {f for f in wanted if max(f) <= LARGEST}
+        found |= {(-f[0], *f[1:], f[0]) for f in wanted if len(f) > 1 and max(f) <= LARGEST}
+    return sorted(found - {both_ways(default)})
 
 
 def spell(factors: Factors) -> str:

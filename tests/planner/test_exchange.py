@@ -22,6 +22,8 @@ from han.submodules.catalogue import catalogue
 from han.submodules.exchange.factors import (
     both_ways,
     cyclic_factors,
+    lists_of,
+    misfit,
     phases_of,
     primes,
     recursive_factors,
@@ -101,6 +103,17 @@ def test_signs_tell_the_phases_of_an_exchange():
         assert phases_of("recursive", signed) == phases
     assert phases_of("recursive", both_ways((4, 2))) == ((4, 2), (), (2, 4))
     assert phases_of("cyclic", (-2, -3, 5)) == ((2, 3), (), (5,))
+
+
+def test_factors_that_a_tuner_tries_are_valid():
+    part = submodule("exchange")
+    for algorithm, members in product(part.algorithms, range(1, 40)):
+        lists = part.factor_lists(algorithm, members)
+        assert len(set(lists)) == len(lists) <= 16
+        assert all(misfit(algorithm, members, factors) is None for factors in lists)
+    assert part.factor_lists("halving", 8) == []
+    assert {(8,), (-8, 8), (-2, -2, -2, 2, 2, 2), (-4, 2, 4)} <= {*lists_of("recursive", 8)}
+    assert (-4, -2, 2, 4) not in lists_of("recursive", 8)
 
 
 @pytest.mark.parametrize("shared", [0, -1])

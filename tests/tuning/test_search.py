@@ -117,6 +117,9 @@ def test_the_space_holds_what_the_registry_holds():
         on_network = {c.levels[1].submodule for c in space.candidates}
         wanted = {"adapt", "libnbc", "exchange"} if collective == "allreduce" else {"adapt"}
         assert wanted <= on_network
+        mixed = [c for c in space.candidates if c.levels[1].factors("factors")]
+        few = {"recursive", "cyclic"} if collective == "allreduce" else {"scatter"}
+        assert few <= {c.levels[1].algorithm for c in mixed}
         segments = {c.segment for c in space.candidates}
         assert {None, 16 * KiB, 512 * KiB} <= segments
         assert {c.schedule for c in space.candidates} == {"dataflow", "lockstep"}

@@ -98,7 +98,7 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
     plain, varied = [], []
     for level, usual in enumerate(built_in.levels):
         kinds = _kinds(signature, outermost=level == active[-1]) if level in active else []
-        found = [*_options(kinds, limits, pruned)]
+        found = [*_options(kinds, limits, pruned, topology.widest(level))]
         several = len(ROWS[signature.collective].task_kinds) > 1
         found += _by_kind(found) if several else ()
         default = [x for x in found if not any(one.parameters for one in x.each)]
@@ -146,7 +146,7 @@ def _composed(
             side = side_of(view, level) if composition(name).sides else ""
             needs = composition(name).needs(side, signature.collective)
             kinds = [{*need.kinds} for need in needs] or _kinds(signature, level == active[-1])
-            for option in _options(kinds, limits, pruned):
+            for option in _options(kinds, limits, pruned, view.widest(level)):
                 levels = (*usual.levels[:level], option, *usual.levels[level + 1 :])
                 yield replace(usual, levels=levels)
         pruned[Pruned(name, "combinations of deviations from its built-in choice", UNTRIED)] = None
@@ -217,9 +217,9 @@ def _objection(rules: RuleTable, signature: Signature, choice: Choice) -> Pruned
 
 
 def _options(
-    kinds: Sequence[set[str]], limits: Limits, pruned: dict[Pruned, None]
+    kinds: Sequence[set[str]], limits: Limits, pruned: dict[Pruned, None], members: int
 ) -> Iterator[LevelChoice]:
-    """Yield what may carry out tasks of some kinds on a level."""
+    """Yield what may carry out tasks of some kinds on a level, whose groups have `members`."""
     for name, part in registered().items():
         reason = _unwanted(name, part, limits)
         if reason is not None:
@@ -234,7 +234,7 @@ def _options(
                 what, reason = f"{name} {algorithm}", "not among the wanted algorithms"
                 pruned[Pruned(what, reason, UNWANTED)] = None
                 continue
-            yield from _variants(name, part, algorithm, about, limits, pruned)
+            yield from _variants(name, part, algorithm, about, limits, pruned, members)
 
 
 def _unwanted(name: str, part: Submodule, limits: Limits) -> str | None:
@@ -249,7 +249,7 @@ def _unwanted(name: str, part: Submodule, limits: Limits) -> str | None:
 
 def _variants(
     name: str, part: Submodule, algorithm: str, about: Algorithm, limits: Limits,
-    pruned: dict[Pruned, None],
+    pruned: dict[Pruned, None], members: int,
 ) -> Iterator[LevelChoice]:  # fmt: skip
     """Yield an algorithm with its defaults, then with one parameter at another value each."""
     yield LevelChoice(name, algorithm)
@@ -257,6 +257,10 @@ def _variants(
         if about.takes is not None and key not in about.takes:
             continue
         values = _values(f"{name}.{key}", key, parameter, limits)
+        if not values and parameter.kind == "factors" and members > 1:
+            values = tuple(part.factor_lists(algorithm, members))
+            if not values:
+                continue  # it has no factors but its own
         if not values:
             reason = "no values to try: name them in the space's parameters"
             pruned[Pruned(f"{name} {key}", reason, UNTRIED)] = None
