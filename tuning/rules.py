@@ -274,7 +274,10 @@ def _unfit(question: Question, choice: Choice, outermost: bool) -> str | None:
         return _no_tree(question, outermost)
     if own.kinds:
         kind, other = own.kinds[0]
-        return f"{kind} tasks have their own algorithm ({other.algorithm}) in tree and flat only"
+        return (
+            f"{kind} tasks have an algorithm or parameters of their own ({other.algorithm}), which "
+            "is for tree and flat"
+        )
     reason = _unmet(question, needs, name) or _refusal(submodule(own.submodule), question)
     lanes = any(need.family == "lane" for need in needs)
     return reason or (_crowded(question) if lanes and folds(view, choice) else None)

@@ -52,6 +52,9 @@ class ParameterInfo:
 
     def _factor(self, value: int) -> int:
         """Check a factor, whose sign says what its step does."""
+        least = self.minimum or 0
+        if abs(value) < least:
+            raise ValueError(f"must be {least} or more, or {-least} or less")
         self._bounded(abs(value), str)
         return value
 

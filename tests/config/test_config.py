@@ -768,7 +768,10 @@ def test_a_kind_of_tasks_may_run_otherwise_than_its_level():
             {"submodule": "exchange", "factors": "4,2"},
             "= '4,2': expected factors: a list of whole numbers such as [-2, 2, 2], or -2x2x2",
         ),
-        ({"submodule": "exchange", "factors": [4, 1]}, "factors = [4, 1]: must be at least 2"),
+        (
+            {"submodule": "exchange", "factors": [4, 1]},
+            "factors = [4, 1]: must be 2 or more, or -2 or less",
+        ),
     ],
 )
 def test_unknown_names_are_answered_with_the_known_ones(level, expected):

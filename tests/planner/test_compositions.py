@@ -465,7 +465,7 @@ def test_submodules_that_cannot_serve_are_refused_with_those_that_can():
     fused = level_choice("sm", "each").where("reduce", level_choice("sm", "flat"))
     assert "each has no reduce tasks of its own" in refused(on_nodes(4), "tree", levels={0: fused})
     own = level_choice("adapt", "chain").where("reduce", level_choice("adapt", "binomial"))
-    assert "reduce tasks have their own algorithm (binomial)" in refused(
+    assert "reduce tasks have an algorithm or parameters of their own (binomial)" in refused(
         nodes, "lanes", levels={1: own}
     )
     assert "serves up to 2048 bytes" in refused(

@@ -159,6 +159,8 @@ def test_configurations_give_factors_as_lists_or_as_text():
     for written in ([], [4, 1], [-1, 4], 0, "4x", "4,2", "--4", True, [4, "2"]):
         with pytest.raises(ConfigError, match=r"node\.factors"):
             validate_names(load_config(rule(factors=written), {}), catalogue())
+    with pytest.raises(ConfigError, match="must be 2 or more, or -2 or less"):
+        validate_names(load_config(rule(factors=[-2, 0]), {}), catalogue())
 
 
 def rule(**parameters):
