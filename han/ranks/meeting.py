@@ -59,9 +59,9 @@ class Patience:
         """Yield or sleep; return whether it is time to check the time limit and notices."""
         self.rounds += 1
         if self.rounds < YIELDS:
-            os.sched_yield()
-            return False
-        time.sleep(NAP)
+            os.sched_yield()  # beside many other processes it may take long
+        else:
+            time.sleep(NAP)
         now = time.monotonic()
         if now - self.looked < LOOK:
             return False

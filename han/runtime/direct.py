@@ -17,7 +17,7 @@ from han import _native
 from han.common.errors import PeerError
 from han.ranks.departures import IN_FLIGHT
 from han.ranks.health import Health
-from han.ranks.meeting import YIELDS, Patience, abandon
+from han.ranks.meeting import LOOK, YIELDS, Patience, abandon
 
 T = TypeVar("T")
 
@@ -70,11 +70,14 @@ class Direct:
     def _wait(self, test: Callable[[], T | None], ranks: Collection[int]) -> T:
         """Return what `test` returns if it is not None; `ranks` are those that it waits for."""
         try:
+            soon = time.monotonic() + LOOK
             for _ in range(YIELDS):  # without the preparation for a long wait
                 if (found := test()) is not None:
                     return found
                 _native.progress()
                 os.sched_yield()
+                if time.monotonic() > soon:
+                    break
         except MPI.Exception:
             pass  # it comes again below
         except BaseException as error:

@@ -1,9 +1,11 @@
 /* What an engine does on errors: timeouts, peers that died, interrupts, notices, errors of the
  * message layer, and stopping with receives under way. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +62,33 @@ static group *pair(bool messages, han_wait_policy wait)
 }
 
 /* ---- timeouts ---- */
+
+static unsigned slow_us, yields; /* how long a yield takes, beside many other threads */
+
+int sched_yield(void)
+{
+    yields++;
+    if (slow_us)
+        usleep(slow_us);
+    return (int)syscall(SYS_sched_yield);
+}
+
+static void a_timeout_where_yields_are_slow(void)
+{
+    for (int spins = 0; spins <= 5; spins += 5) {
+        group *g = pair(false, (han_wait_policy){.spins = (uint32_t)spins, .timeout = 0.3});
+        call c;
+        waiting_call(&c);
+        slow_us = 20000;
+        yields = 0;
+        int status = run(&g->engines[0], &c);
+        slow_us = 0;
+        require(status == HAN_E_TIMEOUT, "a rank that does not come is a timeout", status);
+        require(yields <= 17, "the clock is read after each slow yield", (int)yields);
+        han_engine_stop(&g->engines[0]);
+        group_close(g);
+    }
+}
 
 static void a_rank_that_never_calls(void)
 {
@@ -328,6 +357,7 @@ int main(void)
 {
     a_rank_that_never_calls();
     progress_resets_the_timeout();
+    a_timeout_where_yields_are_slow();
     a_peer_that_died();
     a_peer_that_finished_may_exit();
     a_peer_that_left();

@@ -23,6 +23,7 @@ static const uint64_t SLOW_NS = 5000000;     /* between two checks of signals an
 static const uint64_t DEAD_NS = 100000000;   /* between two checks for dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* beyond this, naps are worth a slow reaction */
 static const uint64_t ALONE_NS = 2000; /* a yield takes longer only if another thread ran */
+static const uint64_t CROWD_NS = 1000000; /* many threads ran: look around after each such yield */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
 static const uint32_t NAP_NS = 50000; /* where no bell rings for what the run waits for */
 static const uint32_t PATIENT_NS = 200000; /* of a sleep: other messages of the program progress */
@@ -75,18 +76,18 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
 }
 
 /* Yield, and adjust the number of spins: if another thread ran meanwhile, it may be the one that
- * this rank waits for, and spinning would delay it. */
-static void yield(han_engine *e) {
-    if (e->wait.least_spins >= e->wait.spins) {
-        sched_yield();
-        return;
-    }
+ * this rank waits for, and spinning would delay it. Returns whether it took so long that the clock
+ * must be read at once. */
+static bool yield(han_engine *e) {
     uint64_t before = han_now_ns();
     sched_yield();
-    if (han_now_ns() - before > ALONE_NS)
+    uint64_t took = han_now_ns() - before;
+    if (e->wait.least_spins >= e->wait.spins) return took > CROWD_NS;
+    if (took > ALONE_NS)
         e->spins = e->spins / 2 > e->wait.least_spins ? e->spins / 2 : e->wait.least_spins;
     else if (e->spins < e->wait.spins)
         e->spins++;
+    return took > CROWD_NS;
 }
 
 static enum han_status spin(han_engine *e, han_idler *w) {
@@ -139,14 +140,16 @@ static enum han_status idle(han_engine *e, han_idler *w) {
     if (++w->rounds < e->spins) return spin(e, w);
     if (e->wait.futex && w->yields > e->patience) return sleep_and_look(e, w);
     uint32_t ns = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
+    bool at_once = ns;
     if (ns && w->yields > CLOCK_ROUNDS)
         nap(ns);
     else
-        yield(e);
+        at_once |= yield(e);
     w->yields++;
     enum han_status status = HAN_BLOCKED;
-    if (ns || w->yields % POKE_YIELDING == 0) status = poke(e);
-    if (status == HAN_BLOCKED && (ns || w->yields % CLOCK_ROUNDS == 0)) status = look_around(e, w);
+    if (at_once || w->yields % POKE_YIELDING == 0) status = poke(e);
+    if (status == HAN_BLOCKED && (at_once || w->yields % CLOCK_ROUNDS == 0))
+        status = look_around(e, w);
     return status;
 }
 
