@@ -20,7 +20,9 @@ NO_KIND = -1  # the look-up in C serves no reductions of such elements
 REFUSED = (*{type(mark) for mark in (MPI.BOTTOM, MPI.IN_PLACE)},)  # their buffers are no memory
 
 OFFSETS = {MPI._addressof(one) - id(one) for one in (MPI.BYTE, MPI.SUM)}  # of handles in objects
-OPS = {handle: op for handle, (_, op) in predefined_ops().items()} if len(OFFSETS) == 1 else {}
+if len(OFFSETS) > 1:
+    raise ImportError("han: mpi4py's types and operations hold MPI's handles in different places")
+OPS = {handle: op for handle, (_, op) in predefined_ops().items()}
 
 READER = _native.Reader(
     MPI.__file__,
@@ -38,7 +40,7 @@ READER = _native.Reader(
 
 
 def kind_of(name: str) -> int:
-    """Return the number that stands for a type of elements in C, by its name in NumPy or MPI."""
+    """Return C's number of an element type; `name` is that of NumPy, or of MPI's pairs."""
     return KINDS.get(name, NO_KIND)
 
 

@@ -8,7 +8,7 @@ Like a blocking call it may have an alternative and a rival.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from zlib import crc32
@@ -19,7 +19,7 @@ from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
 from han.memory.windows import ARENA, ELSEWHERE, Spot, Spots
 from han.message.message import Message
-from han.message.packing import Hook
+from han.message.packing import Hook, nothing
 from han.message.parsers import Parser
 from han.model.channel_layout import PAGE
 from han.model.collectives import ROWS
@@ -159,9 +159,10 @@ class Persistent:
             assert slot is not None
             prepared = self._prepared(kind, slot, data.send, data.recv)
             lease = Lease(self.slots, slot, kind not in slot.plans)
+            begin = data.begin and self._packing(data.begin)
             return Prequest(
                 slot.engine, prepared.native, data.send, data.recv, (data.keep, lease),
-                data.begin, data.end, True, data.nbytes, data.sizes,
+                begin, data.end, True, data.nbytes, data.sizes,
             )  # fmt: skip
 
     def _published(self, kind: Kind, nbytes: int, sizes: bytes, number: int) -> Slot | None:
@@ -227,6 +228,7 @@ class Persistent:
             kind = self._new_kind(message, sized, keeps)
         if keeps:
             self._kinds[known] = kind
+            self._kinds.move_to_end(known)
             if len(self._kinds) > MOST_KINDS:
                 self._kinds.popitem(last=False)
         return kind
@@ -360,7 +362,7 @@ class Persistent:
         message: Message,
         passing: bool,
         mapping: Mapping | None,
-        begin: Callable[[], None] | None,
+        begin: Hook | None,
     ) -> Request:
         keep = (*message.keep, mapping, Lease(self.slots, slot, passing))
         return Prequest(
@@ -368,17 +370,28 @@ class Persistent:
             True, message.signature.nbytes, message.signature.sizes,
         )  # fmt: skip
 
-    def _begin(self, message: Message, mapping: Mapping | None) -> Callable[[], None]:
-        """Return what a start does first; an error in packing revokes the communicator."""
+    def _begin(self, message: Message, mapping: Mapping | None) -> Hook:
+        """Return what a start does first."""
+        pack = self._packing(message.begin or nothing)
 
         def begin() -> None:
             if mapping is not None:
                 mapping.check()
-            if message.begin is not None:
-                with self._health.together("the start of a persistent request"):
-                    message.begin()
+            pack()
 
         return begin
+
+    def _packing(self, pack: Hook) -> Hook:
+        """Return a function that packs; an error in it revokes the communicator."""
+
+        def packing() -> None:
+            try:
+                pack()
+            except BaseException:
+                with self._health.together("the start of a persistent request"):
+                    raise
+
+        return packing
 
 
 def _small(prepared: Prepared) -> bool:

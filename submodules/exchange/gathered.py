@@ -11,10 +11,10 @@ Source: Jocksch et al., section 2.3 and figures 6 and 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from han.common.kept import kept
 from han.submodules.exchange.steps import Blocks, Recursive, Take, spans
 
 
@@ -44,29 +44,30 @@ class Gathered(Recursive):
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return what a member copies in a step: its share, or in the last step all it lacks."""
-        last, has = step == self.gathers, set(self.held(member, self.stages))
-        for k in range(1, step):
-            has.update(b for _, blocks in self.takes(member, k) for b in blocks)
-        wanted = range(self.blocks)
-        if not last:
-            if self.home(member, self.stages + step) == self.home(member, self.stages + step - 1):
-                return []
-            wanted = self._share(member, self._group(step))
+        wanted = self._wanted(member, step)
+        if step == self.gathers:
+            has = set(self.held(member, self.stages))
+            for k in range(1, step):
+                has.update(self._wanted(member, k))
+            wanted = [block for block in wanted if block not in has]
         found: dict[int, list[int]] = {}
         for block in wanted:
-            if not last or block not in has:
-                found.setdefault(self._writer(member, step - 1, block), []).append(block)
+            found.setdefault(self._writer(member, step - 1, block), []).append(block)
         ordered = sorted(found, key=lambda writer: (writer - member) % self.size)
         return [(writer, part) for writer in ordered for part in spans([found[writer]])]
 
+    def _wanted(self, member: int, step: int) -> Blocks:
+        """Return the blocks that a member copies in a step, some of which it may have already."""
+        if step == self.gathers:
+            return range(self.blocks)
+        if self.home(member, self.stages + step) == self.home(member, self.stages + step - 1):
+            return ()
+        return self._share(member, self._group(step))
+
     def takers(self, member: int, step: int) -> list[int]:
         """Return the members that take in a gathering step what a member has written."""
-        return [*self._takers(member, step)]
-
-    def _takers(self, member: int, step: int) -> Iterator[int]:
-        for other in range(self.size):
-            if other != member and any(m == member for m, _ in self.takes(other, step)):
-                yield other
+        others = (other for other in range(self.size) if other != member)
+        return [other for other in others if any(m == member for m, _ in self.takes(other, step))]
 
     def _writer(self, member: int, step: int, block: int) -> int:
         """Return who wrote a block of the vector that a member reads after a gathering step."""
@@ -77,7 +78,7 @@ class Gathered(Recursive):
                 return home + block * group // self.blocks
         return self._owners[block]
 
-    @property
+    @kept
     def _owners(self) -> dict[int, int]:
         """The members that combine the blocks in the last stage."""
         return {b: m for m in range(self.size) for b in self.held(m, self.stages)}

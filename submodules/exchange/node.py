@@ -17,7 +17,7 @@ there, and a member reads the result of one of them only. So it waits for the ot
 reuses a bank. A member does not wait for readers at the end of a run.
 
 Source: Jocksch et al., sections 2.1.1 and 3.1 (barriers integrated as counters). In the paper's
-allgather members write into the memory of others; here they read, since cells have one writer.
+allgather members write into the memory of others; here they read, and copy each byte once.
 """
 
 from __future__ import annotations

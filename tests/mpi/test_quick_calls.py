@@ -10,6 +10,7 @@ import pytest
 from _support import new_comm, opened
 from mpi4py import MPI
 
+import han
 from han.message.dtypes import PAIR_TYPES
 
 WORLD = MPI.COMM_WORLD
@@ -241,3 +242,39 @@ def test_requests_of_a_known_class_are_made_in_c(mpi_ranks):
                 request.Wait()
                 check(number)
             request.Free()
+
+
+def run(request: Any) -> None:
+    request.Start()
+    request.Wait()
+
+
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_an_error_in_packing_for_a_request_made_in_c_reaches_all_ranks(mpi_ranks):
+    comm = new_comm()
+    vector = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()
+    for _ in range(2):
+        before = comm._han.calls.hits
+        request = comm.Bcast_init([np.ones(6), 1, vector])
+        if before == comm._han.calls.hits:
+            request.Free()
+    assert comm._han.calls.hits == before + 1
+    if comm.rank == 0:
+        vector.Free()
+    with pytest.raises(MPI.Exception if comm.rank == 0 else han.PeerError):
+        run(request)
+    with pytest.raises(han.RevokedError):
+        comm.Barrier()
+    WORLD.Barrier()
+
+
+class Code(np.str_):
+    """A type code that cannot be looked up."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@on_ranks
+def test_a_type_code_of_another_class_is_not_looked_up(mpi_ranks):
+    with opened(new_comm()) as comm, pytest.raises(TypeError):
+        comm.Bcast([np.ones(6), Code("d")])

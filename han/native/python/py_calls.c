@@ -178,12 +178,17 @@ static int packer_of(const CallsObject *self, const han_call *c, han_call *with,
     return *out ? 0 : -1;
 }
 
-/* Make a request on packed copies of buffers of derived types. */
+/* Make a request on packed copies of buffers of derived types. If there is no memory for them, the
+ * Python way raises the error, and tells the other ranks. */
 static PyObject *persistent_packed(CallsObject *self, PyObject *make, const han_call *c) {
     han_call with = {.key = c->key, .counts = c->counts};
-    PyObject *begin = NULL, *answer = NULL;
-    if (prepare(self, c, &with) && !packer_of(self, c, &with, &begin))
+    PyObject *begin = NULL, *answer;
+    if (prepare(self, c, &with) && !packer_of(self, c, &with, &begin)) {
         answer = make_request(self, make, &with, begin);
+    } else {
+        PyErr_Clear();
+        answer = Py_NewRef(Py_False);
+    }
     Py_XDECREF(begin);
     release_copies(&with);
     return answer;

@@ -7,8 +7,8 @@ int han_py_look_up_open(han_py_look_up *self, PyObject *bounds) {
         return -1;
     }
     han_py_look_up_close(self); /* if it was open */
-    self->size = HAN_LOOK_UP_LEAST;
-    self->slots = PyMem_Calloc(self->size, sizeof *self->slots);
+    self->slots = PyMem_Calloc(HAN_LOOK_UP_LEAST, sizeof *self->slots);
+    if (self->slots) self->size = HAN_LOOK_UP_LEAST;
     self->bounds = PyMem_Calloc((size_t)n + 1, sizeof *self->bounds);
     if (!self->bounds || !self->slots) {
         PyErr_NoMemory();

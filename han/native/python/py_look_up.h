@@ -55,8 +55,8 @@ static inline han_entry *han_py_look_up_find(han_py_look_up *self, const han_ent
 
 /* Take over the bounds of classes, a tuple: 0, or -1 with an exception. */
 int han_py_look_up_open(han_py_look_up *, PyObject *bounds);
-/* Enter a plan, unless there is one. The table grows as the number of plans that Python keeps does;
- * at its largest size, or without memory, a full one is emptied first. */
+/* Enter a plan, unless there is one. A full table grows; if it cannot, or if it is as large as it
+ * may be, it is emptied. */
 void han_py_look_up_add(han_py_look_up *, const han_entry *);
 void han_py_look_up_clear(han_py_look_up *);
 void han_py_look_up_close(han_py_look_up *);

@@ -77,7 +77,7 @@ PyObject *han_py_operation(const ReaderObject *r, PyObject *op) {
 static const han_element *named(const ReaderObject *r, PyObject *type) {
     if (PyObject_TypeCheck(type, r->datatype))
         return han_element_find(&r->known, HAN_BY_HANDLE, (uint64_t)han_py_handle(r, type));
-    bool text = PyUnicode_CheckExact(type) || PyArray_IsScalar(type, Unicode);
+    bool text = PyUnicode_CheckExact(type) || Py_IS_TYPE(type, &PyUnicodeArrType_Type);
     PyObject *handle = text ? PyDict_GetItemWithError(r->codes, type) : NULL;
     if (!handle) return NULL;
     return han_element_find(&r->known, HAN_BY_HANDLE, PyLong_AsUnsignedLongLong(handle));
@@ -172,21 +172,25 @@ static bool of_object(const ReaderObject *r, PyObject *o, han_buffer *out) {
     return true;
 }
 
-static bool of_list(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *out) {
-    items list;
+static bool of_items(const ReaderObject *r, const items *list, uint64_t blocks, han_buffer *out) {
     extent e;
-    if (!items_of(r, o, &list) || !extent_of(r, &list, blocks, &e)) return false;
-    if (list.data == Py_None && e.element) { /* a buffer without elements */
+    if (!extent_of(r, list, blocks, &e)) return false;
+    if (list->data == Py_None && e.element) { /* a buffer without elements */
         *out = (han_buffer){.element = e.element};
         return !e.count && !e.start && !e.derived;
     }
-    Py_INCREF(list.data); /* code of its class may change the list */
-    Py_XINCREF(e.derived);
-    bool found = of_object(r, list.data, out);
-    if (found && e.element) out->element = e.element;
-    found = found && out->element && restrict_to(&e, out);
-    Py_XDECREF(e.derived);
-    Py_DECREF(list.data);
+    if (!of_object(r, list->data, out)) return false;
+    if (e.element) out->element = e.element;
+    return out->element && restrict_to(&e, out);
+}
+
+static bool of_list(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *out) {
+    items list;
+    if (!items_of(r, o, &list)) return false;
+    PyObject *const held[] = {list.data, list.count, list.displacement, list.type};
+    for (int k = 0; k < 4; k++) Py_XINCREF(held[k]); /* code of their classes may change the list */
+    bool found = of_items(r, &list, blocks, out);
+    for (int k = 0; k < 4; k++) Py_XDECREF(held[k]);
     return found;
 }
 
@@ -289,10 +293,11 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
     const char *library;
     unsigned long long comm_self;
     PyObject *datatype, *op, *ops, *refused, *buffer, *in_place, *error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!O!O!nO!O!OO", names, &library, &self->mpi.wide,
-                                     &comm_self, &PyType_Type, &datatype, &PyType_Type, &op,
-                                     &PyDict_Type, &ops,
-                                     &self->handle, &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place, &error))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!O!O!nO!O!OO", names, &library,
+                                     &self->mpi.wide, &comm_self, &PyType_Type, &datatype,
+                                     &PyType_Type, &op, &PyDict_Type, &ops, &self->handle,
+                                     &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place,
+                                     &error))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
     if (missing) {
