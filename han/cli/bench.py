@@ -20,7 +20,7 @@ from han.cli.common import (
     check_files,
     wrote,
 )
-from han.cli.measuring import cases_of, keep, prints
+from han.cli.measuring import cases_of, keep, prints, tell_others
 from han.cli.progress import progress
 from han.measure.bench_calls import Mode, measurable
 from han.model.element_types import element_type
@@ -159,4 +159,5 @@ def _run_bench(running: Bench, cases: Sequence[Case], tell: Callable[[str], None
             tell(reports.table_row(rows[-1]))
             advance()
     config = running.han._han.config.to_yaml() if running.han is not None else ""
-    return reports.report(machine, settings, rows, config)
+    others = tell_others(running, tell)
+    return reports.report(machine, settings, rows, config, others)

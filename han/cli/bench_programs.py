@@ -10,7 +10,7 @@ import typer
 from mpi4py import MPI
 
 from han.cli.common import check_files, wrote
-from han.cli.measuring import keep, prints
+from han.cli.measuring import keep, prints, tell_others
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
 
@@ -69,5 +69,5 @@ def _run(
             advance()
     tell(texts.table(machine, results))
     tell(texts.summary(results))
-    config = running.han._han.config.to_yaml()
-    return texts.report(machine, running.settings, results, config), results
+    config, others = running.han._han.config.to_yaml(), tell_others(running, tell)
+    return texts.report(machine, running.settings, results, config, others), results

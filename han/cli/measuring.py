@@ -15,6 +15,7 @@ from han.model.collectives import DATALESS
 
 if TYPE_CHECKING:
     from han.measure.bench_calls import Case
+    from han.measure.session import Session
 
 
 def cases_of(names: Iterable[str], sizes: str, make: Callable[[str, int], Case]) -> list[Case]:
@@ -34,6 +35,16 @@ def cases_of(names: Iterable[str], sizes: str, make: Callable[[str, int], Case])
 def prints(json_file: Path | None) -> Callable[[str], None]:
     """Return a function that prints on rank 0; it does nothing if JSON goes to standard output."""
     return (lambda text: None) if str(json_file) == "-" else say
+
+
+def tell_others(running: Session, tell: Callable[[str], None]) -> float:
+    """Tell of other programs that used processors; return how many they used; collective."""
+    from han.measure.other_load import note
+
+    processors = running.others()
+    if text := note(processors):
+        tell(text)
+    return processors
 
 
 def keep(record: Mapping[str, Any], json_file: Path | None) -> None:

@@ -14,14 +14,26 @@ from han.model.measurements import FORMAT, VERSION, Report, Times
 COLUMN = 20  # holds a library's name and version
 
 
-def report(machine: Machine, settings: Settings, rows: Iterable[Row], config: str = "") -> Report:
-    """Return the Report of a run; `config` is han's configuration as YAML."""
+def report(
+    machine: Machine,
+    settings: Settings,
+    rows: Iterable[Row],
+    config: str = "",
+    others: float | None = None,
+) -> Report:
+    """Return the Report of a run.
+
+    `config` is han's configuration as YAML, `others` the number of processors that other programs
+    used.
+    """
     how = {
         "mode": settings.mode.value, "dtype": settings.dtype, "op": settings.op,
         "root": settings.root, "rounds": settings.rounds, "shared": settings.shared,
         "fresh": settings.fresh,
     }  # fmt: skip
-    more = {"config": config} if config else {}
+    more: dict[str, object] = {"config": config} if config else {}
+    if others is not None:
+        more["others"] = round(others, 2)
     records = [row.record() for row in rows]
     data = document(FORMAT, VERSION, machine, records, settings=how, **more)
     return Report(machine.library, data)

@@ -73,16 +73,23 @@ def mean_ratio(results: Sequence[Result]) -> float | None:
 
 
 def report(
-    machine: Machine, settings: Settings, results: Sequence[Result], config: str
+    machine: Machine, settings: Settings, results: Sequence[Result], config: str, others: float
 ) -> dict[str, Any]:
-    """Return the JSON document of a run; `config` is han's configuration as YAML."""
+    """Return the JSON document of a run.
+
+    `config` is han's configuration as YAML, `others` the number of processors that other programs
+    used.
+    """
     records = [one.record() for one in results]
     how = {
         "rounds": settings.rounds, "seconds": settings.seconds, "check": settings.check,
         "mix": (settings.replay or DEFAULT).name,
     }  # fmt: skip
     mean = mean_ratio(results)
-    return document(FORMAT, VERSION, machine, records, settings=how, config=config, mean_ratio=mean)
+    return document(
+        FORMAT, VERSION, machine, records, settings=how, config=config, mean_ratio=mean,
+        others=round(others, 2),
+    )  # fmt: skip
 
 
 # ---- text ---------------------------------------------------------------------------------------

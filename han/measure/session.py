@@ -20,6 +20,7 @@ from mpi4py import MPI
 from han.comm import Comm
 from han.common.errors import WrongResultError
 from han.measure.bench_calls import Array, Buffers, Call
+from han.measure.other_load import OtherLoad
 from han.model.measurements import Times
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class Session:
         self.rounds, self.calls = rounds, calls
         self._clock = clock
         self._made: list[MPI.Intracomm] = []
+        self._load = OtherLoad()
+
+    def others(self) -> float:
+        """Return how many processors other programs have used since the start; collective."""
+        return self._load.processors(self.control)
 
     def add_han(self, config: Any) -> Comm:
         """Return a new communicator of han; collective."""
