@@ -50,10 +50,8 @@ class Explanation:
         return self.plan.tasks.stage_names()
 
     def _alone(self) -> str:
-        """Describe a call without tasks: it has one rank, or is left to the MPI library."""
+        """Describe a call without tasks: it has one rank."""
         signature = self.plan.signature
-        if self.decision.choice.composition == LEFT:
-            return f"(none: the {signature.collective} is left to the MPI library)"
         copies = (signature.reduces or signature.by_blocks) and signature.nbytes
         return f"(none: the rank is alone{', send is copied to recv' if copies else ''})"
 
@@ -96,6 +94,8 @@ class Explanation:
         if self.sizes is not None:
             above, most = map(format_size, self.sizes)
             lines.append(f"  class     one plan for all sizes above {above} and up to {most}")
+        if choice.composition == LEFT:
+            return "\n".join(lines)
         for k in range(topology.depth):
             what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"
             lines.append(f"  level     {topology.names[k]} ({topology.symbols[k]}): {what}")

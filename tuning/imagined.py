@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from han.common.errors import NoRuleError
 from han.config.arrange import Facts, arrange
 from han.config.config import Config
 from han.config.rails import rails_of
+from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -46,12 +48,23 @@ class ImaginedMachine:
         rails = rails_of(config.rails, facts, config.origin)
         return arrange(config.levels, facts, config.sockets, rails)
 
-    def plan(self, config: Config, signature: Signature) -> tuple[Plan, Decision]:
-        """Plan a call by the rules of a configuration; return the plan and the decision."""
+    def plan(
+        self, config: Config, signature: Signature, leaves: bool = False
+    ) -> tuple[Plan, Decision]:
+        """Plan a call by the rules of a configuration; return the plan and the decision.
+
+        If no rule can serve it, raises NoRuleError, or with `leaves` returns that the call is left
+        to the MPI library, where a communicator would leave it.
+        """
         topology = self.topology(config)
         rules = RuleTable(config, topology, self.traits)
         signature = rules.called(signature)
         bound = bound_of(signature, bounds_of(config.thresholds(topology.size)))
         asked = largest_of(class_of(signature, bound)) if bound else signature
-        decision = rules.decide(asked)
+        try:
+            decision = rules.decide(asked)
+        except NoRuleError as error:
+            if not leaves or ROWS[signature.collective].kinds:
+                raise
+            decision = rules.leave(asked, error.passed)
         return plan_of_choice(topology, signature, decision.choice, config.memory), decision

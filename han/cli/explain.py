@@ -68,18 +68,22 @@ def explain(
     """
     check_files(plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
-    found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh))
+    traits = NodeTraits(oversubscribed, mesh)
+    found = explained(call, config, ranks, ppn, traits, leaves=True)
     draw(found, plot)
     say(imagined.explanation_json(found) if as_json else str(found))
 
 
 def explained(
     call: imagined.Call, config: str | None,
-    ranks: int | None, ppn: int | None, traits: NodeTraits,
+    ranks: int | None, ppn: int | None, traits: NodeTraits, leaves: bool = False,
 ) -> Explanation:  # fmt: skip
-    """Explain a call on these ranks, or on an imagined machine if `ranks` is given."""
+    """Explain a call on these ranks, or on an imagined machine if `ranks` is given.
+
+    `leaves` is that of :func:`imagined.imagine`.
+    """
     if ranks is not None:
-        return imagined.imagine(ranks, ppn or ranks, config, call, traits)
+        return imagined.imagine(ranks, ppn or ranks, config, call, traits, leaves)
     given = {"ppn": ppn, **traits._asdict()}
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"--{name} needs --ranks")

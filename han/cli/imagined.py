@@ -19,15 +19,19 @@ Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, roo
 
 def imagine(
     ranks: int, ppn: int, config: str | None, call: Call,
-    traits: NodeTraits = PLAIN,
+    traits: NodeTraits = PLAIN, leaves: bool = False,
 ) -> Explanation:  # fmt: skip
-    """Explain a call on an imagined machine of `ranks` ranks, `ppn` on each node."""
+    """Explain a call on an imagined machine of `ranks` ranks, `ppn` on each node.
+
+    Raises NoRuleError if no rule can serve it; with `leaves`, only if no communicator would leave
+    it to the MPI library.
+    """
     collective, nbytes, op, dtype, root = call
     signature = call_signature(collective, nbytes, op, dtype, root)
     if not 0 <= root < ranks:
         raise ArgumentError(f"root {root} is not in 0..{ranks - 1}")
     machine = ImaginedMachine.even(ranks, ppn, traits)
-    return Explanation(*machine.plan(known_config(config), signature))
+    return Explanation(*machine.plan(known_config(config), signature, leaves))
 
 
 def known_config(source: str | None) -> Config:

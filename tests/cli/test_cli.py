@@ -14,7 +14,7 @@ import han
 from han.cli.imagined import imagine
 from han.cli.info import submodule_uses
 from han.cli.main import app
-from han.common.errors import ArgumentError
+from han.common.errors import ArgumentError, NoRuleError
 from han.common.units import spans
 from han.config.rc import VARIABLES
 from han.measure import merged
@@ -81,6 +81,18 @@ def test_explain_takes_the_levels_of_a_configuration():
 @pytest.mark.parametrize("where", [(), ("--ranks", 4)])
 def test_explain_takes_names_of_calls(call_name, carried, where):
     assert call("explain", call_name, "1KiB", *where) == call("explain", carried, "1KiB", *where)
+
+
+def test_a_call_that_is_left_to_the_library_is_explained_but_has_no_plan():
+    machine = ("gather", "4KiB", "--ranks", "8", "--ppn", "2")
+    text = call("explain", *machine)
+    assert "rule      none: left to the MPI library" in text
+    assert "the 8 ranks share memory at no level" in text
+    assert "stages" not in text
+    with pytest.raises(NoRuleError, match="share memory at no level"):
+        imagine(8, 2, None, ("gather", 4096, "sum", "f8", 0))
+    alone = call("explain", "bcast", "4KiB", "--ranks", "1")
+    assert "stages    (none: the rank is alone)" in alone
 
 
 def test_explain_as_json_has_tasks_and_edges():
