@@ -22,6 +22,7 @@ from han.measure.bench_calls import Array, Call
 COUNT = 4  # numbers of a small message
 LONGER = 8192  # numbers of the 64 KiB of a persistent request
 MANY = 64  # persistent requests that are alive at once
+KINDS = 400  # calls that differ in size, type or operation
 
 
 def nothing() -> None:
@@ -121,6 +122,30 @@ def _vector(comm: MPI.Intracomm) -> Work:
     return Work(partial(comm.Bcast, [matrix, 1, column], root=0), [matrix], free=column.Free)
 
 
+def _pairs(comm: MPI.Intracomm) -> Work:
+    sent = np.zeros(COUNT, np.dtype("f8, i4", align=True))
+    sent["f0"], sent["f1"] = (np.arange(COUNT) - comm.Get_rank()) % COUNT, comm.Get_rank()
+    recv = np.zeros(sent.nbytes, np.uint8)
+    send = [sent, COUNT, MPI.DOUBLE_INT]
+    return Work(partial(comm.Allreduce, send, [recv, COUNT, MPI.DOUBLE_INT], MPI.MINLOC), [recv])
+
+
+def _kinds(comm: MPI.Intracomm) -> Work:
+    ops, types = (MPI.SUM, MPI.MAX, MPI.MIN, MPI.PROD), "hiqfd"
+    arguments = [
+        (np.ones(n, letter), np.zeros(n, letter), op)
+        for n in range(COUNT, COUNT + KINDS // len(types) // len(ops) * 8, 8)
+        for letter in types
+        for op in ops
+    ]
+
+    def call() -> None:
+        for one in arguments:
+            comm.Allreduce(*one)
+
+    return Work(call, [recv for _, recv, _ in arguments], len(arguments))
+
+
 def _nonblocking(comm: MPI.Intracomm) -> Work:
     send, recv = pair(comm)
     start = partial(comm.Iallreduce, [send, COUNT, MPI.DOUBLE], [recv, COUNT, MPI.DOUBLE])
@@ -173,6 +198,23 @@ def _restarted(comm: MPI.Intracomm) -> Work:
     return Work(call, [recv], free=request.Free, kept=[send])
 
 
+def _restarted_vector(comm: MPI.Intracomm) -> Work:
+    column, matrix = MPI.DOUBLE.Create_vector(COUNT, 1, COUNT).Commit(), np.zeros((COUNT, COUNT))
+    matrix += comm.Get_rank()
+    comm.Bcast_init([matrix, 1, column], root=0).Free()  # plans
+    request = comm.Bcast_init([matrix, 1, column], root=0)
+
+    def call() -> None:
+        request.Start()
+        request.Wait()
+
+    def free() -> None:
+        request.Free()
+        column.Free()
+
+    return Work(call, [matrix], free=free)
+
+
 def _many(comm: MPI.Intracomm) -> Work:
     pairs = [pair(comm) for _ in range(MANY)]
     requests = [comm.Allreduce_init(send, recv) for send, recv in pairs]
@@ -211,10 +253,14 @@ ROWS = (
     ProgramRow(SPELLINGS, "Bcast([a, type])", partial(_bcast, lambda a: [a, MPI.DOUBLE])),
     ProgramRow(SPELLINGS, "Bcast(bytearray)", _of_bytes),
     ProgramRow(SPELLINGS, "Bcast([a, 1, vector])", _vector),
+    ProgramRow(SPELLINGS, "Bcast(memoryview)", partial(_bcast, lambda a: a.data)),
+    ProgramRow(SPELLINGS, "Allreduce([a, n, DOUBLE_INT], MINLOC)", _pairs),
+    ProgramRow(SPELLINGS, f"{KINDS} kinds of Allreduce in turn", _kinds),
     ProgramRow(COMMUNICATORS, "Split, Free", _split),
     ProgramRow(COMMUNICATORS, "Dup, Free", _dup),
     ProgramRow(COMMUNICATORS, "Split, Allreduce of 8B, Free", _split_and_call),
     ProgramRow(PERSISTENT, "Allreduce_init, Start, Wait, Free", _from_init_to_free),
     ProgramRow(PERSISTENT, "Start, Wait of 64KiB", _restarted),
+    ProgramRow(PERSISTENT, "Start, Wait of a vector's Bcast", _restarted_vector),
     ProgramRow(PERSISTENT, f"{MANY} requests, a Start and Wait", _many),
 )  # fmt: skip
