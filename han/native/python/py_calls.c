@@ -91,7 +91,7 @@ static bool finish(const CallsObject *self, const han_call *c, han_call *with) {
 }
 
 static bool copies(const han_call *c) {
-    return han_py_is_copied(&c->send) || han_py_is_copied(&c->recv);
+    return c->send.datatype || han_py_is_copied(&c->recv);
 }
 
 /* Make memory for packed copies, and what unpacks them; false with an exception if there is none. */
@@ -124,19 +124,22 @@ static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call 
     return answer;
 }
 
+/* What was entered for a call with another object of its operation; borrowed; or NULL. */
+static PyObject *entered_alike(CallsObject *self, const han_call *c, int32_t collective,
+                               uint64_t bound) {
+    PyObject *op = han_py_operation(self->caller.reader, c->key.op);
+    if (op == c->key.op) return NULL;
+    return han_py_look_up_find(&self->plans, &c->key, collective, bound, op)->plan;
+}
+
 /* What was entered for a call, whose collective may be that of an `_init`; borrowed; or NULL. */
-static PyObject *entered(CallsObject *self, const han_call *c, int32_t collective) {
-    han_entry key = c->key;
-    key.collective = collective;
-    key.nbytes = han_py_look_up_bound(&self->plans, key.nbytes);
-    const han_entry *found = han_py_look_up_find(&self->plans, &key);
-    if (!key.op) return found->plan;
-    if (!found->plan) { /* there may be another object of the operation */
-        key.op = han_py_operation(self->caller.reader, key.op);
-        if (key.op == c->key.op) return NULL;
-        found = han_py_look_up_find(&self->plans, &key);
-    }
-    bool freed = found->handle && han_py_handle(self->caller.reader, key.op) != found->operation;
+static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t collective) {
+    uint64_t bound = han_py_look_up_bound(&self->plans, c->key.nbytes);
+    const han_entry *found =
+        han_py_look_up_find(&self->plans, &c->key, collective, bound, c->key.op);
+    if (!found->handle || !found->plan) /* han reduces, or nothing does */
+        return found->plan || !c->key.op ? found->plan : entered_alike(self, c, collective, bound);
+    bool freed = han_py_handle(self->caller.reader, c->key.op) != found->operation;
     return freed ? NULL : found->plan;
 }
 

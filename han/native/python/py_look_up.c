@@ -33,21 +33,26 @@ static bool grow(han_py_look_up *self) {
     if (!wider.slots) return false;
     for (uint32_t k = 0; k < self->size; k++) {
         if (!self->slots[k].plan) continue;
-        uint32_t at = han_py_look_up_hash(&self->slots[k]);
+        const han_entry *s = &self->slots[k];
+        uint32_t at = han_py_look_up_hash(s, s->collective, s->nbytes, s->op);
         while (wider.slots[at & (wider.size - 1)].plan) at++;
-        wider.slots[at & (wider.size - 1)] = self->slots[k];
+        wider.slots[at & (wider.size - 1)] = *s;
     }
     PyMem_Free(self->slots);
     *self = wider;
     return true;
 }
 
+static han_entry *place(const han_py_look_up *self, const han_entry *e) {
+    return han_py_look_up_find(self, e, e->collective, e->nbytes, e->op);
+}
+
 void han_py_look_up_add(han_py_look_up *self, const han_entry *entry) {
-    if (han_py_look_up_find(self, entry)->plan) return;
+    if (place(self, entry)->plan) return;
     if (self->used * 2 >= self->size && !grow(self)) han_py_look_up_clear(self);
     Py_XINCREF(entry->op);
     Py_INCREF(entry->plan);
-    *han_py_look_up_find(self, entry) = *entry;
+    *place(self, entry) = *entry;
     self->used++;
 }
 

@@ -35,19 +35,23 @@ static inline uint64_t han_py_look_up_bound(const han_py_look_up *self, uint64_t
 }
 
 /* Where the search for an entry begins. */
-static inline uint32_t han_py_look_up_hash(const han_entry *key) {
-    uint64_t h = key->nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)key->op;
-    h ^= (uint64_t)(uint32_t)key->collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
+static inline uint32_t han_py_look_up_hash(const han_entry *key, int32_t collective, uint64_t nbytes,
+                                           const PyObject *op) {
+    uint64_t h = nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)op;
+    h ^= (uint64_t)(uint32_t)collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
          (uint64_t)(uint32_t)key->kind ^ (uint64_t)key->uneven << 60;
     return (uint32_t)(h * 0xff51afd7ed558ccdu >> 40);
 }
 
-/* The entry of a call, or the empty slot where it belongs. */
-static inline han_entry *han_py_look_up_find(han_py_look_up *self, const han_entry *key) {
-    for (uint32_t k = han_py_look_up_hash(key);; k++) {
+/* The entry of a call, or the empty slot where it belongs. The facts are those of `key`, but for
+ * the collective, the bound of the class of sizes, and the object of the operation. */
+static inline han_entry *han_py_look_up_find(const han_py_look_up *self, const han_entry *key,
+                                             int32_t collective, uint64_t nbytes,
+                                             const PyObject *op) {
+    for (uint32_t k = han_py_look_up_hash(key, collective, nbytes, op);; k++) {
         han_entry *s = &self->slots[k & (self->size - 1)];
-        if (!s->plan || (s->nbytes == key->nbytes && s->op == key->op && s->root == key->root &&
-                         s->collective == key->collective && s->kind == key->kind &&
+        if (!s->plan || (s->nbytes == nbytes && s->op == op && s->root == key->root &&
+                         s->collective == collective && s->kind == key->kind &&
                          (!s->handle || s->handle == key->handle) && s->uneven == key->uneven))
             return s;
     }
