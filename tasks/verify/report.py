@@ -33,8 +33,10 @@ class Report:
     events: int
     apart: bool = True
     checked: tuple[str, ...] = CHECKED
+    sizes: str = ""  # for which sizes of messages it holds too
 
     def __str__(self) -> str:
         lines = [f"proved for {self.ranks} ranks and all interleavings ({self.events} events):"]
         lines += [f"  run {k}: {text}" for k, text in enumerate(self.runs)]
+        lines += [f"  sizes: {self.sizes}"] if self.sizes else []
         return "\n".join([*lines, *(f"  - {text}" for text in self.checked)])

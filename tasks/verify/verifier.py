@@ -100,7 +100,8 @@ class _Memories(dict[int, Memory]):
         return memory
 
 
-def _spec(signature: Signature, size: int) -> Spec:
+def spec_of(signature: Signature, size: int) -> Spec:
+    """Return what a call of `size` ranks has to do."""
     if signature.counts:
         return UNEVEN[signature.collective]([signature.length(r) for r in range(size)])
     return SPECS[signature.collective](size, signature.nbytes, signature.root)
@@ -113,7 +114,7 @@ class _Verifier:
         self.plans, self.programs = plans, programs
         self.size = plans[0].topology.size
         self._check_footprints()
-        self.specs = [_spec(plan.signature, self.size) for plan in plans]
+        self.specs = [spec_of(plan.signature, self.size) for plan in plans]
         self.places = Places(plans, self.specs, in_place)
         self.events = Events(plans, programs, self.places)
         bounds.check(self.events)

@@ -1,0 +1,137 @@
+"""Proofs for all sizes of a class at once, and what they need of positions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import composition_of
+from random_plans import TARGETS
+from test_class_edges import BOUNDS, MEMORY, TOPOLOGIES, signature_of
+from test_planner import quick
+
+from han.model.collectives import BY_BLOCKS, REDUCING, ROWS
+from han.model.program import positions
+from han.tasks.choice import LevelChoice
+from han.tasks.compositions import TREE
+from han.tasks.lower import lower
+from han.tasks.outline import as_called, levels_of
+from han.tasks.plan import Plan
+from han.tasks.size_classes import bound_of, class_of
+from han.tasks.verify import Refuted, Unproved, verify, verify_class
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.heuristics import choose
+from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
+
+SIZED = [target for target in TARGETS if ROWS[target.collective].recv]
+# Exchanges in messages use one room in turn for blocks whose sizes may differ by a grain.
+IN_TURN = {"ring", "halving", "copyin", "bruck"}
+
+
+def plans() -> Iterator[tuple[str, Plan]]:
+    """Yield a plan for a class for each target, level of some machines, and two classes."""
+    for target in SIZED:
+        element = 8 if target.collective in REDUCING else 1
+        for topology in TOPOLOGIES.values():
+            table = RuleTable(None, topology, NodeTraits())
+            share = topology.size if target.collective in BY_BLOCKS else 1
+            for about in (48, 12288 // share // 1024 * 1024 or 1024):
+                bound = next(b for b in BOUNDS if b >= about)
+                call = signature_of(target.collective, bound // element * element, topology.size)
+                one = class_of(call, bound_of(call, BOUNDS))
+                if call.by_blocks and topology.whole is None:
+                    continue
+                name = composition_of(target.submodule, target.algorithm) or TREE
+                for level in levels_of(as_called(topology, call, name), call):
+                    built_in = choose(one, topology, NodeTraits(), name)
+                    levels = list(built_in.levels)
+                    levels[level] = LevelChoice(target.submodule, target.algorithm)
+                    choice = replace(built_in, levels=tuple(levels), segment=None)
+                    if table.objection(one, choice) is None:
+                        yield target.algorithm, plan_of_choice(topology, one, choice, MEMORY)
+
+
+def test_every_algorithm_is_proved_for_all_sizes_of_a_class():
+    proved: Counter[str] = Counter()
+    for k, (algorithm, plan) in enumerate(plans()):
+        try:
+            report = verify_class(plan, in_place=bool(k % 2))
+        except Unproved:
+            assert algorithm in IN_TURN
+            continue
+        assert f"sizes: all up to {plan.signature.bound} bytes" in str(report)
+        proved[plan.signature.collective] += 1
+    assert set(proved) == {target.collective for target in SIZED}
+    assert sum(proved.values()) > 700
+
+
+def small_plans() -> list[Plan]:
+    found = {}
+    for algorithm, plan in plans():
+        if plan.topology.size <= 4 and plan.signature.grains > 1 and algorithm not in IN_TURN:
+            found.setdefault((plan.signature.collective, algorithm), plan)
+    return [*found.values()]
+
+
+def test_terms_that_agree_for_the_largest_message_only_are_found():
+    """Grains that are shifted together with their origins are the same bytes of it."""
+    shifted = 0
+    for plan in small_plans():
+        size, largest = plan.topology.size, plan.signature.nbytes
+        programs = [lower(plan, rank) for rank in range(size)]
+        for rank, program in enumerate(programs):
+            rows = np.flatnonzero(
+                (program.terms["each"] != 0)
+                & (program.terms["stop"] > program.terms["start"])
+                & (program.terms["stop"] < program.grains)
+            )
+            for row in rows[:: max(1, len(rows) // 3)].tolist():
+                terms = program.terms.copy()
+                for name in ("start", "stop", "origin"):
+                    terms[name][row] += 1
+                changed = replace(program, terms=terms)
+                assert (changed.at(largest).code == program.at(largest).code).all()
+                wrong = [*programs[:rank], changed, *programs[rank + 1 :]]
+                with pytest.raises(Unproved):
+                    verify_class(plan, programs=wrong)
+                shifted += 1
+    assert shifted > 50
+
+
+def test_what_is_wrong_for_the_largest_message_is_refuted():
+    for plan in small_plans()[:5]:
+        programs = [lower(plan, rank) for rank in range(plan.topology.size)]
+        terms = programs[0].terms.copy()
+        row = int(np.flatnonzero(terms["each"])[0])
+        terms["stop"][row] -= 1
+        with pytest.raises(Refuted) as refuted:
+            verify_class(plan, programs=[replace(programs[0], terms=terms), *programs[1:]])
+        assert not isinstance(refuted.value, Unproved)
+
+
+def test_plans_of_one_size_have_no_class():
+    plan = small_plans()[0]
+    verify_class(plan)
+    verify([plan.of_size(plan.signature.bound)])
+    with pytest.raises(ValueError, match="no plan for all sizes"):
+        verify_class(plan.of_size(plan.signature.bound))
+
+
+@quick
+@given(st.integers(1, 1 << 20), st.sampled_from([1, 8, 24, 64, 4096]), st.data())
+def test_positions_rise_and_are_never_farther_apart_than_in_the_largest_message(
+    grains, grain, data
+):
+    nbytes = data.draw(st.integers(0, grains * grain))
+    numbers = np.unique([0, *data.draw(st.lists(st.integers(0, grains), max_size=50)), grains])
+    at = positions(numbers.astype("u8"), grains, grain, nbytes).astype(np.int64)
+    assert (at[0], at[-1]) == (0, nbytes)
+    steps = np.diff(at)
+    assert (steps >= 0).all()
+    assert (steps <= np.diff(numbers) * grain).all()
