@@ -84,6 +84,7 @@ def sends(comm: MPI.Comm, local: int, ppn: int) -> list[int]:
     data = np.zeros(NBYTES, np.uint8)
     comm.Barrier()
     before = sent()
+    comm.Barrier()  # nobody sends before all have read
     if comm.rank == local:
         comm.Ssend(data, comm.size - ppn + local)
     elif comm.rank == comm.size - ppn + local:
