@@ -9,7 +9,7 @@ from mpi4py import MPI
 from han.message.message import Message
 from han.message.packing import Hook
 
-Reduces = tuple[int, int] | None  # the operation's object, and the handle of MPI's type
+Reducer = tuple[int, int] | None  # the operation's object, and the handle of MPI's type
 
 
 class Data(NamedTuple):
@@ -32,7 +32,7 @@ def keeps_plans(message: Message) -> bool:
     return message.numbers is not None or not message.signature.reduces or message.key is not None
 
 
-def reduces_with(message: Message) -> Reduces:
+def reduces_with(message: Message) -> Reducer:
     """Return what the MPI library or a user's function reduces with; kinds keep the operation."""
     if message.numbers is not None or not message.signature.reduces or message.datatype is None:
         return None

@@ -28,7 +28,7 @@ from han.ranks.meeting import Words
 from han.runtime.binder import Binder
 from han.runtime.comparing import Comparing
 from han.runtime.engines import Engines
-from han.runtime.known import Data, Reduces, keeps_plans, reduces_with
+from han.runtime.known import Data, Reducer, keeps_plans, reduces_with
 from han.runtime.native_plans import identity
 from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
@@ -110,7 +110,7 @@ class Persistent:
         self._checks = config.check
         self.comparing = Comparing(health, shared.windows)
         self.slots = Slots(health, engines, shared, config.memory)
-        self._kinds: OrderedDict[tuple[Signature, Reduces], Kind] = OrderedDict()
+        self._kinds: OrderedDict[tuple[Signature, Reducer], Kind] = OrderedDict()
         self._asked = 0  # calls that make requests, also those that raised; the same on all ranks
 
     @property

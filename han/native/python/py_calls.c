@@ -72,14 +72,23 @@ static bool lacks_alternative(const han_plan *p, const han_call *c) {
 /* Whether the rival is not made yet: the second call makes it. */
 static bool lacks_rival(const han_plan *p) { return p->tried && !p->rival; }
 
-/* Pack what this rank sends into the buffers of `with`: MPI's error code. A root of a broadcast
- * sends the buffer in which other ranks receive. */
-static int pack(const CallsObject *self, const han_call *c, han_call *with) {
-    if (c->send.datatype) return han_py_pack(self->caller.reader, &c->send, with->send.data);
-    if (c->key.collective != HAN_C_BCAST) return 0;
+/* The buffer of a derived type that this rank sends, with the memory for its packed data in
+ * `packed`; NULL: none. A broadcast sends and receives in one buffer, and so in one copy. */
+static const han_buffer *sent(const CallsObject *self, const han_call *c, han_call *with,
+                              han_buffer **packed) {
+    *packed = &with->send;
+    if (c->send.datatype) return &c->send;
+    if (c->key.collective != HAN_C_BCAST) return NULL;
     with->send.data = with->recv.data;
-    if (c->key.root != self->caller.rank) return 0;
-    return han_py_pack(self->caller.reader, &c->recv, with->recv.data);
+    *packed = &with->recv;
+    return c->key.root == self->caller.rank ? &c->recv : NULL;
+}
+
+/* Pack what this rank sends: MPI's error code. */
+static int pack(const CallsObject *self, const han_call *c, han_call *with) {
+    han_buffer *packed;
+    const han_buffer *b = sent(self, c, with, &packed);
+    return b ? han_py_pack(self->caller.reader, b, packed->data) : 0;
 }
 
 /* What this rank does when the run has ended: it unpacks what it has received. */
@@ -168,17 +177,12 @@ static PyObject *make_request(CallsObject *self, PyObject *make, const han_call 
     return request;
 }
 
-/* What packs the data that this rank sends, as `pack` does: 0, or -1 with an exception. */
+/* What packs the data that this rank sends, or NULL: 0, or -1 with an exception. */
 static int packer_of(const CallsObject *self, const han_call *c, han_call *with, PyObject **out) {
-    if (c->send.datatype) {
-        *out = han_py_packer(self->caller.reader, &c->send, with->send.owner);
-        return *out ? 0 : -1;
-    }
-    if (c->key.collective != HAN_C_BCAST) return 0;
-    with->send.data = with->recv.data;
-    if (c->key.root != self->caller.rank) return 0;
-    *out = han_py_packer(self->caller.reader, &c->recv, with->recv.owner);
-    return *out ? 0 : -1;
+    han_buffer *packed;
+    const han_buffer *b = sent(self, c, with, &packed);
+    *out = b ? han_py_packer(self->caller.reader, b, packed->owner) : NULL;
+    return b && !*out ? -1 : 0;
 }
 
 /* Make a request on packed copies of buffers of derived types. If there is no memory for them, the
