@@ -7,6 +7,7 @@ one element beyond it (the next class), and one that the quantum does not divide
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from time import process_time
 
@@ -15,9 +16,11 @@ from machines import composition_of, topology_of
 from random_plans import TARGETS, Target
 
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS
+from han.model.topology import Topology
 from han.tasks.choice import LevelChoice
 from han.tasks.compositions import TREE
 from han.tasks.outline import as_called, levels_of
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of
 from han.tasks.verify import Refuted, verify
@@ -49,6 +52,10 @@ def sizes_of(bound: int, element: int) -> dict[str, int]:
     return {edge: n * element for edge, n in counts.items()}
 
 
+def element_of(target: Target) -> int:
+    return 8 if target.collective in REDUCING else 1
+
+
 def signature_of(collective: str, nbytes: int, size: int) -> Signature:
     root = size - 1 if collective in ROOTED else 0
     if collective in REDUCING:
@@ -56,30 +63,39 @@ def signature_of(collective: str, nbytes: int, size: int) -> Signature:
     return Signature(collective, nbytes, root=root)
 
 
+def bounds_for(target: Target, size: int) -> Iterator[int]:
+    """Yield the bounds of two classes: of a message beside a flag, and of several pieces."""
+    share = size if target.collective in BY_BLOCKS else 1
+    for about in (CLASSES[0], CLASSES[1] // share // 1024 * 1024 or 1024):
+        yield next(b for b in BOUNDS if b >= about)
+
+
+def class_plans(target: Target, topology: Topology, nbytes: int) -> Iterator[tuple[int, Plan]]:
+    """Yield the levels that a target can serve, and plans for the class of a message."""
+    call = signature_of(target.collective, nbytes, topology.size)
+    one = class_of(call, bound_of(call, BOUNDS))
+    if call.by_blocks and topology.whole is None:
+        return
+    table = RuleTable(None, topology, NodeTraits())
+    name = composition_of(target.submodule, target.algorithm) or TREE
+    for level in levels_of(as_called(topology, call, name), call):
+        built_in = choose(one, topology, NodeTraits(), name)
+        levels = list(built_in.levels)
+        levels[level] = LevelChoice(target.submodule, target.algorithm)
+        choice = replace(built_in, levels=tuple(levels), segment=None)
+        if table.objection(one, choice) is None:
+            yield level, plan_of_choice(topology, one, choice, MEMORY)
+
+
 def prove(target: Target, where: str, found: Counter[tuple[Target, str]]) -> None:
     """Prove a target on each level of a machine that it can serve, at the edges of classes."""
     topology = TOPOLOGIES[where]
-    table = RuleTable(None, topology, NodeTraits())
-    element = 8 if target.collective in REDUCING else 1
-    share = topology.size if target.collective in BY_BLOCKS else 1
-    for bound in (CLASSES[0], CLASSES[1] // share // 1024 * 1024 or 1024):
-        bound = next(b for b in BOUNDS if b >= bound)
-        for edge, nbytes in sizes_of(bound, element).items():
-            call = signature_of(target.collective, nbytes, topology.size)
-            one = class_of(call, bound_of(call, BOUNDS))
-            if call.by_blocks and topology.whole is None:
-                continue
-            name = composition_of(target.submodule, target.algorithm) or TREE
-            for level in levels_of(as_called(topology, call, name), call):
-                built_in = choose(one, topology, NodeTraits(), name)
-                levels = list(built_in.levels)
-                levels[level] = LevelChoice(target.submodule, target.algorithm)
-                choice = replace(built_in, levels=tuple(levels), segment=None)
-                if table.objection(one, choice) is not None:
-                    continue
-                plan = plan_of_choice(topology, one, choice, MEMORY).of_size(nbytes)
+    for bound in bounds_for(target, topology.size):
+        for edge, nbytes in sizes_of(bound, element_of(target)).items():
+            for level, plan in class_plans(target, topology, nbytes):
+                one = plan.of_size(nbytes)
                 try:
-                    verify([plan, plan], in_place=bool(nbytes % 16))
+                    verify([one, one], in_place=bool(nbytes % 16))
                 except Refuted as refuted:
                     pytest.fail(f"{target} on {where}, level {level}, {nbytes} bytes: {refuted}")
                 found[target, edge] += 1

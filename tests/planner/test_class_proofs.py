@@ -10,24 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import composition_of
 from random_plans import TARGETS
-from test_class_edges import BOUNDS, MEMORY, TOPOLOGIES, signature_of
+from test_class_edges import TOPOLOGIES, bounds_for, class_plans, element_of
 from test_planner import quick
 
-from han.model.collectives import BY_BLOCKS, REDUCING, ROWS
+from han.model.collectives import ROWS
 from han.model.program import positions
-from han.tasks.choice import LevelChoice
-from han.tasks.compositions import TREE
 from han.tasks.lower import lower
-from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
-from han.tasks.size_classes import bound_of, class_of
 from han.tasks.verify import Refuted, Unproved, verify, verify_class
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
-from han.tuning.parts import plan_of_choice
-from han.tuning.rules import RuleTable
 
 SIZED = [target for target in TARGETS if ROWS[target.collective].recv]
 # Exchanges in messages use one room in turn for blocks whose sizes may differ by a grain.
@@ -37,24 +28,11 @@ IN_TURN = {"ring", "halving", "copyin", "bruck"}
 def plans() -> Iterator[tuple[str, Plan]]:
     """Yield a plan for a class for each target, level of some machines, and two classes."""
     for target in SIZED:
-        element = 8 if target.collective in REDUCING else 1
+        element = element_of(target)
         for topology in TOPOLOGIES.values():
-            table = RuleTable(None, topology, NodeTraits())
-            share = topology.size if target.collective in BY_BLOCKS else 1
-            for about in (48, 12288 // share // 1024 * 1024 or 1024):
-                bound = next(b for b in BOUNDS if b >= about)
-                call = signature_of(target.collective, bound // element * element, topology.size)
-                one = class_of(call, bound_of(call, BOUNDS))
-                if call.by_blocks and topology.whole is None:
-                    continue
-                name = composition_of(target.submodule, target.algorithm) or TREE
-                for level in levels_of(as_called(topology, call, name), call):
-                    built_in = choose(one, topology, NodeTraits(), name)
-                    levels = list(built_in.levels)
-                    levels[level] = LevelChoice(target.submodule, target.algorithm)
-                    choice = replace(built_in, levels=tuple(levels), segment=None)
-                    if table.objection(one, choice) is None:
-                        yield target.algorithm, plan_of_choice(topology, one, choice, MEMORY)
+            for bound in bounds_for(target, topology.size):
+                for _, plan in class_plans(target, topology, bound // element * element):
+                    yield target.algorithm, plan
 
 
 def test_every_algorithm_is_proved_for_all_sizes_of_a_class():
