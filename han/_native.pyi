@@ -437,6 +437,14 @@ def joined(streams: tuple[Operations, ...], /) -> tuple[memoryview, memoryview]:
     The streams have no records afterwards: their memory is the program's.
     """
 
+def rolled(
+    code: _Readable, terms: _Readable | None, streams: tuple[_Pair, ...], /
+) -> tuple[memoryview, memoryview, memoryview, tuple[_Pair, ...]] | None:
+    """Return records with loops, their terms, strides and streams; None if loops save too little.
+
+    See :mod:`han.model.loops`. Raises ValueError unless the streams divide the code.
+    """
+
 @final
 class Plan:
     """A native plan: a program with its resources. Made by :meth:`Engine.plan`."""
@@ -587,8 +595,11 @@ class Engine:
         grains: int = 0,
         grain: int = 0,
         blocks: int = 0,
+        strides: ReadableBuffer | None = None,
     ) -> Plan:
         """Make a Plan from the records of a program, which serves many sizes if it has `terms`.
+
+        If its code has loops, `strides` are theirs (:mod:`han.model.loops`).
 
         `kernel` is (op, dtype), or (-1, -1) to call MPI_Reduce_local with the handles `op` and
         `dtype`. The plan may get an alternative if `arena` (address, bytes) is not empty. It may

@@ -102,6 +102,10 @@ TERMS = np.dtype(
 )
 
 
+# The code of a mark at the end of a loop, which is no operation: see han.model.loops.
+LOOP = 0x100
+
+
 def channel_ref(channel: int, area: Area, offset: int = 0) -> Ref:
     """Address `offset` in an area of a level's channel."""
     return Ref(CHANNELS + AREAS * channel + area, offset)
@@ -151,7 +155,7 @@ def positions(
     return found
 
 
-_TALKS = np.isin(np.arange(len(Code)), STARTS)  # by code
+_TALKS = np.isin(np.arange(LOOP + 1), STARTS)  # by code
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,9 @@ class Program:
     A program for many sizes has `terms` (TERMS), in `grains` grains of `grain` bytes. Its code is
     that of the largest message, and all other numbers serve every size. If its `blocks` blocks
     differ in size, each run brings their sizes; 0: they are alike.
+
+    A program that runs may have loops: then it has `strides` (:mod:`han.model.loops`). Everything
+    else reads programs without.
     """
 
     rank: int
@@ -198,12 +205,14 @@ class Program:
     grain: int = 0
     terms: npt.NDArray[np.void] | None = None
     blocks: int = 0
+    strides: npt.NDArray[np.void] | None = None
 
     def at(self, nbytes: int, lengths: Sequence[int] = ()) -> Program:
         """Return the program of a message of `nbytes` bytes, as the executor computes it.
 
         `lengths` are the bytes of each block, if these differ.
         """
+        assert self.strides is None, "loops are part of programs that run"
         if self.terms is None:
             return self
         terms, code = self.terms, self.code.copy()
@@ -235,6 +244,20 @@ class Program:
         return bool(_TALKS[self.code["code"]].any())
 
     @cached_property
+    def times(self) -> npt.NDArray[np.uint64]:
+        """How often each record is carried out; 0: it is the mark at the end of a loop."""
+        times = np.ones(len(self.code), "u8")
+        for end in np.flatnonzero(self.code["code"] == LOOP):
+            times[end - int(self.code["n"][end]) : end] = self.code["off"][end, 0]
+            times[end] = 0
+        return times
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its records."""
+        return sum(a.nbytes for a in (self.code, self.terms, self.strides) if a is not None)
+
+    @cached_property
     def records(self) -> dict[str, Any]:
         """The arguments of ``_native.Engine.plan`` that every plan of this program has alike."""
         return {
@@ -247,4 +270,5 @@ class Program:
             "grains": self.grains,
             "grain": self.grain,
             "blocks": self.blocks,
+            "strides": None if self.strides is None else np.ascontiguousarray(self.strides),
         }

@@ -95,6 +95,24 @@ typedef struct {
 #define HAN_ATTACH_CHANNEL(i) ((unsigned)(i)->off[2])
 #define HAN_ATTACH_SLOT(i) ((unsigned)(i)->off[3])
 
+/* Not an instruction but a mark: the end of a loop. The `n` records before it are carried out off[0]
+ * times; the stride of the first of them is number off[1]. Loops are not nested. */
+#define HAN_LOOP 0x100u
+#define HAN_LOOP_TIMES(i) ((uint32_t)(i)->off[0])
+#define HAN_LOOP_STRIDES(i) ((uint32_t)(i)->off[1])
+
+/* What changes in a record of a loop, and in its term, from one time to the next, modulo the width of
+ * each field; `start` also in the term's `stop`. han/model/loops.py: STRIDES. */
+typedef struct {
+    uint64_t off[4], offset[4];
+    uint64_t n;
+    uint32_t start, origin[4], block, task;
+    int32_t peer;
+    uint16_t base[4], blocks[4];
+} han_stride;
+
+_Static_assert(sizeof(han_stride) == 120, "as in han/model/loops.py");
+
 /* The instructions of one stream. */
 typedef struct {
     uint32_t start, stop;

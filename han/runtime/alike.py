@@ -101,5 +101,4 @@ ALIKE = Alike()
 
 
 def _nbytes(program: Program) -> int:
-    terms = 0 if program.terms is None else program.terms.nbytes
-    return BESIDE + program.code.nbytes + terms
+    return BESIDE + program.nbytes

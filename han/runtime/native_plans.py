@@ -12,8 +12,8 @@ from mpi4py import MPI
 from han import _native
 from han.message.message import Message
 from han.model.channel_layout import MAX_CHANNELS
-from han.model.opcodes import COMBINATIONS, COPIES, Code
-from han.model.program import INSTRUCTION, Program
+from han.model.opcodes import COMBINATIONS, COPIES
+from han.model.program import INSTRUCTION, LOOP, Program
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ ONE_WAY = Ways()
 
 # By code: how often `n` counts bytes, or elements, that an operation moves.
 _COPIED, _COMBINED = (
-    np.isin(np.arange(len(Code)), kind).astype("u8") for kind in (COPIES, COMBINATIONS)
+    np.isin(np.arange(LOOP + 1), kind).astype("u8") for kind in (COPIES, COMBINATIONS)
 )
 
 
@@ -99,6 +99,8 @@ def _moved(program: Program, signature: Signature) -> int:
     if not signature.by_blocks:
         return signature.nbytes
     code, n = program.code["code"], program.code["n"]
+    if program.strides is not None:
+        n = n * program.times
     return int(n @ (_COPIED[code] + signature.element * _COMBINED[code]))
 
 

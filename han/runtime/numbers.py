@@ -29,12 +29,14 @@ from han.model.channel_layout import (
     TIMES,
 )
 from han.model.element_types import DTYPES, OPS
+from han.model.loops import STRIDES
 from han.model.native_check import Numbers, check_numbers
 from han.model.program import (
     AREAS,
     EPOCH_TAGS,
     GIVEN,
     INSTRUCTION,
+    LOOP,
     MAX_STREAMS,
     PEER,
     PEER_BUFFER_SHIFT,
@@ -65,6 +67,7 @@ def own_numbers() -> Numbers:
         "writes": {"SHOWN": SHOWN, "GIVEN": GIVEN},
         "instruction": _offsets(INSTRUCTION),
         "term": _offsets(TERMS),
+        "stride": {**_offsets(STRIDES), "LOOP": LOOP},
         "peer_base": {
             "BUFFER_SHIFT": PEER_BUFFER_SHIFT, "CHANNEL_SHIFT": PEER_CHANNEL_SHIFT,
             "BUFFER_MOST": PEER_BUFFERS - 1, "CHANNEL_MOST": PEER_CHANNELS - 1,

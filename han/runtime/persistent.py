@@ -397,4 +397,4 @@ class Persistent:
 def _small(prepared: Prepared) -> bool:
     """Return whether an idle plan takes little memory."""
     program = prepared.program
-    return program.code.nbytes + program.scratch <= PLAN_BYTES
+    return program.nbytes + program.scratch <= PLAN_BYTES

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from time import perf_counter
 
+from han.model.loops import roll
 from han.model.program import Program
 from han.runtime.alike import ALIKE, Key
 from han.runtime.stored_plans import Call, PlanStore, complete, key_of
@@ -43,6 +44,7 @@ class Programs:
             if program is None:
                 program = self.planner.program(plan())
                 self._write(call, program)
+            program = roll(program)
             ALIKE.put(key, program)
         self.seconds += perf_counter() - begun
         self.made += 1

@@ -23,6 +23,7 @@ mpi4py.rc.finalize = False
 
 from han.model.channel_layout import MAX_CHANNELS, Geometry  # noqa: E402
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS  # noqa: E402
+from han.model.loops import STRIDES, roll  # noqa: E402
 from han.model.program import Program  # noqa: E402
 from han.model.topology import Topology, virtual  # noqa: E402
 from han.tasks.choice import Choice, LevelChoice, level_choice  # noqa: E402
@@ -37,6 +38,7 @@ MEMORY = 64 * 1024  # small channels, so that runs reuse the rings often
 COLLECTIVES = {name: int(row.code) for name, row in ROWS.items()}  # enum han_coll
 OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op
 DTYPES = {"": 4, "int64": 4, "float64": 11}  # enum han_dtype
+LEAST = 32  # records of a program with loops; every other rank's programs have none
 SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes, for a line, a page, several rings
 
 
@@ -264,6 +266,9 @@ def put_program(file: BinaryIO, program: Program) -> None:
     put(file, program.grains, program.grain, program.blocks)
     if program.terms is not None:
         file.write(program.terms.tobytes())
+    strides = b"" if program.strides is None else program.strides.tobytes()
+    put(file, len(strides) // STRIDES.itemsize)
+    file.write(strides)
 
 
 def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
@@ -274,7 +279,8 @@ def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
     put(file, signature.nbytes, signature.root)
     plan = plan_of_choice(topology, case.planned, case.choice, MEMORY)
     for rank in range(topology.size):
-        put_program(file, lower(plan, rank))
+        program = lower(plan, rank)
+        put_program(file, roll(program, LEAST) if rank % 2 else program)
 
 
 def put_channels(file: BinaryIO, topology: Topology) -> None:

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "data/kernels.h"
+#include "engine/sizes.h"
 #include "engine/stop.h"
 
 static void *aligned(size_t bytes)
@@ -131,16 +132,21 @@ han_control *group_control(group *g, uint64_t rank)
 /* Ranks are threads here: a peer's buffer has the same address. */
 static const uint64_t no_shifts[HAN_SHIFTS * MAX_RANKS];
 
+static void *copy_of(const void *data, size_t bytes)
+{
+    void *p = aligned(bytes);
+    if (bytes)
+        memcpy(p, data, bytes);
+    return p;
+}
+
 static void take_terms(han_plan *p, const program *from)
 {
-    p->fitted = aligned(from->n_code * sizeof *p->fitted);
-    memcpy(p->fitted, from->code, from->n_code * sizeof *p->fitted);
-    p->code = p->fitted;
-    p->n_code = (uint32_t)from->n_code;
-    p->terms = from->terms;
+    p->terms = copy_of(from->terms, from->n_code * sizeof *p->terms);
     p->grains = from->grains;
     p->grain = from->grain;
     p->nbytes = p->grains * p->grain;
+    p->message = han_block_of(p, p->nbytes, 0);
     p->n_blocks = (uint32_t)from->blocks;
     if (from->blocks) {
         p->table = aligned(from->blocks * sizeof *p->table);
@@ -151,12 +157,14 @@ static void take_terms(han_plan *p, const program *from)
 void plan_open(han_plan *p, const test_case *c, uint64_t rank)
 {
     const program *from = &c->programs[rank];
-    *p = (han_plan){.code = from->code, .n_streams = (uint32_t)from->n_streams,
+    *p = (han_plan){.n_code = (uint32_t)from->n_code, .n_streams = (uint32_t)from->n_streams,
                     .n_requests = (uint32_t)from->requests, .scratch_size = from->scratch,
                     .sync = from->sync, .signature = (uint64_t)(uintptr_t)c->name,
                     .element = 8, .commutative = true, .shifts = no_shifts,
+                    .strides = from->strides,
                     /* vary how bytes are copied */
                     .much = rank % 2, .streaming = rank % 3 == 2};
+    p->code = p->fitted = copy_of(from->code, from->n_code * sizeof *p->fitted);
     if (from->terms)
         take_terms(p, from);
     memcpy(p->streams, from->streams, sizeof p->streams);
@@ -174,5 +182,6 @@ void plan_close(han_plan *p)
     free(p->requests);
     free(p->scratch);
     free(p->fitted);
+    free(p->terms);
     free(p->table);
 }

@@ -57,11 +57,17 @@ static void read_program(FILE *f, program *p)
     p->grains = number(f);
     p->grain = number(f);
     p->blocks = at_most(number(f), MAX_RANKS);
-    if (!p->grains)
+    if (p->grains) {
+        han_term *terms = room(p->n_code, sizeof *terms);
+        read_bytes(f, terms, p->n_code * sizeof *terms);
+        p->terms = terms;
+    }
+    p->n_strides = number(f);
+    if (!p->n_strides)
         return;
-    han_term *terms = room(p->n_code, sizeof *terms);
-    read_bytes(f, terms, p->n_code * sizeof *terms);
-    p->terms = terms;
+    han_stride *strides = room(p->n_strides, sizeof *strides);
+    read_bytes(f, strides, p->n_strides * sizeof *strides);
+    p->strides = strides;
 }
 
 static void read_case(FILE *f, const world *w, test_case *c)
@@ -108,6 +114,7 @@ static void free_program(program *p)
 {
     free((void *)(uintptr_t)p->code);
     free((void *)(uintptr_t)p->terms);
+    free((void *)(uintptr_t)p->strides);
 }
 
 void programs_free(world *worlds, uint64_t n_worlds)

@@ -16,6 +16,8 @@ typedef struct {
     uint64_t grains, grain; /* of a program for many sizes */
     const han_term *terms;  /* or NULL */
     uint64_t blocks;        /* that differ in size; else 0 */
+    uint64_t n_strides;     /* of a program with loops */
+    const han_stride *strides; /* or NULL */
 } program;
 
 typedef struct {

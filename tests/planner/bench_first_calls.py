@@ -1,4 +1,6 @@
-"""Measure what the first call of a class of sizes costs: decide, plan, lower and bind, on one rank.
+"""Measure what the first call of a class of sizes costs, on one rank.
+
+The steps are to decide and plan, to lower, to find loops, and to bind.
 
     python tests/planner/bench_first_calls.py [--profile CASE]
 
@@ -21,6 +23,7 @@ import han
 from han.config.config import default_config
 from han.message.message import Message
 from han.model.element_types import kernel
+from han.model.loops import roll
 from han.model.topology import Topology, virtual
 from han.runtime.alike import ALIKE
 from han.runtime.plans import Plans
@@ -32,7 +35,7 @@ from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
 
 SECONDS = 0.25  # for each case
-SIZES = ("8", "64KiB", "1MiB")
+SIZES = ("8", "64KiB", "1MiB", "64MiB")
 BLOCKS = ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")
 
 
@@ -120,8 +123,8 @@ class Bench:
         """Make the first call of a class, from the miss of the look-up to the run."""
         self.kept = self.plans.find(case.message, blocking=True)
 
-    def row(self, case: Case) -> tuple[str, float, float, float, float, int]:
-        """Return the name, microseconds in all and of each step, and the number of operations."""
+    def row(self, case: Case) -> tuple[list[float], int, int]:
+        """Return microseconds in all and of each step, and numbers of operations and records."""
         planner, state = case.planner, self.state
         signature = planner.sized(case.message.signature)
         message = replace(case.message, signature=signature)
@@ -133,9 +136,12 @@ class Bench:
         plan = planner.planned(signature).plan
         program = lower(plan, planner.rank)
         lowering = least(lambda: lower(planner.planned(signature).plan, planner.rank))
-        binding = least(lambda: state.binder.bind(program, message, state.engines.own))
+        rolled = roll(program)
+        rolling = least(lambda: roll(program))
+        binding = least(lambda: state.binder.bind(rolled, message, state.engines.own))
         first = least(lambda: self.first(case), lambda: self.forget(case))
-        return case.name, first, least(planned), lowering, binding, len(program.code)
+        times = [first, least(planned), lowering, rolling, binding]
+        return times, len(program.code), len(rolled.code)
 
 
 def main() -> None:
@@ -156,11 +162,13 @@ def main() -> None:
             profile.runcall(bench.first, case)
         pstats.Stats(profile).sort_stats(options.sort).print_stats(60)
         return
-    print(f"{'call':48} {'first':>8} {'plan':>8} {'lower':>8} {'bind':>8} operations")
+    steps = "".join(f"{step:>9}" for step in ("first", "plan", "lower", "roll", "bind"))
+    print(f"{'call':48}{steps} operations  records")
     for case in cases():
         if options.only in case.name:
-            name, *times, operations = bench.row(case)
-            print(f"{name:48}", *(f"{t:8.0f}" for t in times), f"{operations:10d}", flush=True)
+            times, operations, records = bench.row(case)
+            shown = "".join(f"{t:9.0f}" for t in times)
+            print(f"{case.name:48}{shown} {operations:10d} {records:8d}", flush=True)
     comm.Free()
 
 

@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+import han.object_moves  # noqa: F401 - it tells the compiled module how to pickle
 from han import _native
 from han.common.errors import MismatchError
 from han.runtime.eager import BLOCK, EAGER_ROOM, Call, Eager, Large, alike

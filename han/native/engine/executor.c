@@ -4,6 +4,7 @@
 #include "data/operations.h"
 #include "engine/agreement.h"
 #include "engine/bell.h"
+#include "engine/loops.h"
 #include "engine/runs.h"
 #include "engine/trace.h"
 
@@ -101,7 +102,7 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
         han_add(&p->counts.received, i->n);
         break;
     case HAN_TEST: return test(e, p, i);
-    case HAN_AWAIT: flag = e->pc[i->peer] >= i->n; break;
+    case HAN_AWAIT: flag = e->pc[i->peer] + e->ahead[i->peer] >= i->n; break;
     case HAN_COLL: rc = collective(e, p, i); break;
     case HAN_PULL: return han_attach(e, p, i, 1);
     case HAN_PUSH: return han_attach(e, p, i, 0);
@@ -125,9 +126,10 @@ static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
         turn -= i->code <= HAN_REDUCE2 || i->code >= HAN_PULL;
         e->pc[s]++;
         if (e->trace) {
-            bool last = e->pc[s] == p->streams[s].stop || p->code[e->pc[s]].task != i->task;
+            bool last = !han_same_task(e, p, s, i->task);
             han_trace_after(e, s, i, last, &ticks);
         }
+        if (han_at_loop(e, p, s)) han_end_loop(e, p, s);
     }
     return e->pc[s] < p->streams[s].stop ? result : (result == HAN_MOVED ? HAN_MOVED : HAN_OK);
 }

@@ -3,21 +3,29 @@
 #include "data/processor.h"
 #include "engine/agreement.h"
 #include "engine/lock.h"
+#include "engine/loops.h"
 #include "engine/queue.h"
 #include "engine/trace.h"
 
 enum { LOOKS = 10000 }; /* attempts to lock an engine that another thread is stepping */
 
-/* What a stream waits for. For HAN_TEST `peer` is the other rank of the message. */
-static han_where where(const han_plan *p, uint32_t s, uint32_t pc) {
-    const han_instr *i = &p->code[pc];
+/* Find the other rank of a request's message, if one of these instructions starts it. */
+static void find_peer(const han_plan *p, uint32_t start, uint32_t stop, uint32_t slot,
+                      han_where *row) {
+    for (uint32_t k = start; k < stop; k++) {
+        const han_instr *m = &p->code[k];
+        if ((m->code == HAN_ISEND || m->code == HAN_IRECV) && m->slot == slot) row->peer = m->peer;
+    }
+}
+
+/* What a stream waits for. For HAN_TEST `peer` is the other rank of the message, which may have
+ * been started the last time that a loop was carried out. */
+static han_where where(const han_engine *e, const han_plan *p, uint32_t s) {
+    const han_instr *i = &p->code[e->pc[s]];
     han_where row = {i->code, i->peer, i->task};
     if (i->code != HAN_TEST) return row;
-    for (uint32_t k = p->streams[s].start; k < pc; k++) {
-        const han_instr *m = &p->code[k];
-        if ((m->code == HAN_ISEND || m->code == HAN_IRECV) && m->slot == i->slot)
-            row.peer = m->peer;
-    }
+    find_peer(p, e->pc[s], han_reached(e, p, s), i->slot, &row);
+    find_peer(p, p->streams[s].start, e->pc[s], i->slot, &row);
     return row;
 }
 
@@ -34,7 +42,7 @@ uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature,
         *nbytes = e->head->nbytes;
         if (!e->plan) n = han_undecided(e, rows);
         for (uint32_t s = 0; e->plan && s < p->n_streams; s++)
-            if (e->pc[s] < p->streams[s].stop) rows[n++] = where(p, s, e->pc[s]);
+            if (e->pc[s] < p->streams[s].stop) rows[n++] = where(e, p, s);
     }
     han_unlock(&e->busy);
     return n;

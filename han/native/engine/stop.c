@@ -2,6 +2,7 @@
 
 #include "clock.h"
 #include "engine/lock.h"
+#include "engine/loops.h"
 #include "engine/queue.h"
 
 enum { SETTLE_NS = 50000000 }; /* how long a stopping engine waits for its messages */
@@ -10,8 +11,9 @@ enum { SETTLE_NS = 50000000 }; /* how long a stopping engine waits for its messa
  * over. */
 static bool over(han_engine *e, const han_plan *p, bool cancel) {
     bool all = true;
-    for (uint32_t s = 0; s < p->n_streams; s++)
-        for (uint32_t k = p->streams[s].start; k < e->pc[s]; k++) {
+    for (uint32_t s = 0; s < p->n_streams; s++) {
+        uint32_t reached = han_reached(e, p, s);
+        for (uint32_t k = p->streams[s].start; k < reached; k++) {
             const han_instr *i = &p->code[k];
             bool coll = i->code == HAN_COLL && !(HAN_COLL_KIND(i) & HAN_C_BLOCKING);
             int flag = 1;
@@ -21,6 +23,7 @@ static bool over(han_engine *e, const han_plan *p, bool cancel) {
                 (void)han_cancel(e->mpi, &p->requests[i->slot]);
             all = all && flag;
         }
+    }
     return all;
 }
 

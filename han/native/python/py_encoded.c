@@ -58,7 +58,7 @@ static bool is_number(int type) {
 
 static PyObject *by_pickle(PyObject *method, PyObject *argument) {
     if (mpi4py.pickle) return PyObject_CallMethodOneArg(mpi4py.pickle, method, argument);
-    PyErr_SetString(PyExc_RuntimeError, "learn_pickle was not called: import han.objects first");
+    PyErr_SetString(PyExc_RuntimeError, "learn_pickle was not called: import han.object_moves first");
     return NULL;
 }
 

@@ -36,8 +36,7 @@ static PyTypeObject RecordsType = {
     .tp_doc = "The records of a program.",
 };
 
-/* A view of memory from malloc, which it frees at the end, also on failure; NULL with an error. */
-static PyObject *view_of(void *data, size_t nbytes) {
+PyObject *han_view_of(void *data, size_t nbytes) {
     RecordsObject *records = PyObject_New(RecordsObject, &RecordsType);
     if (!records) {
         free(data);
@@ -124,7 +123,7 @@ static void gather(const streams *s, han_instr *code, han_term *terms) {
 /* Join the records; NULL with an error. */
 static PyObject *join(const streams *s) {
     size_t total = s->starts[s->n];
-    if (!total) return Py_BuildValue("(NN)", view_of(NULL, 0), view_of(NULL, 0));
+    if (!total) return Py_BuildValue("(NN)", han_view_of(NULL, 0), han_view_of(NULL, 0));
     OperationsObject *longest = s->all[s->longest];
     void *code = longest->code, *terms = longest->terms;
     bool enough = with_room(s, &code, sizeof(han_instr)) &&
@@ -137,8 +136,8 @@ static PyObject *join(const streams *s) {
     }
     gather(s, code, terms);
     number_awaited(s, code);
-    return Py_BuildValue("(NN)", view_of(code, total * sizeof(han_instr)),
-                         view_of(terms, terms ? total * sizeof(han_term) : 0));
+    return Py_BuildValue("(NN)", han_view_of(code, total * sizeof(han_instr)),
+                         han_view_of(terms, terms ? total * sizeof(han_term) : 0));
 }
 
 static PyObject *joined(PyObject *module, PyObject *given) {

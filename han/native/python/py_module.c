@@ -29,6 +29,7 @@
 #include "python/py_reader.h"
 #include "python/py_request.h"
 #include "python/py_request_object.h"
+#include "python/py_rolled.h"
 #include "python/py_simulate.h"
 #include "python/py_token.h"
 #include "python/py_vectors.h"
@@ -193,8 +194,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
         han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) || han_py_add_arena(m) ||
         han_py_add_kernels(m) || han_py_add_mapping(m) || han_py_add_dlpack(m) ||
-        han_py_add_operations(m) || han_py_add_joined(m) || han_py_add_mail(m) ||
-        han_py_add_board(m) || han_py_add_vectors(m) || han_py_add_eager(m) ||
+        han_py_add_operations(m) || han_py_add_joined(m) || han_py_add_rolled(m) ||
+        han_py_add_mail(m) || han_py_add_board(m) || han_py_add_vectors(m) || han_py_add_eager(m) ||
         han_py_add_encoded(m))
         return NULL;
     return m;

@@ -49,6 +49,12 @@ static const number term[] = {
     AT(han_term, blocks), AT(han_term, each), AT(han_term, block), {"size", sizeof(han_term)},
     {NULL, 0},
 };
+static const number stride[] = {
+    AT(han_stride, off), AT(han_stride, offset), AT(han_stride, n), AT(han_stride, start),
+    AT(han_stride, origin), AT(han_stride, block), AT(han_stride, task), AT(han_stride, peer),
+    AT(han_stride, base), AT(han_stride, blocks), {"size", sizeof(han_stride)}, {"LOOP", HAN_LOOP},
+    {NULL, 0},
+};
 /* The fields of a base with the bit PEER: where they begin, and their largest values. */
 static const number peer_base[] = {
     {"BUFFER_SHIFT", HAN_PEER_BUFFER_SHIFT}, {"CHANNEL_SHIFT", HAN_PEER_CHANNEL_SHIFT},
@@ -116,7 +122,8 @@ static const struct {
     const number *rows;
 } tables[] = {
     {"codes", codes}, {"collectives", collectives}, {"bases", bases}, {"areas", areas},
-    {"writes", writes}, {"instruction", instruction}, {"term", term}, {"peer_base", peer_base},
+    {"writes", writes}, {"instruction", instruction}, {"term", term}, {"stride", stride},
+    {"peer_base", peer_base},
     {"limits", limits}, {"layout", layout}, {"control", control}, {"board", board},
     {"eager", eager}, {"trace", trace},
     {"event", event}, {"statuses", statuses}, {"dtypes", dtypes}, {"ops", ops},

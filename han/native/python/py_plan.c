@@ -5,10 +5,12 @@
 
 #include "data/kernels.h"
 #include "data/processor.h"
+#include "engine/sizes.h"
 
 static void plan_dealloc(PlanObject *self) {
     free(self->code);
     free(self->terms);
+    free(self->strides);
     free(self->comms);
     free(self->plan.table);
     free(self->plan.requests);
@@ -164,11 +166,20 @@ static int fill_comms(PlanObject *self, PyObject *comms) {
 
 enum { MUCH = 2 << 20 }; /* bytes: more than a second-level cache holds beside other data */
 
+static uint64_t delivers(const han_instr *i) {
+    return i->code == HAN_COPY && i->base[0] == HAN_B_RECV ? i->n : 0;
+}
+
 /* Bytes that are copied to the user's buffer. */
 static uint64_t delivered(const han_plan *p, size_t instructions) {
     uint64_t nbytes = 0;
-    for (size_t k = 0; k < instructions; k++)
-        if (p->code[k].code == HAN_COPY && p->code[k].base[0] == HAN_B_RECV) nbytes += p->code[k].n;
+    for (size_t k = 0; k < instructions; k++) {
+        const han_instr *i = &p->code[k];
+        nbytes += delivers(i);
+        if (i->code != HAN_LOOP) continue;
+        for (uint64_t j = 1; j <= i->n; j++)
+            nbytes += delivers(i - j) * (HAN_LOOP_TIMES(i) - 1);
+    }
     return nbytes;
 }
 
@@ -227,13 +238,56 @@ static int fill_terms(PlanObject *self, Py_buffer *terms, uint64_t grains, uint6
     self->terms = fits ? copy_of(terms->buf, (size_t)terms->len) : NULL;
     PyBuffer_Release(terms);
     p->terms = self->terms;
-    p->fitted = self->code;
     p->grains = grains;
     p->grain = grain;
     p->nbytes = grains * grain;
+    if (fits) p->message = han_block_of(p, p->nbytes, 0);
     if (fits && !self->terms) PyErr_NoMemory();
     if (!fits) PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
     return self->terms ? 0 : -1;
+}
+
+/* Whether the end of a loop fits the records and strides before it. */
+static bool loop_fits(const PlanObject *self, uint32_t stream, uint32_t end, size_t n_strides) {
+    const han_plan *p = &self->plan;
+    const han_instr *mark = &self->code[end];
+    uint32_t inside = end - p->streams[stream].start;
+    uint64_t turns = mark->off[0] - 1;
+    if (mark->off[0] < 2 || mark->off[0] > UINT32_MAX || !mark->n || mark->n > inside ||
+        mark->off[1] > n_strides || mark->n > n_strides - mark->off[1])
+        return false;
+    for (uint32_t k = 0; k < mark->n; k++) {
+        const uint32_t at = end - (uint32_t)mark->n + k;
+        const han_stride *stride = &self->strides[mark->off[1] + k];
+        if (self->code[at].code == HAN_LOOP) return false;
+        for (int ref = 0; self->terms && p->n_blocks && ref < 4; ref++) {
+            uint64_t last = self->terms[at].blocks[ref] + stride->blocks[ref] * turns;
+            if ((uint16_t)last >= p->n_blocks) return false;
+        }
+        uint64_t block = self->terms ? self->terms[at].block + stride->block * turns : 0;
+        if (p->n_blocks && (uint32_t)block >= p->n_blocks) return false;
+    }
+    return true;
+}
+
+/* Take over the strides of loops; 0 or -1. */
+static int fill_strides(PlanObject *self, const Py_buffer *strides) {
+    han_plan *p = &self->plan;
+    if (!strides->buf) return 0;
+    size_t n = (size_t)strides->len / sizeof(han_stride);
+    self->strides = copy_of(strides->buf, (size_t)strides->len);
+    if (!self->strides) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    p->strides = self->strides;
+    for (uint32_t s = 0; s < p->n_streams; s++)
+        for (uint32_t k = p->streams[s].start; k < p->streams[s].stop; k++)
+            if (self->code[k].code == HAN_LOOP && !loop_fits(self, s, k, n)) {
+                PyErr_Format(PyExc_ValueError, "the loop that ends at record %u does not fit", k);
+                return -1;
+            }
+    return 0;
 }
 
 static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigned ranks) {
@@ -241,22 +295,22 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
                             "keep",   "number",  "shifts", "arena",  "whole", "leader",
-                            "terms",  "grains",  "grain",  "blocks", NULL};
+                            "terms",  "grains",  "grain",  "blocks", "strides", NULL};
     han_plan *p = &self->plan;
-    Py_buffer code, writes, terms = {0};
+    Py_buffer code, writes, terms = {0}, strides = {0};
     PyObject *streams, *footprint, *comms, *scratch, *keep, *shifts = Py_None;
     unsigned long long signature, mpi_op, mpi_dtype; /* handles: no overflow check */
     unsigned long long number = 0, arena = 0, arena_size = 0, grains = 0, grain = 0;
     int sync, brief, commutative, op, dtype, leader = -1;
     unsigned blocks = 0;
     Py_ssize_t requests, element, operand;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKI", names,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKIz*", names,
                                      &code, &PyTuple_Type, &streams, &requests, &PyTuple_Type,
                                      &footprint, &writes, &sync, &brief,
                                      &signature, &op, &dtype, &element, &mpi_op, &mpi_dtype,
                                      &commutative, &operand, &PyTuple_Type, &comms, &scratch,
                                      &keep, &number, &shifts, &arena, &arena_size, &p->whole,
-                                     &leader, &terms, &grains, &grain, &blocks))
+                                     &leader, &terms, &grains, &grain, &blocks, &strides))
         return -1;
     self->code = copy_of(code.buf, (size_t)code.len);
     memcpy(p->writes, writes.buf,
@@ -265,9 +319,12 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
         p->footprint[c] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(footprint, c));
     Py_ssize_t code_len = code.len;
     p->n_code = (uint32_t)((size_t)code_len / sizeof(han_instr));
+    p->fitted = self->code;
     int bad = fill_terms(self, &terms, grains, grain) || fill_table(self, blocks);
+    bad = bad || fill_streams(p, streams) || fill_strides(self, &strides);
     PyBuffer_Release(&code);
     PyBuffer_Release(&writes);
+    PyBuffer_Release(&strides);
     if (bad || PyErr_Occurred()) return -1;
     p->code = self->code;
     p->n_requests = (uint32_t)requests;
@@ -311,7 +368,7 @@ static int fill_plan(PlanObject *self, PyObject *args, PyObject *kwargs, unsigne
     }
     Py_INCREF(keep);
     self->keep = keep;
-    return fill_streams(p, streams) || fill_comms(self, comms) ? -1 : 0;
+    return fill_comms(self, comms);
 }
 
 PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {

@@ -1,0 +1,129 @@
+"""Loops of a program: groups of operations that repeat with constant strides are stored once.
+
+A large program is mostly repetition: pieces of a message that go through the same cells, or what a
+rank does with each of its peers. Where a group of records repeats, each of which differs from that
+before it by the same stride, the records of the first time stay, followed by a mark (``LOOP``): how
+many records, how often, and which strides. The executor adds the strides after each time
+(``han/native/engine/loops.h``). ``PROGRAM == unroll(roll(PROGRAM))`` for every program, so
+everything but the executor reads programs without loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from han import _native
+from han.model.program import INSTRUCTION, LOOP, TERMS, Code, Program, StreamInfo
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Indices = npt.NDArray[np.intp]
+
+# What changes in an operation and its term from one time to the next, modulo the width of each
+# field; `start` is that of the term's `stop` too. native/program.h: han_stride.
+STRIDES = np.dtype(
+    [
+        ("off", "u8", 4),
+        ("offset", "u8", 4),
+        ("n", "u8"),
+        ("start", "u4"),
+        ("origin", "u4", 4),
+        ("block", "u4"),
+        ("task", "u4"),
+        ("peer", "i4"),
+        ("base", "u2", 4),
+        ("blocks", "u2", 4),
+    ]
+)
+_OF_CODE = ("off", "n", "task", "peer", "base")
+_OF_TERMS = {"offset": "offset", "start": "start", "stop": "start", "origin": "origin",
+             "block": "block", "blocks": "blocks"}  # fmt: skip
+
+
+LEAST = 512  # records; fewer fit into the caches, and finding loops would take longer than it saves
+
+
+def roll(program: Program, least: int = LEAST) -> Program:
+    """Return the program with loops; the same one if it has fewer than `least` records.
+
+    Also if loops would save less than half of the records.
+    """
+    if len(program.code) < least:
+        return program
+    found = _native.rolled(
+        np.ascontiguousarray(program.code),
+        None if program.terms is None else np.ascontiguousarray(program.terms),
+        tuple((s.start, s.stop) for s in program.streams),
+    )
+    if found is None:
+        return program
+    code, terms, strides, bounds = found
+    return replace(
+        program,
+        code=np.frombuffer(code, INSTRUCTION),
+        terms=None if program.terms is None else np.frombuffer(terms, TERMS),
+        strides=np.frombuffer(strides, STRIDES),
+        streams=_moved(program.streams, bounds),
+    )
+
+
+def unroll(program: Program) -> Program:
+    """Return the program without loops, as the executor carries it out."""
+    if program.strides is None:
+        return program
+    parts = [_unrolled(program.code, stream) for stream in program.streams]
+    ends = np.cumsum([0, *(len(rows) for rows, _, _ in parts)]).tolist()
+    rows, turns, strides = (np.concatenate(column) for column in zip(*parts, strict=True))
+    added = np.append(program.strides, np.zeros(1, STRIDES))[strides]  # stride -1: none
+    code = program.code[rows].copy()
+    for name in _OF_CODE:
+        code[name] += _times(added[name], turns).astype(code[name].dtype)
+    terms = None
+    if program.terms is not None:
+        terms = program.terms[rows].copy()
+        for name, stride in _OF_TERMS.items():
+            terms[name] += _times(added[stride], turns).astype(terms[name].dtype)
+    bounds = tuple(pairwise(ends))
+    awaits = np.flatnonzero(code["code"] == Code.AWAIT)
+    shifts = np.array([end - s.start for end, s in zip(ends, program.streams, strict=False)])
+    code["n"][awaits] += shifts[code["peer"][awaits]].astype("u8")
+    streams = _moved(program.streams, bounds)
+    return replace(program, code=code, terms=terms, strides=None, streams=streams)
+
+
+def _moved(
+    streams: tuple[StreamInfo, ...], bounds: tuple[tuple[int, int], ...]
+) -> tuple[StreamInfo, ...]:
+    """Return streams whose operations are elsewhere in the code."""
+    return tuple(
+        replace(s, start=start, stop=stop) for s, (start, stop) in zip(streams, bounds, strict=True)
+    )
+
+
+def _times(stride: npt.NDArray[Any], turns: Indices) -> npt.NDArray[Any]:
+    """Return strides times turns, modulo the width of the strides."""
+    factors = turns.reshape(-1, *[1] * (stride.ndim - 1)).astype(stride.dtype)
+    return np.asarray(stride * factors)
+
+
+def _unrolled(code: npt.NDArray[np.void], stream: StreamInfo) -> tuple[Indices, Indices, Indices]:
+    """Return the record of each operation of a stream, its turn in a loop, and its stride or -1."""
+    rows, turns, strides, at = [], [], [], stream.start
+    ends = np.flatnonzero(code["code"][stream.start : stream.stop] == LOOP) + stream.start
+    for end in [*ends.tolist(), stream.stop]:
+        length, times, first = 0, 0, 0
+        if end < stream.stop:
+            length, times = int(code["n"][end]), int(code["off"][end, 0])
+            first = int(code["off"][end, 1])
+        before = np.arange(at, end - length)
+        inside = np.arange(end - length, end)
+        rows += [before, np.tile(inside, times)]
+        turns += [np.zeros(len(before), np.intp), np.repeat(np.arange(times), length)]
+        strides += [np.full(len(before), -1), np.tile(np.arange(first, first + length), times)]
+        at = end + 1
+    return np.concatenate(rows), np.concatenate(turns), np.concatenate(strides)

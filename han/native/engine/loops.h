@@ -1,0 +1,23 @@
+/* Loops of a large program. Records that differ from earlier ones by the same stride again and again are
+ * stored once (memory/roll.h). After a stream has passed the records of a loop, their strides are added
+ * to them, and it begins at the first of them again. After the last time they are as at first. */
+#ifndef HAN_LOOPS_H
+#define HAN_LOOPS_H
+
+#include "engine.h"
+
+/* Whether a stream has just passed the last record of a loop. */
+static inline bool han_at_loop(const han_engine *e, const han_plan *p, uint32_t s) {
+    return p->strides && e->pc[s] < p->streams[s].stop && p->code[e->pc[s]].code == HAN_LOOP;
+}
+
+/* Go on with the loop, or leave it. */
+void han_end_loop(han_engine *, han_plan *, uint32_t s);
+
+/* All instructions that a stream has done at least once are before this one. */
+uint32_t han_reached(const han_engine *, const han_plan *, uint32_t s);
+
+/* Whether the next instruction of a stream belongs to this task. */
+bool han_same_task(const han_engine *, const han_plan *, uint32_t s, uint32_t task);
+
+#endif

@@ -1,0 +1,81 @@
+#include "python/py_rolled.h"
+
+#include "memory/roll.h"
+#include "python/py_joined.h"
+
+/* Read the streams, which must divide the code; 0 or -1. */
+static int take_streams(PyObject *streams, han_records_of *program) {
+    Py_ssize_t n = PyTuple_GET_SIZE(streams);
+    bool fits = n <= HAN_MAX_STREAMS;
+    uint32_t at = 0;
+    for (Py_ssize_t s = 0; fits && s < n; s++) {
+        han_stream *one = &program->streams[s];
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(streams, s), "II", &one->start, &one->stop))
+            return -1;
+        fits = one->start == at && one->stop >= at;
+        at = one->stop;
+    }
+    program->n_streams = fits ? (uint32_t)n : 0;
+    for (size_t k = 0; fits && k < program->length; k++)
+        fits = program->code[k].code != HAN_AWAIT || (uint64_t)program->code[k].peer < (uint64_t)n;
+    if (fits && at == program->length) return 0;
+    PyErr_Format(PyExc_ValueError, "its streams do not divide %zu operations", program->length);
+    return -1;
+}
+
+static PyObject *streams_of(const han_records_of *rolled) {
+    PyObject *all = PyTuple_New((Py_ssize_t)rolled->n_streams);
+    for (uint32_t s = 0; all && s < rolled->n_streams; s++) {
+        PyObject *one = Py_BuildValue("II", rolled->streams[s].start, rolled->streams[s].stop);
+        if (one)
+            PyTuple_SET_ITEM(all, (Py_ssize_t)s, one);
+        else
+            Py_CLEAR(all);
+    }
+    return all;
+}
+
+/* The records as views, which free their memory. */
+static PyObject *views_of(const han_records_of *rolled) {
+    size_t n = rolled->length;
+    return Py_BuildValue("(NNNN)", han_view_of(rolled->code, n * sizeof *rolled->code),
+                         han_view_of(rolled->terms, rolled->terms ? n * sizeof *rolled->terms : 0),
+                         han_view_of(rolled->strides, rolled->n_strides * sizeof *rolled->strides),
+                         streams_of(rolled));
+}
+
+static PyObject *roll(const han_records_of *program) {
+    han_records_of rolled;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = han_roll(program, &rolled);
+    Py_END_ALLOW_THREADS
+    if (found < 0) return PyErr_NoMemory();
+    if (!found) Py_RETURN_NONE;
+    return views_of(&rolled);
+}
+
+static PyObject *rolled(PyObject *module, PyObject *args) {
+    (void)module;
+    Py_buffer code, terms;
+    PyObject *streams, *found = NULL;
+    if (!PyArg_ParseTuple(args, "y*z*O!:rolled", &code, &terms, &PyTuple_Type, &streams)) return NULL;
+    size_t n = (size_t)code.len / sizeof(han_instr);
+    han_records_of program = {.code = code.buf, .terms = terms.buf, .length = n};
+    if (terms.buf && (size_t)terms.len != n * sizeof(han_term))
+        PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
+    else if (!take_streams(streams, &program))
+        found = roll(&program);
+    PyBuffer_Release(&code);
+    PyBuffer_Release(&terms);
+    return found;
+}
+
+static PyMethodDef functions[] = {
+    {"rolled", rolled, METH_VARARGS,
+     "rolled($module, code, terms, streams, /)\n--\n\n"
+     "Return records with loops, their terms, strides and streams; None if loops save too little."},
+    {NULL, NULL, 0, NULL},
+};
+
+int han_py_add_rolled(PyObject *module) { return PyModule_AddFunctions(module, functions); }
