@@ -16,10 +16,13 @@ from typer.testing import CliRunner
 import han
 from han.cli.main import app
 from han.common.errors import SetupError
+from han.model.loops import roll
 from han.model.timeline import shares
 from han.ranks import clocks
 from han.ranks import last_reading as _last_reading
 from han.ranks.meeting import TAG_LAST
+from han.runtime import programs
+from han.runtime.alike import ALIKE
 from han.trace.timeline_files import load
 from han.trace.timeline_parts import merge
 
@@ -248,3 +251,24 @@ def test_a_rank_that_does_not_come_is_not_waited_for_for_ever(mpi_ranks):
     with pytest.raises(han.HanError, match=r"the comparison of clocks|rank \d"):
         trace.timeline()
     MPI.COMM_WORLD.Isend(bytearray(0), 2) if comm.rank else MPI.COMM_WORLD.send(None, 2)
+
+
+@on_four
+def test_a_program_with_loops_has_the_trace_of_one_without(mpi_ranks, monkeypatch):
+    def traced(change):
+        monkeypatch.setattr(programs, "roll", change)
+        ALIKE.clear()
+        comm = han.Comm(world.Dup(), config="virtual-2x2")
+        comm.Allreduce(send, recv)
+        with comm.trace() as trace:
+            comm.Allreduce(send, recv)
+        assert (recv == world.size).all()
+        comm.Free()
+        return sorted((t.task, t.call) for t in trace.times)
+
+    world, made = MPI.COMM_WORLD, []
+    send, recv = np.ones(1 << 20), np.zeros(1 << 20)
+    with_loops = traced(lambda program: made.append(roll(program)) or made[-1])
+    assert made[0].strides is not None
+    assert len(with_loops) > 100
+    assert traced(lambda program: program) == with_loops
