@@ -5,13 +5,13 @@
 bool han_py_packed(const han_buffer *b, han_buffer *copy) {
     *copy = *b;
     copy->datatype = NULL;
-    copy->beside = false;
+    copy->use = HAN_DIRECT;
     if (!han_py_is_copied(b)) {
         Py_XINCREF(copy->owner);
         return true;
     }
-    /* behind elements with gaps is room for their data, see copy_dense */
-    copy->owner = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(b->nbytes + b->dense));
+    uint64_t more = b->use == HAN_GAPPED ? b->packed : 0; /* see copy_data */
+    copy->owner = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(b->nbytes + more));
     if (copy->owner) copy->data = (uint8_t *)PyBytes_AS_STRING(copy->owner);
     return copy->owner;
 }
@@ -21,7 +21,7 @@ int han_py_pack(const ReaderObject *r, const han_buffer *b, void *packed) {
     int rc;
     han_handle type = han_py_handle(r, b->datatype);
     Py_BEGIN_ALLOW_THREADS /* MPI's own lock may be held by a thread that waits for Python's */
-    rc = han_pack(&r->mpi, b->data, (int)b->count, type, packed, (int)b->nbytes, r->self);
+    rc = han_pack(&r->mpi, b->data, (int)b->count, type, packed, (int)b->packed, r->self);
     Py_END_ALLOW_THREADS
     return rc;
 }
@@ -36,27 +36,30 @@ typedef struct {
     bool unpacks;
 } PackerObject;
 
-/* Copy dense bytes to the elements of a buffer. */
-static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed, uint64_t nbytes) {
-    return han_unpack(&r->mpi, packed, (int)nbytes, b->data, (int)b->count,
+/* Copy packed data to the elements of a buffer. */
+static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed) {
+    return han_unpack(&r->mpi, packed, (int)b->packed, b->data, (int)b->count,
                       han_py_handle(r, b->datatype), r->self);
 }
 
-/* Copy the data of elements that have gaps in both places. */
-static int copy_dense(const ReaderObject *r, const han_buffer *b, char *from) {
-    char *dense = from + b->nbytes;
-    int rc = han_pack(&r->mpi, from, (int)b->count, han_py_handle(r, b->datatype), dense,
-                      (int)b->dense, r->self);
-    return rc ? rc : unpack(r, b, dense, b->dense);
+/* Copy the data of elements that have gaps in both places; it is packed behind `from` meanwhile. */
+static int copy_data(const ReaderObject *r, const han_buffer *b, char *from) {
+    char *packed = from + b->nbytes;
+    int rc = han_pack(&r->mpi, from, (int)b->count, han_py_handle(r, b->datatype), packed,
+                      (int)b->packed, r->self);
+    return rc ? rc : unpack(r, b, packed);
 }
 
-/* Copy what was received to a buffer, whose type is null if it was freed meanwhile. */
+/* Copy what was received to a buffer; MPI refuses a type that was freed meanwhile. */
 static int deliver(const ReaderObject *r, const han_buffer *b, char *received) {
     int rc = 0;
-    if (b->nbytes && b->beside) memcpy(b->data, received, b->nbytes);
-    if (!b->nbytes || b->beside) return 0;
+    if (!b->nbytes) return 0;
+    if (b->use == HAN_BESIDE) {
+        memcpy(b->data, received, b->nbytes);
+        return 0;
+    }
     Py_BEGIN_ALLOW_THREADS
-    rc = b->dense ? copy_dense(r, b, received) : unpack(r, b, received, b->nbytes);
+    rc = b->use == HAN_GAPPED ? copy_data(r, b, received) : unpack(r, b, received);
     Py_END_ALLOW_THREADS
     return rc;
 }

@@ -149,10 +149,10 @@ static bool divide(const han_buffer *all, han_blocks *b) {
 bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
     parts p;
     if (!parts_of(r, o, &p)) return false;
-    if (!p.counts) return !p.starts && read_data(r, &p, NULL, out) && !out->datatype && divide(out, b);
+    if (!p.counts) return !p.starts && read_data(r, &p, NULL, out) && out->use == HAN_DIRECT && divide(out, b);
     if (!han_py_read_counts(p.counts, b) || (p.starts && !contiguous(p.starts, b))) return false;
     PyObject *total = PyLong_FromUnsignedLongLong(b->total);
-    bool found = total && read_data(r, &p, total, out) && !out->datatype;
+    bool found = total && read_data(r, &p, total, out) && out->use == HAN_DIRECT;
     if (!total) PyErr_Clear();
     Py_XDECREF(total);
     return found;
