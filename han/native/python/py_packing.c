@@ -32,6 +32,7 @@ typedef struct {
     PyObject_HEAD
     ReaderObject *reader;
     han_buffer buffer;
+    uint64_t *blocks; /* of the buffer, or NULL */
     PyObject *packed;
     bool unpacks;
 } PackerObject;
@@ -50,6 +51,22 @@ static int copy_data(const ReaderObject *r, const han_buffer *b, char *from) {
     return rc ? rc : unpack(r, b, packed);
 }
 
+/* Copy blocks that were received one behind the other to their places. */
+static int deliver_blocks(const ReaderObject *r, const han_buffer *b, const char *received) {
+    int rc = 0;
+    for (int32_t k = 0; k < b->n_blocks && !rc; received += b->blocks[k++]) {
+        uint64_t nbytes = b->blocks[k];
+        uint8_t *place = b->data + b->blocks[b->n_blocks + k] * b->step;
+        if (!nbytes) continue;
+        if (!b->datatype)
+            memcpy(place, received, nbytes);
+        else
+            rc = han_unpack(&r->mpi, received, (int)nbytes, place, (int)(nbytes / b->each),
+                            han_py_handle(r, b->datatype), r->self);
+    }
+    return rc;
+}
+
 /* Copy what was received to a buffer; MPI refuses a type that was freed meanwhile. */
 static int deliver(const ReaderObject *r, const han_buffer *b, char *received) {
     int rc = 0;
@@ -59,7 +76,9 @@ static int deliver(const ReaderObject *r, const han_buffer *b, char *received) {
         return 0;
     }
     Py_BEGIN_ALLOW_THREADS
-    rc = b->use == HAN_GAPPED ? copy_data(r, b, received) : unpack(r, b, received);
+    rc = b->use == HAN_APART    ? deliver_blocks(r, b, received)
+         : b->use == HAN_GAPPED ? copy_data(r, b, received)
+                                : unpack(r, b, received);
     Py_END_ALLOW_THREADS
     return rc;
 }
@@ -79,6 +98,7 @@ static PyObject *packer_call(PackerObject *self, PyObject *args, PyObject *kwarg
 static void packer_dealloc(PackerObject *self) {
     Py_DECREF(self->reader);
     Py_DECREF(self->packed);
+    PyMem_Free(self->blocks);
     han_py_release(&self->buffer);
     PyObject_Free(self);
 }
@@ -93,11 +113,19 @@ static PyTypeObject PackerType = {
 };
 
 static PyObject *packer(ReaderObject *reader, const han_buffer *b, PyObject *packed, bool unpacks) {
+    size_t size = 2 * (size_t)b->n_blocks * sizeof *b->blocks;
+    uint64_t *blocks = size ? PyMem_Malloc(size) : NULL;
+    if (size && !blocks) return PyErr_NoMemory();
     PackerObject *self = PyObject_New(PackerObject, &PackerType);
-    if (!self) return NULL;
+    if (!self) {
+        PyMem_Free(blocks);
+        return NULL;
+    }
+    if (size) memcpy(blocks, b->blocks, size);
     self->reader = (ReaderObject *)Py_NewRef((PyObject *)reader);
     self->packed = Py_NewRef(packed);
     self->buffer = *b;
+    self->buffer.blocks = self->blocks = blocks;
     self->unpacks = unpacks;
     Py_XINCREF(b->owner);
     Py_XINCREF(b->datatype);

@@ -141,6 +141,8 @@ static bool restrict_derived(const extent *e, han_buffer *b) {
     b->nbytes = b->packed = b->count * (uint64_t)e->facts.size;
     b->datatype = Py_NewRef(e->derived);
     b->use = HAN_PACKED;
+    b->each = (uint64_t)e->facts.size;
+    b->step = size;
     return true;
 }
 

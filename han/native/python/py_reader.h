@@ -35,6 +35,8 @@ typedef enum {
     HAN_PACKED, /* a derived type: it moves a packed copy, which has the data without gaps */
     HAN_GAPPED, /* a result with gaps: it is received, gaps and all, in a copy; its data is delivered */
     HAN_BESIDE, /* a result that would overwrite operands still in use: it is received in a copy */
+    HAN_APART,  /* blocks that are not contiguous, or of a derived type: they are received packed in a
+                 * copy, and delivered one by one */
 } han_use;
 
 /* A buffer argument. */
@@ -50,6 +52,11 @@ typedef struct {
      * `element` of a packed one is no type of numbers. */
     PyObject *datatype;
     uint64_t count, span, room, packed;
+    /* Of blocks that are apart: bytes of the data of each block, and then where each one begins, in
+     * elements, of memory that the caller owns; bytes of an element's data, and from one to the next. */
+    const uint64_t *blocks;
+    int32_t n_blocks;
+    uint64_t each, step;
 } han_buffer;
 
 extern PyTypeObject ReaderType;
