@@ -95,27 +95,6 @@ def simulate(
     `arrays` and what they hold: native/simulate/world.h.
     """
 
-def check_program(
-    *,
-    code: bytes,
-    streams: tuple[_Pair, ...],
-    channels: tuple[_Triple, ...],
-    comms: tuple[int, ...],
-    ranks: int,
-    tasks: int,
-    requests: int,
-    count: int,
-    element: int,
-    native: bool,
-    operand: int,
-    lengths: _Triple,
-) -> None:
-    """Raise ValueError unless a program accesses only its own memory.
-
-    `channels` are (members, bytes of a ring, bytes that a run takes). `comms` are the sizes of the
-    communicators. `lengths` are the bytes of send buffer, receive buffer and scratch.
-    """
-
 def has_kernel(op: int, dtype: int, /) -> bool:
     """Return whether han has a kernel for a pair of operation and element type."""
 
@@ -708,6 +687,7 @@ class Calls(Generic[_Started]):
         size: int,
         bounds: tuple[int, ...],
     ) -> None: ...
+    def __len__(self) -> int: ...
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
@@ -739,6 +719,8 @@ class Calls(Generic[_Started]):
     def reduce_scatter_block(self, send: object, recv: object, op: object, /) -> bool: ...
     def allgatherv(self, send: object, recv: object, /) -> bool: ...
     def reduce_scatter(self, send: object, recv: object, counts: object, op: object, /) -> bool: ...
+    def recvcounts(self, recv: object, counts: object, /) -> bool:
+        """Gather the numbers of elements of the ranks' `recv`; returns False as calls do."""
     def ibarrier(self) -> _Started | Literal[False]: ...
     def ibcast(self, buf: object, root: object, /) -> _Started | Literal[False]: ...
     def ireduce(

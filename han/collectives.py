@@ -225,17 +225,19 @@ class Collectives(MPI.Intracomm):
         number of elements of each rank's `recvbuf`.
         """
         state = self._state or self._han
-        if state.calls.reduce_scatter(sendbuf, recvbuf, recvcounts, op):
-            return
-        counts = self._counts(sendbuf, recvbuf, recvcounts)
-        self._run(parsers.REDUCE_SCATTER, sendbuf, recvbuf, counts, op)
+        if recvcounts is None:
+            recvcounts = self._counts(sendbuf, recvbuf)
+        if not state.calls.reduce_scatter(sendbuf, recvbuf, recvcounts, op):
+            self._run(parsers.REDUCE_SCATTER, sendbuf, recvbuf, recvcounts, op)
 
-    def _counts(self, sendbuf: Any, recvbuf: Any, recvcounts: Any) -> Any:
-        """Return the counts of all ranks; gather them if the caller did not pass any."""
+    def _counts(self, sendbuf: Any, recvbuf: Any) -> Any:
+        """Gather the number of elements that each rank receives; None if the call has no need."""
         state = self._han
-        if recvcounts is not None or in_place(sendbuf) or not state.moves_blocks():
-            return recvcounts
+        if in_place(sendbuf) or not state.moves_blocks():
+            return None
         counts = np.empty(state.size, np.int64)
+        if state.calls.recvcounts(recvbuf, counts):
+            return counts
         served = state.run(parsers.RECVCOUNTS, recvbuf, counts)
         return counts if served is Served.BY_HAN else None
 
@@ -296,13 +298,10 @@ class Collectives(MPI.Intracomm):
 
         If `recvcounts` is None, this waits until all ranks have told their counts.
         """
-        started: Started | bool = self._quick.ireduce_scatter(sendbuf, recvbuf, recvcounts, op)
-        if not isinstance(started, bool):
-            return started
-        counts = recvcounts
-        if self._found() is not None:
-            counts = self._counts(sendbuf, recvbuf, recvcounts)
-        return self._start(parsers.REDUCE_SCATTER, sendbuf, recvbuf, counts, op)
+        if recvcounts is None and self._found() is not None:
+            recvcounts = self._counts(sendbuf, recvbuf)
+        started = self._quick.ireduce_scatter(sendbuf, recvbuf, recvcounts, op)
+        return started or self._start(parsers.REDUCE_SCATTER, sendbuf, recvbuf, recvcounts, op)
 
     # ---- persistent -------------------------------------------------------------------------
 
@@ -392,8 +391,9 @@ class Collectives(MPI.Intracomm):
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
         """Make a persistent request for :meth:`Reduce_scatter`; collective."""
-        made: Any = self._quick.reduce_scatter_init(sendbuf, recvbuf, recvcounts, op)
+        if recvcounts is None:
+            recvcounts = self._counts(sendbuf, recvbuf)
+        made = self._quick.reduce_scatter_init(sendbuf, recvbuf, recvcounts, op)
         if made is not False:
             return made  # type: ignore[no-any-return]
-        counts = self._counts(sendbuf, recvbuf, recvcounts)
-        return self._init(parsers.REDUCE_SCATTER, info, sendbuf, recvbuf, counts, op)
+        return self._init(parsers.REDUCE_SCATTER, info, sendbuf, recvbuf, recvcounts, op)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
 from han.config.config import Config
-from han.config.parts import as_document
 from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.topology import Topology
@@ -18,7 +17,7 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
-from han.tuning.built_in.shipped import digest, shipped
+from han.tuning.built_in.shipped import shipped
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
@@ -157,17 +156,6 @@ class Planner:
     def program(self, plan: Plan) -> Program:
         """Lower a plan for this rank."""
         return lower(plan, self.rank)
-
-    def key(self) -> dict[str, Any]:
-        """Return the data on which all programs of this rank depend."""
-        return {
-            "rules": as_document(self.config.rules),
-            "built_in": digest(),
-            "tuned": self.tuned.digest if self.tuned is not None else "",
-            "topology": asdict(self.topology),
-            "traits": self.traits._asdict(),
-            "rank": self.rank,
-        }
 
     def decide(self, signature: Signature, blocking: bool) -> Decision:
         """Decide for a call, as for the largest one of its class of sizes.

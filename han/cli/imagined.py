@@ -10,9 +10,13 @@ from han.common.errors import ArgumentError
 from han.config.config import Config, load_config, validate_names
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
+from han.tasks.choice import LEFT
+from han.tasks.plan import Plan
+from han.tasks.size_classes import bound_of, bounds_of, class_around, class_of
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.explanation import Explanation
 from han.tuning.imagined import PLAIN, ImaginedMachine
+from han.tuning.parts import plan_of_choice
 
 Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, root
 
@@ -37,6 +41,21 @@ def imagine(
 def known_config(source: str | None) -> Config:
     """Load a configuration, and check its names against the submodules. Raises ConfigError."""
     return validate_names(load_config(source), catalogue())
+
+
+def class_of_call(found: Explanation, config: str | None) -> tuple[Plan, int] | None:
+    """Return the plan for all sizes of a call's class, and the bytes above which they are.
+
+    Returns None for a call that has a plan of its own.
+    """
+    plan, settings = found.plan, known_config(config)
+    bounds = bounds_of(settings.thresholds(plan.topology.size))
+    bound = bound_of(plan.signature, bounds)
+    if not bound or found.decision.choice.composition == LEFT:
+        return None
+    signature, choice = class_of(plan.signature, bound), found.decision.choice
+    above, _ = class_around(bound, bounds)
+    return plan_of_choice(plan.topology, signature, choice, settings.memory), above
 
 
 def explanation_json(found: Explanation) -> str:

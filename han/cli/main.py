@@ -52,7 +52,6 @@ COMMANDS = (
     Command("limits", "han.cli.limits", "Compare collectives with plain copies and additions."),
     Command("tune", "han.cli.tune", "Find the best choices on this machine, and keep them."),
     Command("trace", "han.cli.trace", "Show when the tasks of a traced program ran."),
-    Command("wisdom", "han.cli.wisdom", "List or remove the plans that HAN_WISDOM has stored."),
     Command("run", "han.cli.run", "Run a program unchanged, with han's collectives.", OF_A_PROGRAM),
 )
 VARIABLES = "\n".join(f"  {name:<12} {about}" for name, about in ENVIRONMENT.items())

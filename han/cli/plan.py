@@ -60,7 +60,11 @@ def plan(
     ] = None,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Prove the programs of all ranks, or show a counterexample."),
+        typer.Option(
+            "--verify",
+            help="Prove the programs of all ranks, of this size and of all of "
+            "its class, or show a counterexample.",
+        ),
     ] = False,
     plot: PlotOption = None,
     save: Annotated[
@@ -86,7 +90,8 @@ def plan(
         write_file(save, plan_texts.stored(found))
     if verify:
         with phases() as progress:
-            proof = plan_texts.prove(found, progress)
+            of_class = imagined.class_of_call(found, config)
+            proof = plan_texts.prove(found, of_class, progress)
         say(json.dumps(proof.as_dict(), indent=2) if as_json else str(proof))
     elif disassemble is not None:
         say(plan_texts.listing(found, disassemble, as_json))

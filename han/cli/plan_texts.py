@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from han.tasks.files.store import load, to_json
 from han.tasks.inspect.listing import disassemble, listing_record
 from han.tasks.inspect.pictures import dot, mermaid
 from han.tasks.lower import lower
-from han.tasks.verify import Progress, Refuted, Report, lower_all, verify
+from han.tasks.verify import Progress, Refuted, Report, Unproved, lower_all, verify, verify_class
 
 if TYPE_CHECKING:
     from han.model.program import Program
@@ -52,27 +52,78 @@ def stored(found: Explanation) -> str:
 
 
 @dataclass(frozen=True)
+class ClassProof:
+    """What is proved of all sizes of a class: more than `above` bytes, up to `largest`.
+
+    `why` says why nothing is; then `events` is 0.
+    """
+
+    above: int
+    largest: int
+    events: int
+    why: str = ""
+
+    def __str__(self) -> str:
+        sizes = f"all sizes of its class, above {self.above} and up to {self.largest} bytes"
+        if self.why:
+            return f"not proved for {sizes}: {self.why}"
+        return f"proved for {sizes} ({self.events} events)"
+
+
+@dataclass(frozen=True)
 class Proof:
-    """A proof and its duration; `in_place`: it also holds with MPI.IN_PLACE."""
+    """A proof and its duration; `in_place`: it also holds with MPI.IN_PLACE.
+
+    `of_class` is None for a call whose plan serves no other size, and for a plan in a file.
+    """
 
     report: Report
     in_place: bool
     seconds: float
+    of_class: ClassProof | None = None
 
     def __str__(self) -> str:
         also = "; also with MPI.IN_PLACE" if self.in_place else ""
-        return f"{self.report}{also}\n  in {self.seconds:.1f} s"
+        more = f"\n{self.of_class}" if self.of_class else ""
+        return f"{self.report}{also}{more}\n  in {self.seconds:.1f} s"
 
     def as_dict(self) -> dict[str, object]:
         """Return the proof as plain data."""
         record = asdict(self.report)
         del record["apart"]
-        return {**record, "in_place": self.in_place, "seconds": self.seconds}
+        of_class = asdict(self.of_class) if self.of_class else None
+        return {
+            **record, "in_place": self.in_place, "class": of_class, "seconds": self.seconds,
+        }  # fmt: skip
 
 
-def prove(found: Explanation, progress: Progress | None = None) -> Proof:
-    """Prove a few calls in a row."""
-    return _prove(found.plan, None, progress)
+def prove(
+    found: Explanation, of_class: tuple[Plan, int] | None, progress: Progress | None = None
+) -> Proof:
+    """Prove a few calls in a row, and a plan for all sizes of their class (see `class_of_call`)."""
+    proof = _prove(found.plan, None, progress)
+    if of_class is None:
+        return proof
+    start = time.perf_counter()
+    proved = _prove_class(*of_class, progress)
+    return replace(proof, of_class=proved, seconds=proof.seconds + time.perf_counter() - start)
+
+
+def _prove_class(plan: Plan, above: int, progress: Progress | None) -> ClassProof:
+    """Prove a plan for all sizes of a class. Raises HanError with the counterexample."""
+    signature = plan.signature
+    try:
+        programs = [lower(plan, rank) for rank in range(plan.topology.size)]
+        report = verify_class(
+            plan, in_place=signature.reduces, programs=programs, progress=progress
+        )
+        if not report.apart:
+            report = verify_class(plan, programs=programs, progress=progress)
+    except Unproved as unproved:
+        return ClassProof(above, signature.nbytes, 0, str(unproved))
+    except Refuted as refuted:
+        raise HanError(f"refuted: {refuted}") from None
+    return ClassProof(above, signature.nbytes, report.events)
 
 
 def prove_file(path: Path, progress: Progress | None = None) -> Proof:

@@ -7,11 +7,13 @@ import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
 
 from han.cli.after_import import after_import
 from han.common.library import require_mpi
 
 MODULE, CODE, STDIN = "-m", "-c", "-"
+RUNNERS = (__file__, runpy.__file__, "<frozen runpy>")  # whose functions run the program
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,9 @@ class Program:
         sys.stdout = sys.__stdout__  # a command prints on rank 0 only, a program on all ranks
         after_import("mpi4py.MPI", _install)
         try:
-            run_code(self.words)
-        except (ImportError, RuntimeError) as error:
-            if "mpi4py" in (getattr(error, "name", None) or "") or "MPI library" in str(error):
-                require_mpi()  # raises the error that says how to install the library
+            _run(self.words)
+        except BaseException as error:
+            _hide_frames(error)
             raise
 
 
@@ -43,6 +44,38 @@ def _install() -> None:
     from han.installed import install_at_import
 
     install_at_import()
+
+
+def _run(words: Sequence[str]) -> None:
+    try:
+        run_code(words)
+    except (ImportError, RuntimeError) as error:
+        if "mpi4py" in (getattr(error, "name", None) or "") or "MPI library" in str(error):
+            require_mpi()  # raises the error that says how to install the library
+        raise
+
+
+def _hide_frames(error: BaseException) -> None:
+    """Let Python print an error that ends the program without the frames that run the program.
+
+    Python adds a frame for each function that the error leaves, so they are cut off when it is
+    printed. The program may have set ``sys.excepthook``, which then gets the shorter traceback.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in RUNNERS:
+        trace = trace.tb_next
+    hook = sys.excepthook
+
+    def cut(kind: type[BaseException], ended: BaseException, full: TracebackType | None) -> None:
+        if ended is not error:
+            hook(kind, ended, full)
+            return
+        try:
+            hook(kind, ended.with_traceback(trace), trace)
+        finally:
+            ended.__traceback__ = full  # it tells that nobody has caught the error
+
+    sys.excepthook = cut
 
 
 def run_code(words: Sequence[str]) -> None:

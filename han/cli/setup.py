@@ -43,7 +43,7 @@ def setup_costs(
     """Measure the costs of set-up, of first and later calls, and of persistent calls.
 
     Times are microseconds of the slowest rank. "shared" is a first call whose plan an earlier
-    communicator has made, "stored" one with a stored plan (HAN_WISDOM), "cached" a later call.
+    communicator has made, "cached" a later call.
     "pays after" is the number of calls from which a persistent request costs less than blocking
     calls, set-up included (Jocksch et al., figure 14).
 
@@ -67,7 +67,7 @@ def setup_costs(
             found = measure(session, config, cases, calls, advance)
     tell(_table(found))
     record = document(
-        "han-setup-costs", 1, machine, [one.record() for one in found],
+        "han-setup-costs", 2, machine, [one.record() for one in found],
         settings={"rounds": rounds, "calls": calls}, parts=PARTS,
     )  # fmt: skip
     keep(record, json_file)

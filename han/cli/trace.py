@@ -75,7 +75,7 @@ def trace(
 
     \b
     Examples:
-      mkdir t; HAN_TRACE=t mpiexec -n 4 python prog.py; han trace t
+      HAN_TRACE=t mpiexec -n 4 python prog.py; han trace t
       han trace t --gantt call.png
       han trace t --call 3 --ranks 0-7 --gantt call.svg --predicted predicted.json
       han trace t --chrome trace.json

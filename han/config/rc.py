@@ -24,8 +24,7 @@ SETTINGS = {
     "spin": "polls before a waiting rank yields (HAN_SPIN)",
     "memory": "shared memory of one channel, such as 16MiB (HAN_MEMORY)",
     "plans": "plans kept for calls of different shapes; default: 512 (HAN_PLANS)",
-    "wisdom": "a folder of your own, where plans are kept for later runs (HAN_WISDOM)",
-    "trace": "an existing folder, where every rank writes the times of its tasks (HAN_TRACE)",
+    "trace": "a folder, where every rank writes the times of its tasks (HAN_TRACE)",
     "stats": "1: print times of collectives at exit; FILE.json: write them there (HAN_STATS)",
 }
 VARIABLES = {name: f"HAN_{name.upper()}" for name in SETTINGS}
@@ -52,7 +51,6 @@ class Settings:
     spin: int | str | None
     memory: int | str | None
     plans: int | str | None
-    wisdom: Any
     trace: Any
     stats: Any
 

@@ -1,7 +1,7 @@
 """Measure the costs of set-up, and when a persistent request pays.
 
-The first call of a signature makes a plan, takes that of an earlier communicator, or reads a stored
-plan (HAN_WISDOM). Later calls find the plan. A persistent request has its plan and channels from
+The first call of a signature makes a plan, or takes that of an earlier communicator. Later calls
+find the plan. A persistent request has its plan and channels from
 the beginning. Times are medians over rounds, of the slowest rank; each round makes new
 communicators.
 
@@ -10,10 +10,8 @@ Source of the question: Jocksch et al., figure 14.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,7 +19,6 @@ import numpy as np
 from mpi4py import MPI
 
 from han.comm import Comm
-from han.config.rc import rc
 from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
 from han.measure.session import Session
 from han.runtime.alike import ALIKE
@@ -30,7 +27,6 @@ PARTS = {
     "comm": "making a han.Comm",
     "first": "first call, which makes the plan",
     "shared": "first call with a plan of an earlier communicator",
-    "stored": "first call with a stored plan",
     "cached": "later blocking call",
     "init": "making a persistent request",
     "persistent": "start and wait of a persistent request",
@@ -47,7 +43,6 @@ class Costs:
     comm: float
     first: float
     shared: float
-    stored: float
     cached: float
     init: float
     persistent: float
@@ -71,7 +66,6 @@ class Costs:
         """Return microseconds per call of `calls` calls, set-up included, by kind of call."""
         return {
             "blocking": (self.first + (calls - 1) * self.cached) / calls,
-            "blocking, stored plan": (self.stored + (calls - 1) * self.cached) / calls,
             "persistent": (self.init + calls * self.persistent) / calls,
         }
 
@@ -88,9 +82,8 @@ def measure(
     `advance` is called after each case in each of the rounds that :func:`rounds_of` counts.
     """
     mine = np.zeros((rounds_of(session), len(cases), len(PARTS)))
-    with tempfile.TemporaryDirectory(prefix="han-setup-") as folder, _wisdom_restored():
-        for found in mine:
-            found[:] = _round(session, config, cases, calls, folder, advance)
+    for found in mine:
+        found[:] = _round(session, config, cases, calls, advance)
     medians = np.median(session.slowest(mine[1:]), axis=0) * 1e6
     return [
         Costs(case.collective, case.nbytes, *map(float, row))
@@ -99,29 +92,16 @@ def measure(
 
 
 def rounds_of(session: Session) -> int:
-    """Return the number of rounds, with a first one that warms up and stores the plans."""
+    """Return the number of rounds, with a first one that warms up."""
     return session.rounds + 1
 
 
-@contextlib.contextmanager
-def _wisdom_restored() -> Iterator[None]:
-    before = rc.wisdom
-    try:
-        yield
-    finally:
-        rc.wisdom = before
-
-
 def _round(
-    session: Session, config: Any, cases: Sequence[Case], calls: int, folder: str,
+    session: Session, config: Any, cases: Sequence[Case], calls: int,
     advance: Callable[[], object],
 ) -> list[list[float]]:  # fmt: skip
     """Measure all cases on new communicators; return seconds by case and part, on this rank."""
     control = session.control
-    rc.wisdom = folder
-    ALIKE.clear()
-    stored = _first_calls(session, config, cases)
-    rc.wisdom = ""  # no stored plans, even if HAN_WISDOM is set
     ALIKE.clear()
     plain = control.Dup()
     made: list[Comm] = []
@@ -133,8 +113,7 @@ def _round(
     made[0].Free()
     shared = _first_calls(session, config, cases)
     return [
-        [making, first, second, kept, *later]
-        for (first, *later), second, kept in zip(own, shared, stored, strict=True)
+        [making, first, second, *later] for (first, *later), second in zip(own, shared, strict=True)
     ]
 
 

@@ -183,11 +183,6 @@ def _taken(row: Collective) -> str | None:
     return f"{same[0]!r} has the letter {row.letter!r}" if same else None
 
 
-def only_own() -> bool:
-    """Return whether all collectives are han's own."""
-    return len(ROWS) == len(_ROWS)
-
-
 def added() -> tuple[Collective, ...]:
     """Return the collectives that the program has added."""
     return tuple(ROWS.values())[len(_ROWS) :]

@@ -90,7 +90,6 @@ COMBINATIONS = codes(lambda row: row.kind == Kind.COMBINE)
 FLAG_OPERATIONS = codes(lambda row: row.kind == Kind.FLAG)
 MESSAGES = codes(lambda row: row.kind == Kind.MESSAGE)
 DATA = codes(lambda row: row.kind in (Kind.COPY, Kind.COMBINE))
-SIZED = codes(lambda row: row.kind not in (Kind.FLAG, Kind.AWAIT))  # `n` depends on the message
 REQUESTS = codes(lambda row: row.request)
 STARTS = codes(lambda row: row.calls_mpi)  # they start requests
 PEERS = codes(lambda row: row.peer)

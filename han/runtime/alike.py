@@ -16,8 +16,8 @@ from han.config.config import Config
 from han.model.collectives import added
 from han.model.program import Program
 from han.model.topology import Topology
-from han.runtime.stored_plans import Call
 from han.submodules.registry import others
+from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.tuned.rows import RowTable
@@ -27,11 +27,19 @@ MOST = 64 << 20  # bytes of programs; beyond, the least recently used ones are d
 BESIDE = 4096  # bytes that a program takes besides its operations, about
 
 
+class Call(NamedTuple):
+    """What identifies a program of a planner: signature, bytes for cells, and kind of plan."""
+
+    signature: Signature
+    memory: int
+    blocking: bool
+    rival: bool = False  # the program of the call's rival
+
+
 class Key(NamedTuple):
-    """Identifies a program of this process; `folder` is where it is stored, or ""."""
+    """Identifies a program of this process."""
 
     planner: Planner
-    folder: str
     call: Call
 
 

@@ -11,8 +11,8 @@ class CacheInfo(NamedTuple):
     A call whose plan is kept is a hit, any other one a miss. At most `maxsize` plans are kept
     (HAN_PLANS). The least recently used one is evicted. The look-up in C does not count as a use
     until the next eviction, which empties it. `made` plans took `seconds` in all, including those
-    of persistent requests. `stored` of them were read from HAN_WISDOM. `shared` of them had been
-    planned before, by this communicator or by one with the same topology and configuration.
+    of persistent requests. `shared` of them had been planned before, by this communicator or by
+    one with the same topology and configuration.
     """
 
     hits: int
@@ -21,7 +21,6 @@ class CacheInfo(NamedTuple):
     currsize: int
     evictions: int
     made: int
-    stored: int
     seconds: float
     shared: int
 
@@ -30,8 +29,7 @@ class CacheInfo(NamedTuple):
         return CacheInfo(
             self.hits - before.hits, self.misses - before.misses, self.maxsize, self.currsize,
             self.evictions - before.evictions, self.made - before.made,
-            self.stored - before.stored, self.seconds - before.seconds,
-            self.shared - before.shared,
+            self.seconds - before.seconds, self.shared - before.shared,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -39,9 +37,8 @@ class CacheInfo(NamedTuple):
         return (
             f"{self.currsize} of at most {self.maxsize} plans; {self.hits} of {calls} calls found "
             f"theirs, {self.evictions} dropped; {self.made} made in {self.seconds * 1e3:.2f} ms "
-            f"({each * 1e6:.0f} us each), {self.stored} of them from stored plans, "
-            f"{self.shared} shared with earlier ones"
+            f"({each * 1e6:.0f} us each), {self.shared} of them shared with earlier ones"
         )
 
 
-NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0, 0.0, 0)  # of a communicator that is not used yet
+NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0.0, 0)  # of a communicator that is not used yet

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from han.common.errors import ConfigError
 from han.config.statistics import statistics_output
 from han.ranks.discover import Settings, try_to_load
-from han.runtime.stored_plans import wisdom_folder
 from han.runtime.tuned import tuned_table
 from han.trace.trace_files import trace_folder
 from han.tuning.built_in.shipped import digest
@@ -22,15 +21,14 @@ class Given(NamedTuple):
     """The configuration, what all ranks must have alike (`settings`), and what they need not.
 
     `config` is None if it cannot be used; `problem` then says why. `statistics` is where counts of
-    calls go, `stored` the folder of stored plans; each may be "". `tuned` is the tuned table.
-    `number` stands for the settings; 0 if they name a problem.
+    calls go, or "". `tuned` is the tuned table. `number` stands for the settings; 0 if they name a
+    problem.
     """
 
     config: Any
     settings: Settings
     problem: ConfigError | None
     statistics: str
-    stored: str
     tuned: Search
     number: int
 
@@ -39,13 +37,12 @@ class Given(NamedTuple):
         """Read the configuration and the environment; it raises nothing."""
         loaded, problem = try_to_load(config)
         folder, trouble = trace_folder()
-        stored, damage = wisdom_folder()
         statistics, mistake = statistics_output()
-        said = trouble or damage or mistake if problem is None else str(problem)
+        said = trouble or mistake if problem is None else str(problem)
         fingerprint = loaded.fingerprint() if loaded else ""
         tuned = tuned_table(loaded)
         settings = Settings(fingerprint, said, folder, bool(statistics), tuned.digest, digest())
-        return cls(loaded, settings, problem, statistics, stored, tuned, _number(settings))
+        return cls(loaded, settings, problem, statistics, tuned, _number(settings))
 
     def using(self, tuned: Search) -> Given:
         """Return the same with another tuned table, or none."""

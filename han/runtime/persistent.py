@@ -25,6 +25,7 @@ from han.model.channel_layout import PAGE
 from han.model.collectives import ROWS
 from han.ranks.health import Health
 from han.ranks.meeting import Words
+from han.runtime.alike import Call
 from han.runtime.binder import Binder
 from han.runtime.comparing import Comparing
 from han.runtime.engines import Engines
@@ -34,7 +35,6 @@ from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
 from han.runtime.request import Prequest, Request
 from han.runtime.slots import Lease, Need, Slot, Slots
-from han.runtime.stored_plans import Call
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.size_classes import bound_of, exact

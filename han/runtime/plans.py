@@ -9,13 +9,13 @@ from mpi4py import MPI
 
 from han.memory.shared import SharedMemory
 from han.message.message import Message
+from han.runtime.alike import Call
 from han.runtime.binder import Binder
 from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
 from han.runtime.engines import Engines
 from han.runtime.on_device import agreement
 from han.runtime.prepared import Prepared
 from han.runtime.programs import Programs
-from han.runtime.stored_plans import Call
 from han.submodules.registry import submodule
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -144,8 +144,7 @@ class Plans:
         counts, programs = self._counts, self.programs
         return CacheInfo(
             counts["hits"] + self._engines.calls.hits, counts["misses"], self.config.plans,
-            len(self._kept), counts["evictions"], programs.made, programs.stored, programs.seconds,
-            programs.shared,
+            len(self._kept), counts["evictions"], programs.made, programs.seconds, programs.shared,
         )  # fmt: skip
 
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:

@@ -187,7 +187,7 @@ class State:
         health.engines = self.engines
         self.calls, self.eager = self.engines.calls, self.engines.eager
         self.binder = Binder(health, shared, recorder)
-        programs = Programs(self.planner, self._given.stored)
+        programs = Programs(self.planner)
         self.plans = Plans(programs, self.binder, shared, self.engines)
         self.persistent = Persistent(health, self.engines, shared, self.binder, programs)
         recorder.follow(self.engines, self.binder)

@@ -22,7 +22,7 @@ VARIABLE = "HAN_TRACE"
 
 
 def trace_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
-    """Return the folder of traces, and what is wrong with it or None.
+    """Return the folder of traces, made if need be, and what is wrong with it or None.
 
     ``han.rc.trace`` names the folder, else HAN_TRACE; "" if neither is set.
     """
@@ -32,8 +32,11 @@ def trace_folder(environ: Mapping[str, str] = os.environ) -> tuple[str, str | No
     if not text:
         return "", None
     setting = f"{source} = {text!r}"
-    if not os.path.isdir(text):
-        return text, f"{setting}: no such folder; make it before the run, where all ranks see it"
+    try:
+        os.makedirs(text, exist_ok=True)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        return text, f"{setting}: the folder cannot be made: {why}"
     if not os.access(text, os.W_OK | os.X_OK):
         return text, f"{setting}: this process may not write there"
     return text, None

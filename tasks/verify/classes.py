@@ -9,7 +9,8 @@ origin. In a frame, grain k has a place of its own, which in a shorter message i
 and never farther from the offset. So if
 
 - operands of different frames have room of their own, in the largest message, from the offset of
-  each frame to the last grain that any operand accesses there,
+  each frame to the last grain that any operand accesses there, or one stream uses their room in
+  turn (:mod:`han.tasks.verify.turns`),
 - operands in buffers of the user are in the frame of the message itself,
 - both ends of a message, and all members of a collective, move the same grains,
 
@@ -26,7 +27,7 @@ the largest message. Blocks that differ in size are proved for their own sizes o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -42,11 +43,17 @@ from han.tasks.verify.pairs import Pairs
 from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.report import Report
 from han.tasks.verify.story import Refuted
+from han.tasks.verify.turns import Access, Extent, Frame, out_of_turn
 from han.tasks.verify.verifier import Progress, spec_of, verify
 
 RUNS = 2  # back to back, as banks and rings are used again
 OPERANDS = {code: (*READS.get(code, ()), *WRITES.get(code, ())) for code in Code}
 OPERANDS[Code.COLL] = (0, 1)
+READ, WRITTEN = 1, 2  # uses of an operand, by code and reference; neither: it is not known
+USES = np.zeros((len(Code), 4), np.int64)
+for _bit, _table in ((READ, READS), (WRITTEN, WRITES)):
+    for _code, _refs in _table.items():
+        USES[_code, [*_refs]] |= _bit
 
 
 def verify_class(
@@ -153,21 +160,43 @@ class _Frames:
             self._refuse(event, found, "blocks of the message's size, and a grain")
 
     def _check_rooms(self, rows: Numbers, refs: Numbers) -> None:
-        """Frames have rooms of their own, or are blocks behind each other."""
-        rooms = self._rooms(self._columns(rows, refs))
-        end, before = 0, rooms[0]
-        for room in rooms:
-            if room.memory != before.memory:
-                end = 0
-            if room.offset < end and (room.sized or before.sized):
-                found = f"operands from byte {room.offset} on, in a room that ends at byte {end}"
-                self._refuse(room.event, found, "rooms of their own")
-            end, before = max(end, room.end), room
+        """Frames have rooms of their own, are blocks behind each other, or are used in turn."""
+        columns = self._columns(rows, refs)
+        for rooms in _overlapping(self._rooms(columns)):
+            if len(rooms) > 1 or rooms[0].mixed:
+                self._check_turns(columns, rooms)
+
+    def _check_turns(self, columns: Numbers, rooms: Sequence[_Room]) -> None:
+        """One stream uses rooms with common bytes in turn."""
+        memory, offset = columns[:2]
+        first, end = rooms[0].offset, max(room.end for room in rooms)
+        here = columns[:, (memory == rooms[0].memory) & (first <= offset) & (offset < end)]
+        if not here[2].any():  # all sizes have the same bytes
+            return
+        event = rooms[-1].event
+        strands = {*self.events.strand[here[6]].tolist()}
+        if len(strands) > 1 or not (here[2].all() and here[7].all()):
+            found = f"operands of several frames or streams in the bytes {first} to {end}"
+            self._refuse(event, found, "rooms of their own, or one stream that uses them in turn")
+        extents: dict[Frame, Extent] = {}
+        accesses = []
+        for _, offset, _, blocks, origin, stop, event, uses in here.T.tolist():
+            frame = offset, blocks, origin
+            before = extents.get(frame, (offset, offset))
+            extents[frame] = offset, max(before[1], stop)
+            until = int(self.pairs.test[event])
+            grains = int(self.start[event]), int(self.stop[event])
+            reads, writes = bool(uses & READ), bool(uses & WRITTEN)
+            accesses.append(Access(event, max(event, until), frame, *grains, reads, writes))
+        bad = out_of_turn(accesses, extents)
+        if bad is not None:
+            found = f"grains {bad.start} to {bad.stop} where other grains may be"
+            self._refuse(bad.event, found, "rooms of their own, or such that are used in turn")
 
     def _columns(self, rows: Numbers, refs: Numbers) -> Numbers:
-        """Return memory, offset, whether sized, blocks, origin, end and event of all operands.
+        """Return the columns of all operands, flags among them.
 
-        Flags are among them.
+        They are memory, offset, whether sized, blocks, origin, end, event and uses (bits).
         """
         events, sized = self.events, self.sized[rows]
         blocks, origin = (
@@ -179,25 +208,25 @@ class _Frames:
         inside = np.where(sized, (self.start[rows] - origin) * self.grain, 0)
         offset = events.at[rows, refs] - before - inside
         end = offset + before + length
-        data = [events.memory[rows, refs], offset, sized, blocks, origin, end, rows]
+        memory, uses = events.memory[rows, refs], USES[events.code[rows], refs]
+        data = [memory, offset, sized, blocks, origin, end, rows, uses]
         flags = np.flatnonzero(np.isin(events.code, FLAG_OPERATIONS))
         at, none = events.at[flags, 0], np.zeros(len(flags), np.int64)
-        found = [events.memory[flags, 0], at, none, none, none, at + FLAG, flags]
+        found = [events.memory[flags, 0], at, none, none, none, at + FLAG, flags, none]
         return np.concatenate([data, found], axis=1).astype(np.int64)
 
     def _rooms(self, columns: Numbers) -> list[_Room]:
-        """Return the rooms of all offsets, by memory and offset; refuse frames at one offset."""
+        """Return the rooms of all offsets, by memory and offset."""
         found: dict[tuple[int, int], _Room] = {}
         frames: defaultdict[tuple[int, int], dict[tuple[int, int, int], int]] = defaultdict(dict)
-        for memory, offset, is_sized, blocks, origin, end, event in columns.T.tolist():
+        for memory, offset, is_sized, blocks, origin, end, event in columns[:7].T.tolist():
             place, frame = (memory, offset), (is_sized, blocks, origin)
-            room = found.get(place) or _Room(memory, offset, False, offset, event)
+            room = found.get(place) or _Room(memory, offset, False, False, offset, event)
             found[place] = room._replace(sized=room.sized or bool(is_sized), end=max(room.end, end))
             several = frames[place]
             several[frame] = max(end, several.get(frame, 0))
             if len(several) > 1 and not self._are_blocks(offset, several):
-                expected = "blocks of the message's size"
-                self._refuse(event, "operands of two frames at one offset", expected)
+                found[place] = found[place]._replace(mixed=True)
         return sorted(found.values())
 
     def _are_blocks(self, offset: int, frames: Mapping[tuple[int, int, int], int]) -> bool:
@@ -214,5 +243,20 @@ class _Room(NamedTuple):
     memory: int
     offset: int
     sized: bool  # for some of them the size of the message decides
+    mixed: bool  # of several frames, which are no blocks behind each other
     end: int
     event: int
+
+
+def _overlapping(rooms: Sequence[_Room]) -> Iterator[list[_Room]]:
+    """Divide sorted rooms into groups that have no bytes in common."""
+    group: list[_Room] = []
+    end = 0
+    for room in rooms:
+        if group and (room.memory != group[0].memory or room.offset >= end):
+            yield group
+            group, end = [], 0
+        group.append(room)
+        end = max(end, room.end)
+    if group:
+        yield group

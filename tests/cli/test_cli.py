@@ -22,6 +22,7 @@ from han.measure.bench import Row, Settings
 from han.measure.bench_calls import Buffers, Case, check_case, measurable
 from han.measure.bench_machine import described, settings
 from han.measure.sizes import parse_sizes
+from han.model.channel_layout import INLINE
 from han.model.collectives import COLLECTIVES
 from han.model.measurements import Report, Times
 from han.model.topology import Topology
@@ -121,6 +122,32 @@ def test_plan_proves():
     assert text.startswith("proved for 4 ranks and all interleavings")
     assert "no deadlock" in text
     assert "MPI.IN_PLACE" in text
+    assert "\nproved for all sizes of its class, above 49152 and up to 65536 bytes (" in text
+
+
+def test_plan_says_which_sizes_are_not_proved(monkeypatch):
+    from han.cli import plan_texts as _plan_texts
+    from han.tasks.verify import Refuted, Unproved
+
+    arguments = ["plan", "bcast", "8", "--ranks", 2, "--verify"]
+
+    def fail(kind):
+        def verify_class(plan, **form):
+            raise kind("the proof holds", "rank 1", "two frames", "one")
+
+        monkeypatch.setattr(_plan_texts, "verify_class", verify_class)
+
+    fail(Unproved)
+    said = "the proof holds: rank 1: found two frames; expected one"
+    assert (
+        f"\nnot proved for all sizes of its class, above 0 and up to {INLINE} bytes: {said}"
+        in call(*arguments)
+    )
+    found = json.loads(call(*arguments, "--json"))["class"]
+    assert found == {"above": 0, "largest": INLINE, "events": 0, "why": said}
+    fail(Refuted)
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert str(done.exception) == f"refuted: {said}"
 
 
 def test_plan_proves_as_json():
@@ -132,6 +159,9 @@ def test_plan_proves_as_json():
     assert any("deadlock" in text for text in found["checked"])
     assert found["events"] > 0
     assert found["seconds"] > 0
+    assert found["class"]["largest"] == 64 << 10
+    assert found["class"]["events"] > 0
+    assert not found["class"]["why"]
 
 
 def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):

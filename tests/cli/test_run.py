@@ -70,6 +70,34 @@ def test_the_exit_status_is_the_programs(tmp_path, code, status):
     assert bool(wanted) == ("Traceback" in done.stderr)
 
 
+@pytest.mark.parametrize("how", ["file", "module", "code", "input"])
+def test_a_traceback_begins_in_the_program(tmp_path, how):
+    text = "def f():\n    1 / 0\n\n\nf()\n"
+    (tmp_path / "failing.py").write_text(text)
+    words = {
+        "file": ["failing.py"],
+        "module": ["-m", "failing"],
+        "code": ["-c", text],
+        "input": ["-"],
+    }
+    done = run(tmp_path, *words[how], text=text)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith("  File")]
+    assert [line.rpartition(" in ")[2] for line in lines] == ["<module>", "f"]
+    assert done.stderr.startswith("Traceback (most recent call last):\n")
+
+
+def test_a_hook_of_the_program_gets_its_errors(tmp_path):
+    code = """
+import sys, traceback
+sys.excepthook = lambda kind, error, trace: print(kind.__name__, len(traceback.extract_tb(trace)))
+1 / 0
+"""
+    done = run(tmp_path, "-c", code)
+    assert (done.returncode, done.stdout) == (1, "ZeroDivisionError 1\n")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import time
 from unittest import mock
 
@@ -29,7 +31,8 @@ from han.memory.arena import process_arena
 from han.memory.loans import take_back
 
 ODD = 1  # the rank that errs
-MANY = 250  # communicators
+MANY = 1000  # communicators
+FILES = 256  # descriptors that a process may have
 EACH = 64 << 10  # bytes that a used communicator takes for each of its ranks at most
 SIZES = (8, 5000, 100, 70_000, 8, 300_000, 5000, 1 << 20, 8, 70_000)  # bytes
 
@@ -50,6 +53,17 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
+@contextlib.contextmanager
+def at_most(files):
+    """Allow this process only so many descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def allreduce(comm, nbytes, nonblocking=False):
     send, recv = np.full(nbytes // 8, comm.rank + 1.0), np.empty(nbytes // 8)
     if nonblocking:
@@ -65,9 +79,10 @@ def test_many_used_communicators_take_little(mpi_ranks, monkeypatch):
         first = comm.Split(comm.rank % 2)  # maps what the others use too
         check_works(first)
         files, descriptors_before, before = mapped(place), descriptors(), taken()
-        many = [comm.Split(comm.rank % 2) if k % 2 else comm.Dup() for k in range(MANY)]
-        for child in many:
-            allreduce(child, 8)
+        with at_most(FILES):
+            many = [comm.Split(comm.rank % 2) if k % 2 else comm.Dup() for k in range(MANY)]
+            for child in many:
+                allreduce(child, 8)
         lent, ranks = taken() - before, sum(child.size for child in many if not child.rank)
         assert lent <= EACH * ranks
         assert (mapped(place), descriptors()) == (files, descriptors_before)

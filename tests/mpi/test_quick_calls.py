@@ -77,12 +77,58 @@ def test_a_freed_operation_is_an_error(mpi_ranks):
 
 
 @on_ranks
+def test_entries_of_freed_operations_leave_the_look_up(mpi_ranks):
+    def first(one: MPI.buffer, two: MPI.buffer, _datatype: MPI.Datatype) -> None:
+        two[:] = one
+
+    send, recv = np.full(4, float(WORLD.rank)), np.zeros(4)
+    with opened(new_comm()) as comm:
+        quick(comm, "Allreduce", send, recv, MPI.MAX)
+        for _ in range(300):
+            op = MPI.Op.Create(first, commute=False)
+            for _ in range(2):
+                comm.Allreduce(send, recv, op)
+            assert recv.tolist() == [0.0] * 4
+            op.Free()
+        assert len(comm._han.calls) < 40
+        quick(comm, "Allreduce", send, recv, MPI.MAX)
+        assert recv.tolist() == [comm.size - 1.0] * 4
+
+
+@on_ranks
 def test_codes_and_counts_of_numpy(mpi_ranks):
     a = np.arange(6.0) if WORLD.rank == 0 else np.zeros(6)
     with opened(new_comm()) as comm:
         quick(comm, "Bcast", [a, np.str_("d")])
         quick(comm, "Bcast", [a, np.array(6), np.str_("d")])
         assert a.tolist() == list(range(6))
+
+
+@on_ranks
+def test_a_reduce_scatter_without_counts(mpi_ranks):
+    size, rank = WORLD.size, WORLD.rank
+    with opened(new_comm()) as comm:
+        for counts in ([3] * size, [*range(1, size + 1)], [700] * size):
+            send, recv = np.arange(sum(counts)) + rank, np.zeros(counts[rank], int)
+            first = sum(counts[:rank])
+            wanted = size * np.arange(first, first + counts[rank]) + sum(range(size))
+            for _ in range(4):
+                before = comm._han.calls.hits
+                recv[:] = -1
+                comm.Reduce_scatter(send, recv)
+                assert (recv == wanted).all()
+            assert comm._han.calls.hits == before + 2  # the counts, and the call
+            for make in (comm.Ireduce_scatter, comm.Reduce_scatter_init):
+                for _ in range(3):
+                    before = comm._han.calls.hits
+                    recv[:] = -1
+                    request = make(send, recv)
+                    found = comm._han.calls.hits - before
+                    if make == comm.Reduce_scatter_init:
+                        request.Start()
+                    request.Wait()
+                    assert (recv == wanted).all()
+                assert found == 2
 
 
 @on_ranks

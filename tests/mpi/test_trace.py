@@ -218,13 +218,14 @@ def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, fold
 @on_four
 def test_bad_folders_are_refused_by_all_ranks(mpi_ranks, folder, monkeypatch):
     rank = MPI.COMM_WORLD.rank
-    other = folder / "other"
+    other, file = folder / "other", folder / "file"
     if rank == 0:
         other.mkdir()
+        file.touch()
     MPI.COMM_WORLD.Barrier()
     cases = [
-        (folder / "none", "HAN_TRACE = '.*none': no such folder"),
-        (folder / "none" if rank == 2 else folder, "rank 2: HAN_TRACE = '.*none': no such"),
+        (file / "none", "HAN_TRACE = '.*none': the folder cannot be made: Not a directory"),
+        (file if rank == 2 else folder, "rank 2: HAN_TRACE = '.*file': the folder cannot"),
         (other if rank == 3 else folder, r"HAN_TRACE differs between ranks: rank\(s\) 3 have"),
         ("" if rank == 1 else folder, r"HAN_TRACE differs between ranks: rank\(s\) 1 have"),
     ]

@@ -12,7 +12,6 @@ from mpi4py import MPI
 
 import han
 from han.ranks.machine import fingerprint
-from han.runtime.alike import ALIKE
 from han.runtime.learning import LEARNER
 from han.tasks.signature import Signature
 from han.tuning.heuristics import BUILT_IN
@@ -245,22 +244,6 @@ def test_both_ways_round_alike(mpi_ranks):
                 assert len(set(WORLD.allgather(results.pop()))) == 1, (dtype, op)
             tried |= {min(told) > 0 for told in agree(comm).values()}
         assert tried == {True}
-
-
-@on_two
-def test_rivals_are_stored_and_read_back(mpi_ranks, tmp_path):
-    folder = WORLD.bcast(str(tmp_path / "wisdom"))
-    for again in range(2):
-        ALIKE.clear()
-        with rc_of(wisdom=folder), opened(attached(new_comm(FLAT))) as comm:
-            a = np.zeros(COUNT)
-            for k in range(30):
-                a[:] = k if comm.rank == 0 else -1
-                comm.Bcast(a)
-                assert (a == k).all()
-            info = comm.cache_info()
-            assert (info.made, info.stored) == (2, 2 * again)
-            assert all(min(told) > 0 for told in agree(comm).values())
 
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")

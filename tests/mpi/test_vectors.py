@@ -217,15 +217,33 @@ def test_blocks_in_other_places_and_with_gaps_still_work(mpi_ranks):
         counts = [r + 1 for r in range(size)]
         total = sum(counts)
         backward = [sum(counts[r + 1 :]) for r in range(size)]
+        apart = [r * (size + 1) for r in range(size)]
         mine = np.arange(float(rank + 1)) + 100 * rank
+        targets = [
+            [0, (counts, backward), D], [0, counts, pair], [0, (counts, apart), D],
+            [0, counts, apart, D], [0, (counts, backward), pair], [0, counts, D],
+        ]  # fmt: skip
         for _ in range(4):
-            for target in ([0, (counts, backward), D], [0, counts, pair], [0, counts, D]):
+            for target in targets:
                 found = []
                 for made in (WORLD, comm):
-                    target[0] = np.full(2 * total, -1.0)
+                    target[0] = np.full(2 * total + size * (size + 1), -1.0)
                     made.Allgatherv(mine, target)
                     found.append(target[0].tolist())
                 assert found[0] == found[1]
+        before, quick = comm._han.calls.hits, comm._han.moves_blocks()
+        for target in targets:
+            for make in (comm.Iallgatherv, comm.Allgatherv_init):
+                for _ in range(3):
+                    target[0] = np.full(2 * total + size * (size + 1), -1.0)
+                    request = make(mine, target)
+                    if make == comm.Allgatherv_init:
+                        request.Start()
+                    request.Wait()
+                    wanted = np.full_like(target[0], -1.0)
+                    WORLD.Allgatherv(mine, [wanted, *target[1:]])
+                    assert (target[0] == wanted).all()
+        assert not quick or comm._han.calls.hits >= before + 4 * len(targets)
     pair.Free()
 
 

@@ -253,17 +253,26 @@ def test_a_folder_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypat
     file = tmp_path / "file"
     file.write_text("")
     world = MPI.COMM_SELF.Dup()
-    for place in (file, tmp_path / "none"):
+    for place in (file, file / "below"):
         monkeypatch.setenv("HAN_TRACE", str(place))
-        with pytest.raises(han.ConfigError, match=f"HAN_TRACE = '{place}': no such folder"):
+        with pytest.raises(han.ConfigError, match=f"HAN_TRACE = '{place}': the folder cannot be"):
             han.Comm(world)
-    monkeypatch.setattr(han.rc, "trace", tmp_path / "nor-this")
-    with pytest.raises(han.ConfigError, match=r"han\.rc\.trace = .*nor-this': no such folder"):
+    monkeypatch.setattr(han.rc, "trace", file / "nor-this")
+    with pytest.raises(han.ConfigError, match=r"han\.rc\.trace = .*nor-this': the folder cannot"):
         han.Comm(world)
     monkeypatch.setattr(han.rc, "trace", "")  # off, although HAN_TRACE is set
     comm = han.Comm(world)
     assert comm._han.tracing.file is None
     comm.Free()
+
+
+def test_a_folder_that_does_not_exist_is_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("HAN_TRACE", str(tmp_path / "new" / "one"))
+    comm = han.Comm(MPI.COMM_SELF.Dup())
+    comm.Barrier()
+    comm.Allreduce(np.ones(3), np.empty(3))
+    comm.Free()
+    assert len([*(tmp_path / "new" / "one").iterdir()]) == 1
 
 
 def test_explain_takes_sizes_with_units(alone):

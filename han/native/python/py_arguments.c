@@ -1,5 +1,7 @@
 #include "python/py_arguments.h"
 
+#include <string.h>
+
 #include "python/py_vectors.h"
 
 static bool root_of(PyObject *o, han_entry *key) {
@@ -37,7 +39,7 @@ static bool divides(const han_caller *self, PyObject *o, han_buffer *b, uint64_t
 }
 
 static const uint8_t *end_of(const han_buffer *b) {
-    return b->data + (b->datatype ? b->span : b->nbytes);
+    return b->data + (b->use == HAN_DIRECT ? b->nbytes : b->span);
 }
 
 static bool apart(const han_call *c) {
@@ -57,15 +59,16 @@ static bool reduces(han_call *c, uint64_t nbytes, const han_element *element, Py
 /* Read an operand. Elements with gaps are combined where they lie. */
 static bool reads_operand(const han_caller *self, PyObject *o, han_buffer *b) {
     if (!reads(self, o, b)) return false;
-    if (!b->datatype) return true;
-    bool found = han_py_with_gaps(self->reader, b);
+    if (b->use == HAN_DIRECT) return true;
+    if (!han_py_with_gaps(self->reader, b)) return false;
     Py_CLEAR(b->datatype);
-    return found;
+    b->use = HAN_DIRECT;
+    return true;
 }
 
 /* Read the memory for a result. Gaps stay as they are, so such elements are not received there. */
 static bool writes_result(const han_caller *self, PyObject *o, han_buffer *b) {
-    return writes(self, o, b) && (!b->datatype || han_py_with_gaps(self->reader, b));
+    return writes(self, o, b) && (b->use == HAN_DIRECT || han_py_with_gaps(self->reader, b));
 }
 
 /* Read an operand, and the memory for the result, which may hold the operand. */
@@ -86,7 +89,7 @@ static bool collects(const han_caller *self, PyObject *const *args, han_call *c)
     if (!divides(self, args[1], &c->recv, nbytes) || c->recv.readonly) return false;
     if (says_in_place(self, args[0])) {
         c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
-        return !c->recv.datatype;
+        return c->recv.use == HAN_DIRECT;
     }
     return reads(self, args[0], &c->send) && c->send.nbytes == *nbytes && apart(c);
 }
@@ -147,7 +150,7 @@ bool han_read_scatter(const han_caller *self, PyObject *const *args, han_call *c
     if (!divides(self, args[0], &c->send, nbytes)) return false;
     if (says_in_place(self, args[1])) {
         c->recv.data = c->send.data + *nbytes * (uint64_t)self->rank;
-        return !c->send.datatype;
+        return c->send.use == HAN_DIRECT;
     }
     return writes(self, args[1], &c->recv) && c->recv.nbytes == *nbytes && apart(c);
 }
@@ -166,7 +169,7 @@ bool han_read_alltoall(const han_caller *self, PyObject *const *args, han_call *
     if (says_in_place(self, args[0])) {
         c->key.root = 1; /* no root here: tells in-place calls from others */
         share(&c->send, &c->recv);
-        return !c->recv.datatype;
+        return c->recv.use == HAN_DIRECT;
     }
     return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && apart(c);
 }
@@ -207,10 +210,12 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
     if (!blocks_of(self, c, &b) || !han_py_read_vector(self->reader, args[1], &b, &c->recv) ||
         c->recv.readonly)
         return false;
-    uint64_t size = c->recv.element->size;
+    bool is_apart = c->recv.use == HAN_APART;
+    uint64_t size = is_apart ? c->recv.each : c->recv.element->size;
     in_bytes(c, &b, size);
     c->key.nbytes = b.largest * size;
     if (says_in_place(self, args[0])) {
+        if (is_apart) return false;
         c->send.data = c->recv.data + b.start * size;
         return true;
     }
@@ -219,12 +224,12 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
 
 /* Read operands for all blocks in the place of the result of one. */
 static bool reads_in_place(const han_caller *self, PyObject *o, uint64_t own, han_call *c) {
-    if (!writes(self, o, &c->recv) || c->recv.datatype) return false;
+    if (!writes(self, o, &c->recv) || c->recv.use != HAN_DIRECT) return false;
     uint64_t size = c->recv.element->size, nbytes;
     share(&c->send, &c->recv);
     if (__builtin_mul_overflow(own, size, &nbytes) || nbytes > c->send.nbytes) return false;
     c->recv.nbytes = nbytes;
-    c->recv.beside = true;
+    c->recv.use = HAN_BESIDE;
     return true;
 }
 
@@ -244,6 +249,33 @@ bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_
     return c->send.nbytes == whole && c->recv.nbytes == b.counts[self->rank] &&
            c->send.element->kind == c->recv.element->kind && (in_place || apart(c)) &&
            reduces(c, b.largest * size, c->recv.element, args[3]);
+}
+
+static bool count_of(const han_caller *self, PyObject *o, int64_t *out) {
+    han_buffer b = {0};
+    bool found = writes(self, o, &b);
+    if (found) *out = (int64_t)(b.use == HAN_DIRECT ? b.nbytes / b.element->size : b.count);
+    han_py_release(&b);
+    return found;
+}
+
+/* recv, counts: an allgather in place */
+bool han_read_recvcounts(const han_caller *self, PyObject *const *args, han_call *c) {
+    PyObject *const in_place[] = {self->reader->in_place, args[1]};
+    int64_t own;
+    if (!count_of(self, args[0], &own) || !han_read_allgather(self, in_place, c) ||
+        c->key.nbytes != sizeof own)
+        return false;
+    memcpy(c->send.data, &own, sizeof own);
+    return true;
+}
+
+int han_py_sizes_of(const han_caller *self, const han_call *c, PyObject **out) {
+    *out = NULL;
+    if (!c->key.uneven) return 0;
+    Py_ssize_t n = (Py_ssize_t)((size_t)self->size * sizeof *c->counts);
+    *out = PyBytes_FromStringAndSize((const char *)c->counts, n);
+    return *out ? 0 : -1;
 }
 
 int han_py_open_arguments(void) {

@@ -31,6 +31,13 @@ bool han_read_alltoall(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_reduce_scatter_block(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_allgatherv(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_reduce_scatter(const han_caller *, PyObject *const *args, han_call *);
+/* The call that tells all ranks how many elements each one receives: recv, and an array of 64-bit
+ * numbers for them. */
+bool han_read_recvcounts(const han_caller *, PyObject *const *args, han_call *);
+
+/* The sizes of blocks that differ, as bytes that a request owns; NULL if there are none. 0 or -1. */
+int han_py_sizes_of(const han_caller *, const han_call *, PyObject **out);
+static inline PyObject *han_py_or_none(PyObject *o) { return o ? o : Py_None; }
 
 int han_py_open_arguments(void);
 

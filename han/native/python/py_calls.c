@@ -5,10 +5,12 @@
 #include "python/py_calls.h"
 
 #include "python/py_arguments.h"
+#include "python/py_copies.h"
 #include "python/py_engine.h"
 #include "python/py_look_up.h"
 #include "python/py_methods.h"
 #include "python/py_packing.h"
+#include "python/py_persistent.h"
 #include "python/py_plan.h"
 #include "python/py_request.h"
 #include "python/py_request_methods.h"
@@ -36,19 +38,10 @@ static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c
     return done ? Py_NewRef(Py_True) : NULL;
 }
 
-/* The sizes of blocks that differ, as bytes that a request owns; NULL if there are none. 0 or -1. */
-static int sizes_of(const CallsObject *self, const han_call *c, PyObject **out) {
-    if (!c->key.uneven) return 0;
-    Py_ssize_t n = (Py_ssize_t)(self->caller.size * sizeof *c->counts);
-    *out = PyBytes_FromStringAndSize((const char *)c->counts, n);
-    return *out ? 0 : -1;
-}
-
-static PyObject *or_none(PyObject *o) { return o ? o : Py_None; }
-
 static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call *c) {
-    PyObject *sizes = NULL, *kept = PyTuple_Pack(2, or_none(c->send.owner), or_none(c->recv.owner));
-    if (!kept || sizes_of(self, c, &sizes)) {
+    PyObject *sizes = NULL, *kept = PyTuple_Pack(2, han_py_or_none(c->send.owner),
+                                                    han_py_or_none(c->recv.owner));
+    if (!kept || han_py_sizes_of(&self->caller, c, &sizes)) {
         Py_XDECREF(kept);
         return NULL;
     }
@@ -72,64 +65,21 @@ static bool lacks_alternative(const han_plan *p, const han_call *c) {
 /* Whether the rival is not made yet: the second call makes it. */
 static bool lacks_rival(const han_plan *p) { return p->tried && !p->rival; }
 
-/* The buffer of a derived type that this rank sends, with the memory for its packed data in
- * `packed`; NULL: none. A broadcast sends and receives in one buffer, and so in one copy. */
-static const han_buffer *sent(const CallsObject *self, const han_call *c, han_call *with,
-                              han_buffer **packed) {
-    *packed = &with->send;
-    if (c->send.datatype) return &c->send;
-    if (c->key.collective != HAN_C_BCAST) return NULL;
-    with->send.data = with->recv.data;
-    *packed = &with->recv;
-    return c->key.root == self->caller.rank ? &c->recv : NULL;
-}
-
-/* Pack what this rank sends: MPI's error code. */
-static int pack(const CallsObject *self, const han_call *c, han_call *with) {
-    han_buffer *packed;
-    const han_buffer *b = sent(self, c, with, &packed);
-    return b ? han_py_pack(self->caller.reader, b, packed->data) : 0;
-}
-
-/* What this rank does when the run has ended: it unpacks what it has received. */
-static bool finish(const CallsObject *self, const han_call *c, han_call *with) {
-    bool sends = c->key.collective == HAN_C_BCAST && c->key.root == self->caller.rank;
-    if (!han_py_is_copied(&c->recv) || sends) return true;
-    with->end = han_py_unpacker(self->caller.reader, &c->recv, with->recv.owner);
-    return with->end;
-}
-
-static bool copies(const han_call *c) {
-    return c->send.datatype || han_py_is_copied(&c->recv);
-}
-
-/* Make memory for packed copies, and what unpacks them; false with an exception if there is none. */
-static bool prepare(const CallsObject *self, const han_call *c, han_call *with) {
-    return han_py_packed(&c->send, &with->send) && han_py_packed(&c->recv, &with->recv) &&
-           finish(self, c, with);
-}
-
-static void release_copies(han_call *with) {
-    Py_XDECREF(with->end);
-    han_py_release(&with->send);
-    han_py_release(&with->recv);
-}
-
-/* Run a call with buffers of derived types on packed copies of their data. If they cannot be made,
- * the Python way raises the error, and tells the other ranks. */
-static PyObject *run_packed(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
-    han_call with = {.key = c->key, .counts = c->counts};
+/* Run a call on copies of its buffers. If they cannot be made, the Python way raises the error, and
+ * tells the other ranks. */
+static PyObject *run_on_copies(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
+    han_call copy;
     PyObject *answer;
     Py_INCREF(plan); /* another thread may empty the look-up meanwhile */
-    if (prepare(self, c, &with) && !pack(self, c, &with)) {
+    if (han_py_copy(&self->caller, c, &copy) && !han_py_pack_sent(&self->caller, c, &copy)) {
         self->hits++;
-        answer = go(self, plan, &with);
+        answer = go(self, plan, &copy);
     } else {
         PyErr_Clear();
         answer = Py_NewRef(Py_False);
     }
     Py_DECREF(plan);
-    release_copies(&with);
+    han_py_release_copy(&copy);
     return answer;
 }
 
@@ -141,6 +91,11 @@ static PyObject *entered_alike(CallsObject *self, const han_call *c, int32_t col
     return han_py_look_up_find(&self->plans, &c->key, collective, bound, op)->plan;
 }
 
+/* Whether the operation of an entry was freed: then its handle differs. */
+static bool is_freed(const void *reader, const han_entry *e) {
+    return e->handle && e->op && han_py_handle(reader, e->op) != e->operation;
+}
+
 /* What was entered for a call, whose collective may be that of an `_init`; borrowed; or NULL. */
 static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t collective) {
     uint64_t bound = han_py_look_up_bound(&self->plans, c->key.nbytes);
@@ -148,57 +103,19 @@ static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t co
         han_py_look_up_find(&self->plans, &c->key, collective, bound, c->key.op);
     if (!found->handle || !found->plan) /* han reduces, or nothing does */
         return found->plan || !c->key.op ? found->plan : entered_alike(self, c, collective, bound);
-    bool freed = han_py_handle(self->caller.reader, c->key.op) != found->operation;
-    return freed ? NULL : found->plan;
+    if (!is_freed(self->caller.reader, found)) return found->plan;
+    han_py_look_up_sweep(&self->plans, is_freed, self->caller.reader);
+    return NULL;
 }
 
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     PlanObject *found = (PlanObject *)entered(self, c, c->key.collective);
     if (!found || lacks_rival(&found->plan)) Py_RETURN_FALSE;
-    if (copies(c)) return run_packed(self, found, c, go);
+    if (han_py_needs_copies(c)) return run_on_copies(self, found, c, go);
     if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
     self->hits++;
     return go(self, found, c);
-}
-
-/* Call a function that makes requests, with the addresses of the buffers, the size, the objects that
- * own the buffers, and what packs and unpacks them. */
-static PyObject *make_request(CallsObject *self, PyObject *make, const han_call *c,
-                              PyObject *begin) {
-    PyObject *sizes = NULL;
-    if (sizes_of(self, c, &sizes)) return NULL;
-    PyObject *request = PyObject_CallFunction(
-        make, "KKK(OO)OOO", (unsigned long long)(uintptr_t)c->send.data,
-        (unsigned long long)(uintptr_t)c->recv.data, (unsigned long long)c->key.nbytes,
-        or_none(c->send.owner), or_none(c->recv.owner), or_none(sizes), or_none(begin),
-        or_none(c->end));
-    Py_XDECREF(sizes);
-    return request;
-}
-
-/* What packs the data that this rank sends, or NULL: 0, or -1 with an exception. */
-static int packer_of(const CallsObject *self, const han_call *c, han_call *with, PyObject **out) {
-    han_buffer *packed;
-    const han_buffer *b = sent(self, c, with, &packed);
-    *out = b ? han_py_packer(self->caller.reader, b, packed->owner) : NULL;
-    return b && !*out ? -1 : 0;
-}
-
-/* Make a request on packed copies of buffers of derived types. If there is no memory for them, the
- * Python way raises the error, and tells the other ranks. */
-static PyObject *persistent_packed(CallsObject *self, PyObject *make, const han_call *c) {
-    han_call with = {.key = c->key, .counts = c->counts};
-    PyObject *begin = NULL, *answer;
-    if (prepare(self, c, &with) && !packer_of(self, c, &with, &begin)) {
-        answer = make_request(self, make, &with, begin);
-    } else {
-        PyErr_Clear();
-        answer = Py_NewRef(Py_False);
-    }
-    Py_XDECREF(begin);
-    release_copies(&with);
-    return answer;
 }
 
 /* Make a persistent request, or return False if its class is not known. */
@@ -206,8 +123,7 @@ static PyObject *persistent(CallsObject *self, const han_call *c) {
     PyObject *make = entered(self, c, c->key.collective + HAN_LOOK_UP_INIT);
     if (!make) Py_RETURN_FALSE;
     Py_INCREF(make); /* it may empty the look-up */
-    PyObject *request =
-        copies(c) ? persistent_packed(self, make, c) : make_request(self, make, c, NULL);
+    PyObject *request = han_py_persistent(&self->caller, make, c);
     Py_DECREF(make);
     if (request && request != Py_False) self->hits++;
     return request;
@@ -261,6 +177,10 @@ DEFINE_METHODS(reduce_scatter_block, 3)
 DEFINE_METHODS(allgatherv, 2)
 DEFINE_METHODS(reduce_scatter, 4)
 
+static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
+    return few(n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
+}
+
 static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
     (void)unused;
     han_py_look_up_clear(&self->plans);
@@ -284,7 +204,7 @@ static PyObject *calls_add(CallsObject *self, PyObject *args) {
     entry.op = op == Py_None ? NULL : op;
     if (entry.op) entry.operation = han_py_handle(self->caller.reader, op);
     entry.plan = plan;
-    han_py_look_up_add(&self->plans, &entry);
+    han_py_look_up_add(&self->plans, &entry, is_freed, self->caller.reader);
     Py_RETURN_NONE;
 }
 
@@ -348,6 +268,9 @@ static PyMethodDef calls_methods[] = {
     BOTH(reduce_scatter_block, ", send, recv, op"),
     BOTH(allgatherv, ", send, recv"),
     BOTH(reduce_scatter, ", send, recv, counts, op"),
+    {"recvcounts", HAN_FAST(calls_recvcounts),
+     "recvcounts($self, recv, counts, /)\n--\n\n"
+     "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."},
     {"add", (PyCFunction)calls_add, METH_VARARGS,
      "add($self, plan, collective, root, op, key, uneven, /)\n--\n\n"
      "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is (bound "
@@ -367,6 +290,10 @@ static PyGetSetDef calls_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static Py_ssize_t calls_length(CallsObject *self) { return self->plans.used; }
+
+static PySequenceMethods calls_sequence = {.sq_length = (lenfunc)calls_length};
+
 static PyTypeObject CallsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Calls",
     .tp_basicsize = sizeof(CallsObject),
@@ -377,6 +304,7 @@ static PyTypeObject CallsType = {
     .tp_doc = "Calls(engine, reader, request, rank, size, bounds)\n--\n\n"
               "The look-up of plans by the arguments of calls; `request` is the class of requests,\n"
               "`bounds` are those of classes of sizes.",
+    .tp_as_sequence = &calls_sequence,
     .tp_methods = calls_methods,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,

@@ -24,32 +24,46 @@ int han_py_look_up_open(han_py_look_up *self, PyObject *bounds) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Double the number of slots; false if that is too many or there is no memory. */
-static bool grow(han_py_look_up *self) {
-    if (self->size == HAN_LOOK_UP_MOST) return false;
-    han_py_look_up wider = *self;
-    wider.size *= 2;
-    wider.slots = PyMem_Calloc(wider.size, sizeof *wider.slots);
-    if (!wider.slots) return false;
-    for (uint32_t k = 0; k < self->size; k++) {
-        if (!self->slots[k].plan) continue;
-        const han_entry *s = &self->slots[k];
-        uint32_t at = han_py_look_up_hash(s, s->collective, s->nbytes, s->op);
-        while (wider.slots[at & (wider.size - 1)].plan) at++;
-        wider.slots[at & (wider.size - 1)] = *s;
-    }
-    PyMem_Free(self->slots);
-    *self = wider;
-    return true;
-}
-
 static han_entry *place(const han_py_look_up *self, const han_entry *e) {
     return han_py_look_up_find(self, e, e->collective, e->nbytes, e->op);
 }
 
-void han_py_look_up_add(han_py_look_up *self, const han_entry *entry) {
+/* Move all entries but those that are over to `size` new slots; false if there is no memory for
+ * them. Objects are released last, when the table is whole: their destructors may use it. */
+static bool move(han_py_look_up *self, uint32_t size, han_py_is_over is_over, const void *about) {
+    han_py_look_up before = *self;
+    han_entry *slots = PyMem_Calloc(size, sizeof *slots);
+    if (!slots) return false;
+    self->slots = slots;
+    self->size = size;
+    self->used = 0;
+    for (uint32_t k = 0; k < before.size; k++) {
+        if (!before.slots[k].plan || is_over(about, &before.slots[k])) continue;
+        *place(self, &before.slots[k]) = before.slots[k];
+        before.slots[k] = (han_entry){0};
+        self->used++;
+    }
+    han_py_look_up_close(&(han_py_look_up){.slots = before.slots, .size = before.size});
+    return true;
+}
+
+void han_py_look_up_sweep(han_py_look_up *self, han_py_is_over is_over, const void *about) {
+    (void)move(self, self->size, is_over, about);
+}
+
+/* Make room for an entry in a full table. One that stays nearly full grows, so that it is not swept
+ * for each entry. */
+static bool make_room(han_py_look_up *self, han_py_is_over is_over, const void *about) {
+    if (!move(self, self->size, is_over, about)) return false;
+    if (self->used * 8 < self->size * 3) return true;
+    return self->size < HAN_LOOK_UP_MOST && move(self, self->size * 2, is_over, about);
+}
+
+void han_py_look_up_add(han_py_look_up *self, const han_entry *entry, han_py_is_over is_over,
+                        const void *about) {
     if (place(self, entry)->plan) return;
-    if (self->used * 2 >= self->size && !grow(self)) han_py_look_up_clear(self);
+    if (self->used * 2 >= self->size && !make_room(self, is_over, about))
+        han_py_look_up_clear(self);
     Py_XINCREF(entry->op);
     Py_INCREF(entry->plan);
     *place(self, entry) = *entry;

@@ -59,9 +59,14 @@ static inline han_entry *han_py_look_up_find(const han_py_look_up *self, const h
 
 /* Take over the bounds of classes, a tuple: 0, or -1 with an exception. */
 int han_py_look_up_open(han_py_look_up *, PyObject *bounds);
-/* Enter a plan, unless there is one. A full table grows; if it cannot, or if it is as large as it
- * may be, it is emptied. */
-void han_py_look_up_add(han_py_look_up *, const han_entry *);
+/* Whether an entry serves no call any more. */
+typedef bool (*han_py_is_over)(const void *about, const han_entry *);
+
+/* Enter a plan, unless there is one. A full table drops the entries that are over, and grows; if it
+ * cannot, or if it is as large as it may be, it is emptied. */
+void han_py_look_up_add(han_py_look_up *, const han_entry *, han_py_is_over, const void *about);
+/* Drop the entries that are over. */
+void han_py_look_up_sweep(han_py_look_up *, han_py_is_over, const void *about);
 void han_py_look_up_clear(han_py_look_up *);
 void han_py_look_up_close(han_py_look_up *);
 

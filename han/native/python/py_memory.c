@@ -122,12 +122,29 @@ static bool of_capsule(const han_elements *known, PyObject *capsule, han_memory 
     return true;
 }
 
+/* The class of the tensor that was read last. Its tensors are not asked for their device again, as
+ * the capsule tells the device, too. */
+static PyTypeObject *nearby;
+
+static void remember(PyTypeObject *class) {
+    PyTypeObject *before = nearby;
+    if (before == class) return;
+    Py_XINCREF(class);
+    nearby = class;
+    Py_XDECREF(before);
+}
+
 static bool of_tensor(const han_elements *known, PyObject *o, han_memory *m) {
+    PyTypeObject *class = Py_TYPE(o);
     PyObject *capsule = han_py_export_tensor(o);
-    if (!capsule && PyObject_HasAttr(o, dlpack.capsule) && on_host(o)) capsule = capsule_of(o);
+    if (!capsule && (class == nearby || on_host(o))) capsule = capsule_of(o);
     bool found = capsule && of_capsule(known, capsule, m);
     PyErr_Clear(); /* before what frees the capsule runs */
     Py_XDECREF(capsule);
+    if (found)
+        remember(class);
+    else if (class == nearby)
+        remember(NULL);
     return found;
 }
 

@@ -25,7 +25,6 @@
 #include "python/py_numbers.h"
 #include "python/py_operations.h"
 #include "python/py_plan.h"
-#include "python/py_program_check.h"
 #include "python/py_reader.h"
 #include "python/py_request.h"
 #include "python/py_request_object.h"
@@ -166,11 +165,6 @@ static PyMethodDef module_methods[] = {
     {"poke", module_poke, METH_VARARGS,
      "poke($module, pid, address, value, /)\n--\n\n"
      "Store an 8-byte word at an address of another process; raises OSError."},
-    {"check_program", (PyCFunction)(void (*)(void))han_py_check_program,
-     METH_VARARGS | METH_KEYWORDS,
-     "check_program($module, *, code, streams, channels, comms, ranks, tasks, requests, count, "
-     "element, native, operand, lengths)\n--\n\n"
-     "Raise ValueError unless a program accesses only its own memory."},
     {"simulate", han_py_simulate, METH_VARARGS,
      "simulate($module, arrays, sizes, lengths, tell, /)\n--\n\n"
      "Run programs in virtual time; write the results into arrays and return spans as bytes."},

@@ -5,13 +5,13 @@
 bool han_py_packed(const han_buffer *b, han_buffer *copy) {
     *copy = *b;
     copy->datatype = NULL;
-    copy->beside = false;
+    copy->use = HAN_DIRECT;
     if (!han_py_is_copied(b)) {
         Py_XINCREF(copy->owner);
         return true;
     }
-    /* behind elements with gaps is room for their data, see copy_dense */
-    copy->owner = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(b->nbytes + b->dense));
+    uint64_t more = b->use == HAN_GAPPED ? b->packed : 0; /* see copy_data */
+    copy->owner = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(b->nbytes + more));
     if (copy->owner) copy->data = (uint8_t *)PyBytes_AS_STRING(copy->owner);
     return copy->owner;
 }
@@ -21,7 +21,7 @@ int han_py_pack(const ReaderObject *r, const han_buffer *b, void *packed) {
     int rc;
     han_handle type = han_py_handle(r, b->datatype);
     Py_BEGIN_ALLOW_THREADS /* MPI's own lock may be held by a thread that waits for Python's */
-    rc = han_pack(&r->mpi, b->data, (int)b->count, type, packed, (int)b->nbytes, r->self);
+    rc = han_pack(&r->mpi, b->data, (int)b->count, type, packed, (int)b->packed, r->self);
     Py_END_ALLOW_THREADS
     return rc;
 }
@@ -32,31 +32,53 @@ typedef struct {
     PyObject_HEAD
     ReaderObject *reader;
     han_buffer buffer;
+    uint64_t *blocks; /* of the buffer, or NULL */
     PyObject *packed;
     bool unpacks;
 } PackerObject;
 
-/* Copy dense bytes to the elements of a buffer. */
-static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed, uint64_t nbytes) {
-    return han_unpack(&r->mpi, packed, (int)nbytes, b->data, (int)b->count,
+/* Copy packed data to the elements of a buffer. */
+static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed) {
+    return han_unpack(&r->mpi, packed, (int)b->packed, b->data, (int)b->count,
                       han_py_handle(r, b->datatype), r->self);
 }
 
-/* Copy the data of elements that have gaps in both places. */
-static int copy_dense(const ReaderObject *r, const han_buffer *b, char *from) {
-    char *dense = from + b->nbytes;
-    int rc = han_pack(&r->mpi, from, (int)b->count, han_py_handle(r, b->datatype), dense,
-                      (int)b->dense, r->self);
-    return rc ? rc : unpack(r, b, dense, b->dense);
+/* Copy the data of elements that have gaps in both places; it is packed behind `from` meanwhile. */
+static int copy_data(const ReaderObject *r, const han_buffer *b, char *from) {
+    char *packed = from + b->nbytes;
+    int rc = han_pack(&r->mpi, from, (int)b->count, han_py_handle(r, b->datatype), packed,
+                      (int)b->packed, r->self);
+    return rc ? rc : unpack(r, b, packed);
 }
 
-/* Copy what was received to a buffer, whose type is null if it was freed meanwhile. */
+/* Copy blocks that were received one behind the other to their places. */
+static int deliver_blocks(const ReaderObject *r, const han_buffer *b, const char *received) {
+    int rc = 0;
+    for (int32_t k = 0; k < b->n_blocks && !rc; received += b->blocks[k++]) {
+        uint64_t nbytes = b->blocks[k];
+        uint8_t *place = b->data + b->blocks[b->n_blocks + k] * b->step;
+        if (!nbytes) continue;
+        if (!b->datatype)
+            memcpy(place, received, nbytes);
+        else
+            rc = han_unpack(&r->mpi, received, (int)nbytes, place, (int)(nbytes / b->each),
+                            han_py_handle(r, b->datatype), r->self);
+    }
+    return rc;
+}
+
+/* Copy what was received to a buffer; MPI refuses a type that was freed meanwhile. */
 static int deliver(const ReaderObject *r, const han_buffer *b, char *received) {
     int rc = 0;
-    if (b->nbytes && b->beside) memcpy(b->data, received, b->nbytes);
-    if (!b->nbytes || b->beside) return 0;
+    if (!b->nbytes) return 0;
+    if (b->use == HAN_BESIDE) {
+        memcpy(b->data, received, b->nbytes);
+        return 0;
+    }
     Py_BEGIN_ALLOW_THREADS
-    rc = b->dense ? copy_dense(r, b, received) : unpack(r, b, received, b->nbytes);
+    rc = b->use == HAN_APART    ? deliver_blocks(r, b, received)
+         : b->use == HAN_GAPPED ? copy_data(r, b, received)
+                                : unpack(r, b, received);
     Py_END_ALLOW_THREADS
     return rc;
 }
@@ -76,6 +98,7 @@ static PyObject *packer_call(PackerObject *self, PyObject *args, PyObject *kwarg
 static void packer_dealloc(PackerObject *self) {
     Py_DECREF(self->reader);
     Py_DECREF(self->packed);
+    PyMem_Free(self->blocks);
     han_py_release(&self->buffer);
     PyObject_Free(self);
 }
@@ -90,11 +113,19 @@ static PyTypeObject PackerType = {
 };
 
 static PyObject *packer(ReaderObject *reader, const han_buffer *b, PyObject *packed, bool unpacks) {
+    size_t size = 2 * (size_t)b->n_blocks * sizeof *b->blocks;
+    uint64_t *blocks = size ? PyMem_Malloc(size) : NULL;
+    if (size && !blocks) return PyErr_NoMemory();
     PackerObject *self = PyObject_New(PackerObject, &PackerType);
-    if (!self) return NULL;
+    if (!self) {
+        PyMem_Free(blocks);
+        return NULL;
+    }
+    if (size) memcpy(blocks, b->blocks, size);
     self->reader = (ReaderObject *)Py_NewRef((PyObject *)reader);
     self->packed = Py_NewRef(packed);
     self->buffer = *b;
+    self->buffer.blocks = self->blocks = blocks;
     self->unpacks = unpacks;
     Py_XINCREF(b->owner);
     Py_XINCREF(b->datatype);

@@ -4,11 +4,11 @@
 
 #include "python/py_reader.h"
 
-/* Make memory for the packed data of a buffer; a buffer without gaps is its own copy. False with an
+/* Make memory for the copy of a buffer; a direct buffer is its own copy. False with an
  * exception if there is no memory. The caller releases the copy in either case. */
 bool han_py_packed(const han_buffer *, han_buffer *copy);
 
-/* Copy the data of a buffer of a derived type to dense bytes: MPI's error code. */
+/* Copy the data of a packed buffer: MPI's error code. */
 int han_py_pack(const ReaderObject *, const han_buffer *, void *packed);
 /* Return an object that copies the data of the buffer to `packed`, a bytes object, or back, whenever
  * it is called; or NULL. It raises MPI.Exception. */

@@ -138,8 +138,11 @@ static bool restrict_derived(const extent *e, han_buffer *b) {
         return false;
     if (b->span > b->nbytes) return false;
     b->room = b->nbytes;
-    b->nbytes = b->count * (uint64_t)e->facts.size;
+    b->nbytes = b->packed = b->count * (uint64_t)e->facts.size;
     b->datatype = Py_NewRef(e->derived);
+    b->use = HAN_PACKED;
+    b->each = (uint64_t)e->facts.size;
+    b->step = size;
     return true;
 }
 
@@ -147,9 +150,9 @@ bool han_py_with_gaps(const ReaderObject *r, han_buffer *b) {
     uint64_t handle = (uint64_t)han_py_handle(r, b->datatype);
     const han_element *element = han_element_find(&r->known, HAN_WITH_GAPS, handle);
     if (!element || b->count > b->room / element->size) return false;
-    b->dense = b->nbytes;
     b->nbytes = b->count * element->size;
     b->element = element;
+    b->use = HAN_GAPPED;
     return true;
 }
 
@@ -279,7 +282,7 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
     unsigned long long blocks = 1;
     han_buffer b = {0};
     if (!PyArg_ParseTuple(args, "O|K", &spec, &blocks)) return NULL;
-    if (han_py_read(self, spec, blocks, &b) && !b.datatype)
+    if (han_py_read(self, spec, blocks, &b) && b.use == HAN_DIRECT)
         facts = han_py_buffer_facts(&b);
     else
         facts = Py_NewRef(Py_None);

@@ -29,21 +29,34 @@ typedef struct {
     han_elements known;
 } ReaderObject;
 
-/* A buffer argument: elements without gaps, or those of a derived type. */
+/* How a call uses the memory of a buffer. */
+typedef enum {
+    HAN_DIRECT, /* it moves the elements where they are */
+    HAN_PACKED, /* a derived type: it moves a packed copy, which has the data without gaps */
+    HAN_GAPPED, /* a result with gaps: it is received, gaps and all, in a copy; its data is delivered */
+    HAN_BESIDE, /* a result that would overwrite operands still in use: it is received in a copy */
+    HAN_APART,  /* blocks that are not contiguous, or of a derived type: they are received packed in a
+                 * copy, and delivered one by one */
+} han_use;
+
+/* A buffer argument. */
 typedef struct {
     uint8_t *data;
-    uint64_t nbytes;
+    uint64_t nbytes; /* that the call moves: of the elements, or of the copy in their place */
     const han_element *element;
     PyObject *owner; /* keeps the memory; a new reference, or NULL */
     bool readonly;
-    /* Of a derived type: its object, a new reference; the number of elements; bytes from the first
-     * one's address to the end of the data, and to that of the memory. `element` is then no type of
-     * numbers, and `nbytes` are those of the data. */
+    han_use use;
+    /* Of a packed or gapped buffer: the type, a new reference; the number of elements; bytes from
+     * the first one's address to the end of the data, and to that of the memory; bytes of the data.
+     * `element` of a packed one is no type of numbers. */
     PyObject *datatype;
-    uint64_t count, span, room;
-    /* Of a result whose elements have gaps: the bytes of its data; `nbytes` has the gaps, too. */
-    uint64_t dense;
-    bool beside; /* a result that would overwrite operands still in use: it is received elsewhere */
+    uint64_t count, span, room, packed;
+    /* Of blocks that are apart: bytes of the data of each block, and then where each one begins, in
+     * elements, of memory that the caller owns; bytes of an element's data, and from one to the next. */
+    const uint64_t *blocks;
+    int32_t n_blocks;
+    uint64_t each, step;
 } han_buffer;
 
 extern PyTypeObject ReaderType;
@@ -55,8 +68,8 @@ han_handle han_py_handle(const ReaderObject *, PyObject *datatype);
 /* The object that stands for the operation of another one: for a predefined operation always the
  * same, else the object itself; borrowed. */
 PyObject *han_py_operation(const ReaderObject *, PyObject *op);
-/* Take the elements of a predefined type with gaps, such as MPI.DOUBLE_INT, as they lie in memory:
- * so the MPI library combines them. False for derived types. */
+/* Take the elements of a packed buffer as they lie in memory, if their type is a predefined one with
+ * gaps, such as MPI.DOUBLE_INT: so the MPI library combines them. False for derived types. */
 bool han_py_with_gaps(const ReaderObject *, han_buffer *);
 /* Read a whole number that is not negative: an int, or one of NumPy. */
 bool han_py_whole(PyObject *, uint64_t *);
@@ -88,7 +101,7 @@ static inline bool han_py_read(const ReaderObject *r, PyObject *o, uint64_t bloc
 }
 
 /* Whether a call uses a copy of a buffer. */
-static inline bool han_py_is_copied(const han_buffer *b) { return b->datatype || b->beside; }
+static inline bool han_py_is_copied(const han_buffer *b) { return b->use != HAN_DIRECT; }
 
 static inline void han_py_release(han_buffer *b) {
     Py_XDECREF(b->owner);

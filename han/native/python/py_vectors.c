@@ -1,9 +1,10 @@
 #include "python/py_vectors.h"
 
 bool han_py_blocks(han_blocks *b, uint64_t **counts, int32_t rank, int32_t size) {
-    *counts = PyMem_Malloc((size_t)size * sizeof **counts);
-    *b = (han_blocks){.counts = *counts, .rank = rank, .size = size};
-    return b->counts;
+    *counts = PyMem_Malloc(2 * (size_t)size * sizeof **counts);
+    if (!*counts) return false;
+    *b = (han_blocks){.counts = *counts, .places = *counts + size, .rank = rank, .size = size};
+    return true;
 }
 
 /* ---- numbers ------------------------------------------------------------------------------ */
@@ -65,20 +66,45 @@ bool han_py_read_counts(PyObject *o, han_blocks *b) {
     return measure(b);
 }
 
-/* Whether blocks with these displacements are contiguous: one number is the distance of all. Empty
- * blocks may be anywhere. */
-static bool contiguous(PyObject *o, const han_blocks *b) {
-    uint64_t distance, at = 0;
-    bool one = han_py_whole(o, &distance);
-    if (!one && !are_numbers(o, b->size)) return false;
-    for (int32_t r = 0; r < b->size; at += b->counts[r++]) {
-        uint64_t start;
-        if (one ? __builtin_mul_overflow(distance, (uint64_t)r, &start)
-                : !number_at(o, r, b->size, &start))
-            return false;
-        if (b->counts[r] && start != at) return false;
+/* Where blocks are, in elements. */
+typedef struct {
+    uint64_t reach; /* where the last one ends */
+    bool joined;    /* they are contiguous in rank order; empty ones may be anywhere */
+} spread;
+
+/* Whether each block follows the one of the rank before, or each precedes it. */
+static bool in_order(const han_blocks *b) {
+    bool up = true, down = true;
+    uint64_t above = 0, below = UINT64_MAX; /* where the blocks so far end and begin */
+    for (int32_t r = 0; r < b->size; r++) {
+        if (!b->counts[r]) continue;
+        up = up && b->places[r] >= above;
+        above = b->places[r] + b->counts[r];
+        down = down && above <= below;
+        below = b->places[r];
     }
-    return true;
+    return up || down;
+}
+
+/* Read displacements, or NULL: blocks are contiguous. One number is the distance of all. Blocks that
+ * may overlap are refused: Python looks at them. */
+static bool place(PyObject *o, const han_blocks *b, spread *s) {
+    uint64_t distance = 0, at = 0, end;
+    bool one = o && han_py_whole(o, &distance);
+    if (o && !one && !are_numbers(o, b->size)) return false;
+    *s = (spread){.joined = true};
+    for (int32_t r = 0; r < b->size; at += b->counts[r++]) {
+        uint64_t *start = &b->places[r];
+        *start = at;
+        if (one ? __builtin_mul_overflow(distance, (uint64_t)r, start)
+                : o && !number_at(o, r, b->size, start))
+            return false;
+        if (!b->counts[r]) continue;
+        if (__builtin_add_overflow(*start, b->counts[r], &end)) return false;
+        if (end > s->reach) s->reach = end;
+        s->joined = s->joined && *start == at;
+    }
+    return s->joined || in_order(b);
 }
 
 /* ---- lists -------------------------------------------------------------------------------- */
@@ -122,7 +148,7 @@ static bool parts_of(const ReaderObject *r, PyObject *o, parts *p) {
     return true;
 }
 
-/* Read `data`, of which the blocks are the first `total` elements; NULL: all of it. */
+/* Read `data`, of which the blocks use the first `total` elements; NULL: all of it. */
 static bool read_data(const ReaderObject *r, const parts *p, PyObject *total, han_buffer *out) {
     PyObject *whole = NULL;
     if (!total && !p->type) return han_py_read(r, p->data, 1, out);
@@ -146,15 +172,30 @@ static bool divide(const han_buffer *all, han_blocks *b) {
     return measure(b);
 }
 
+/* Let a call receive blocks in a packed copy, unless it can receive them where they are. */
+static bool divide_apart(const han_blocks *b, const spread *s, han_buffer *out) {
+    if (out->use == HAN_DIRECT && s->joined) return true;
+    if (out->use == HAN_DIRECT) {
+        out->each = out->step = out->element->size;
+        out->span = out->nbytes;
+    }
+    out->use = HAN_APART;
+    out->blocks = b->counts;
+    out->n_blocks = b->size;
+    return !__builtin_mul_overflow(b->total, out->each, &out->nbytes);
+}
+
 bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
     parts p;
+    spread s;
     if (!parts_of(r, o, &p)) return false;
-    if (!p.counts) return !p.starts && read_data(r, &p, NULL, out) && !out->datatype && divide(out, b);
-    if (!han_py_read_counts(p.counts, b) || (p.starts && !contiguous(p.starts, b))) return false;
-    PyObject *total = PyLong_FromUnsignedLongLong(b->total);
-    bool found = total && read_data(r, &p, total, out) && !out->datatype;
-    if (!total) PyErr_Clear();
-    Py_XDECREF(total);
+    if (!p.counts)
+        return !p.starts && read_data(r, &p, NULL, out) && out->use == HAN_DIRECT && divide(out, b);
+    if (!han_py_read_counts(p.counts, b) || !place(p.starts, b, &s)) return false;
+    PyObject *reach = PyLong_FromUnsignedLongLong(s.reach);
+    bool found = reach && read_data(r, &p, reach, out) && divide_apart(b, &s, out);
+    if (!reach) PyErr_Clear();
+    Py_XDECREF(reach);
     return found;
 }
 
@@ -168,7 +209,8 @@ static PyObject *read_vector(PyObject *module, PyObject *args) {
     han_buffer buffer = {0};
     if (!PyArg_ParseTuple(args, "O!Oi", &ReaderType, &reader, &spec, &size)) return NULL;
     if (!han_py_blocks(&b, &counts, 0, size)) return PyErr_NoMemory();
-    PyObject *found = han_py_read_vector(reader, spec, &b, &buffer) ? PyTuple_New(size) : NULL;
+    bool direct = han_py_read_vector(reader, spec, &b, &buffer) && buffer.use == HAN_DIRECT;
+    PyObject *found = direct ? PyTuple_New(size) : NULL;
     for (int r = 0; found && r < size; r++)
         PyTuple_SET_ITEM(found, r, PyLong_FromUnsignedLongLong(counts[r]));
     PyObject *answer = found ? Py_BuildValue("(NN)", han_py_buffer_facts(&buffer), found)

@@ -1,30 +1,16 @@
-"""Stored plans and wait policies: results are right if ranks read or make plans, spin or sleep."""
+"""Wait policies: results are right whether ranks spin or sleep, alike or not."""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from _support import FLAT, LEVELS, TWO_BY_TWO, WORLD, check_works, new_comm, on_both, on_four
+from _support import FLAT, LEVELS, WORLD, check_works, new_comm, on_both, on_four
 from mpi4py import MPI
 
 import han
 from han.config.parts import POLICIES
-from han.config.rc import rc
-from han.runtime.alike import ALIKE
-from han.tasks.files import compact
-
-
-@contextlib.contextmanager
-def stored_in(folder: Path):
-    rc.wisdom = str(folder)
-    try:
-        yield
-    finally:
-        rc.wisdom = None
 
 
 def calls(comm):
@@ -47,59 +33,6 @@ def calls(comm):
             gathered - np.arange(comm.size)[:, None], [np.arange(count)] * comm.size
         )
     comm.Barrier()
-
-
-def programs(comm):
-    return {key: compact.dump(p.program) for key, p in comm._han.plans._kept.items()}
-
-
-def use(levels):
-    ALIKE.clear()
-    comm = new_comm(levels)
-    calls(comm)
-    request = comm.Allreduce_init(np.ones(3000), np.empty(3000))
-    request.Start()
-    request.Wait()
-    request.Free()
-    made, info = programs(comm), comm.cache_info()
-    comm.Free()
-    return made, info
-
-
-@on_four
-def test_ranks_that_read_plans_run_with_ranks_that_make_them(mpi_ranks, mpi_tmp_path):
-    folder = Path(mpi_tmp_path)
-    for levels in (FLAT, TWO_BY_TWO):
-        own = folder / f"{len(levels)}-{WORLD.rank}"
-        planned, _ = use(levels)
-        with stored_in(own):
-            written, info = use(levels)
-            assert info.stored == 0
-            read, info = use(levels)
-            assert info.stored == info.made > 10
-            assert planned == written == read  # the same bytes
-            if WORLD.rank % 2:
-                for path in own.iterdir():
-                    path.unlink()
-            if WORLD.rank == 2:
-                for path in own.iterdir():
-                    path.write_bytes(path.read_bytes()[:-1])
-            damaged = contextlib.nullcontext()
-            if WORLD.rank == 2:
-                damaged = pytest.warns(UserWarning, match="planned anew and replaced")
-            with damaged:
-                again, info = use(levels)
-            assert again == planned
-            assert (info.stored > 0) == (WORLD.rank == 0)
-
-
-@on_four
-def test_a_folder_that_one_rank_cannot_use_is_told_by_all(mpi_ranks):
-    place = "/proc/nowhere" if WORLD.rank == 1 else None
-    rc.wisdom = place
-    with pytest.raises(han.ConfigError, match=r"rank 1: han\.rc\.wisdom = '/proc/nowhere'"):
-        new_comm(FLAT)
-    rc.wisdom = None
 
 
 @on_both
