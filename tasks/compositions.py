@@ -162,7 +162,8 @@ def _lanes_steps(view: Topology, signature: Signature, choice: Choice, fused: Fu
     row = ROWS[signature.collective]
     first = "reduce_scatter" if row.reduces else "scatter"
     last = "gather" if row.reduces and row.rooted else "allgather"
-    across = [("allreduce", top)] if fused(top) else [(kind, top) for kind in row.kinds]
+    at_once = len(row.kinds) > 1 and fused(top)
+    across = [("allreduce", top)] if at_once else [(kind, top) for kind in row.kinds]
     return [
         *((first, level) for level in inner),
         *(up(between) if row.reduces else ()),

@@ -337,9 +337,10 @@ def _tasks_of(
     found: list[tuple[str, LevelChoice]] = []
     if "leaders" not in part.algorithms[choice.algorithm].families:
         return (), f"{choice.algorithm} serves compositions other than tree and flat"
-    kinds = ROWS[collective].task_kinds
-    if part.algorithms[choice.algorithm].fuses:
-        reason = _not_fused(choice, collective, outermost)
+    kinds, about = ROWS[collective].task_kinds, part.algorithms[choice.algorithm]
+    at_once = outermost and collective in FUSED
+    if about.fuses and (at_once or not {*kinds} <= {*about.kinds}):
+        reason = _not_fused(part, choice, collective, outermost)
         return (() if reason else (("", choice),)), reason
     alike = not any(kind in kinds for kind, _ in choice.kinds)
     for kind in ("",) if alike else kinds:
@@ -351,11 +352,17 @@ def _tasks_of(
     return tuple(found), None
 
 
-def _not_fused(choice: LevelChoice, collective: str, outermost: bool) -> str | None:
+def _not_fused(
+    part: Submodule, choice: LevelChoice, collective: str, outermost: bool
+) -> str | None:
     """Return why an algorithm that reduces and broadcasts at once cannot serve a level, or None."""
     if collective not in FUSED:
         return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
     if not outermost:
-        return f"{choice.algorithm} serves the outermost level only"
+        kinds = {*ROWS[collective].task_kinds}
+        rows = part.algorithms.items()
+        able = [a for a, row in rows if kinds <= {*row.kinds} and "leaders" in row.families]
+        others = f"; of {part.name}, {', '.join(able)} may serve this one" if able else ""
+        return f"{choice.algorithm} serves the outermost level only{others}"
     own = [kind for kind, _ in choice.kinds if kind in ROWS[collective].task_kinds]
     return f"{choice.algorithm} has no {own[0]} tasks of its own" if own else None
