@@ -66,6 +66,7 @@ class Composition:
     steps: Callable[[Topology, Signature, Choice, Fused], Steps] | None = None
     sides: Mapping[str, tuple[Need, ...]] = field(default_factory=dict)
     cut: Callable[[Topology, Signature, Choice, Task], list[Piece]] | None = None
+    collectives: tuple[str, ...] = ()  # that it serves; (): any
 
     def needs(self, side: str, collective: str = "") -> tuple[Need, ...]:
         """Return what a level may carry out instead of a tree's tasks; () for a tree.
@@ -252,14 +253,18 @@ IN_SHARES = (Need(("reduce_scatter", "scatter", "gather", "allgather"), "everyon
 COMPOSITIONS: Mapping[str, Composition] = {
     TREE: Composition("reduce up the levels, broadcast down (HAN)"),
     "flat": Composition(
-        "all ranks in one group on the outermost level", Topology.flat, _flat_unfit
+        "all ranks in one group on the outermost level",
+        Topology.flat,
+        _flat_unfit,
+        collectives=tuple(name for name, row in ROWS.items() if row.kinds),
     ),
     "nap": Composition(
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
         Topology.one_network,
         _nap_unfit,
         _nap_steps,
-        {
+        collectives=NAP,
+        sides={
             "inside": (Need(("reduce", "bcast"), "everyone", NAP, repeats=True),),
             "node": (Need(("allreduce",), "everyone", NAP, repeats=True),),
             "outermost": (Need(("allreduce",), "nap", NAP, repeats=True),),
@@ -269,6 +274,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         "shares inside nodes; the ranks of one place in their nodes combine a share (Träff)",
         unfit=_lanes_unfit,
         steps=_lanes_steps,
+        collectives=LANES,
         sides={
             "inside": IN_SHARES,
             "node": IN_SHARES,
@@ -280,6 +286,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         "pieces go round all nodes, while nodes combine and broadcast others (ring, chain)",
         unfit=_ring_unfit,
         steps=_ring_steps,
+        collectives=LANES,
         sides={
             **dict.fromkeys(("inside", "node", "between"), IN_PIECES),
             "outermost": ON_RING,

@@ -135,6 +135,10 @@ class Submodule(ABC):
         """Return lists of factors that a tuner tries among so many members, beside the default."""
         return ()
 
+    def never(self, algorithm: str, parameters: Mapping[str, Value]) -> str | None:
+        """Return why an algorithm can never take some parameters, whatever the call, or None."""
+        return None
+
     def meets(self, algorithm: str, need: Need) -> bool:
         """Return whether an algorithm carries out what a composition needs on a level."""
         row = self.algorithms[algorithm]

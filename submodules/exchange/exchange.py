@@ -17,15 +17,17 @@ Source: Jocksch et al., section 2; Thakur et al. (Rabenseifner).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from han.model.collectives import FUSED as AT_ONCE
 from han.model.topology import Topology
 from han.submodules.exchange import halves, messages, rooted
 from han.submodules.exchange import node as exchange_node
-from han.submodules.exchange.factors import Factors, lists_of
+from han.submodules.exchange.factors import Factors, lists_of, never
 from han.submodules.exchange.order import reorders
-from han.submodules.exchange.patterns import PRESETS
+from han.submodules.exchange.patterns import PRESETS, own_factors
 from han.submodules.parts.cells import FLAGS
-from han.tasks.choice import LevelChoice
+from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline, levels_of
@@ -118,6 +120,13 @@ class Exchange(Submodule):
     def factor_lists(self, algorithm: str, members: int) -> list[Factors]:
         """Return lists of factors that a tuner tries; presets have factors of their own."""
         return [] if algorithm in PRESETS else lists_of(algorithm, members)
+
+    def never(self, algorithm: str, parameters: Mapping[str, Value]) -> str | None:
+        """Return why an algorithm can never take these factors, or None."""
+        factors = parameters.get("factors")
+        if not isinstance(factors, tuple):
+            return None
+        return own_factors(algorithm) if algorithm in PRESETS else never(algorithm, factors)
 
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""
