@@ -50,6 +50,10 @@ class Need(NamedTuple):
     collectives: tuple[str, ...]  # for which it is enough
     repeats: bool = False  # a segment has several of these tasks
 
+    def of(self, kind: str) -> Need:
+        """Return the same need of one kind of tasks."""
+        return self._replace(kinds=(kind,))
+
 
 @dataclass(frozen=True)
 class Composition:

@@ -47,7 +47,7 @@ def in_cells(topology: Topology, level: int, choice: LevelChoice) -> bool:
 def apart(question: Question) -> bool:
     """Return whether a level reduces and broadcasts in tasks of their own."""
     topology, signature = question.topology, question.signature
-    if signature.collective not in AT_ONCE:
+    if question.kind in halves.HALVES or signature.collective not in AT_ONCE:
         return True
     return question.level not in levels_of(topology, signature)[-1:]
 

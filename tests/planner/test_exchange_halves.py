@@ -144,6 +144,11 @@ def test_the_reason_why_an_exchange_does_not_serve_an_inner_level():
     for collective in ("bcast", "reduce"):
         reason = objection(one, signature_of(collective, 1000), Choice((exchange("tree"),)))
         assert "scatter does in messages" in reason
+    commuting = signature_of("allreduce", 1000, ordered=False)
+    for kind in ("bcast", "reduce"):
+        own = exchange("scatter").where(kind, exchange("tree"))
+        assert "scatter does in messages" in objection(one, commuting, Choice((own,)))
+        verify([planned(topology_of([[0] * 4], 0), commuting, Choice((own,)))] * 2)
     large = Signature("allreduce", 4, 1 << 17, "op", "u8")
     reason = objection(topology_of(uneven, 0), large, Choice((exchange("tree"), adapt)))
     assert "bytes of cells for elements of 131072 bytes; half of the smallest ring" in reason
