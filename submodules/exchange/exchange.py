@@ -137,7 +137,7 @@ class Exchange(Submodule):
             reason = (exchange_node if cells else messages).unfit(question)
         reason = reason or order_kept(question, self.algorithms[question.choice.algorithm])
         signature = question.signature
-        ordered = signature.reduces and signature.canonical
+        ordered = signature.reduces and signature.canonical and question.kind != "bcast"
         return reason or (reorders(question) if ordered else None)
 
     def sends(self, topology: Topology, level: int, choice: LevelChoice) -> bool:
