@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit, spell
@@ -46,7 +45,7 @@ from han.submodules.exchange.layout import (
 )
 from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.patterns import asked_factors
-from han.submodules.exchange.steps import Pattern
+from han.submodules.exchange.steps import Recursive
 from han.submodules.parts.cells import COMBINED, READ, RELEASED, tasks_at
 from han.submodules.parts.pieces import Piece, cut, number
 from han.submodules.parts.waits import Waits
@@ -121,6 +120,10 @@ def lower(context: Context) -> None:
 class _Reduce(Exchange):
     """One member's part in a reduce: only the root takes the finished blocks."""
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._collected: dict[int, list[tuple[int, list[Run]]]] = {}  # by bytes of a piece
+
     def gathering(self) -> range:
         """Return no gathering step."""
         return range(0)
@@ -147,7 +150,7 @@ class _Reduce(Exchange):
         if not self.group.leads:
             return
         finished = self.pattern.stages
-        for member, parts in self._collected(piece):
+        for member, parts in self._of_others(piece):
             home = self.pattern.home(member, finished)
             for run in parts:
                 self.wait_for(piece, (member, finished))
@@ -157,23 +160,18 @@ class _Reduce(Exchange):
         if not self.layout.small and self.layout.pieces > BANKS:
             self.post(piece, finished + 1)
 
-    def _collected(self, piece: Piece) -> list[tuple[int, list[Run]]]:
+    def _of_others(self, piece: Piece) -> list[tuple[int, list[Run]]]:
         """Return the members whose blocks the root copies, the next first, and these blocks."""
-        found = self.collected.get(piece.nbytes)
+        found = self._collected.get(piece.nbytes)
         if found is None:
             bounds = self.layout.partition.bounds(piece.nbytes)
-            found = self.collected[piece.nbytes] = []
+            found = self._collected[piece.nbytes] = []
             for distance in range(1, self.group.size):
                 member = (self.group.me + distance) % self.group.size
                 blocks = self.pattern.held(member, self.pattern.stages)
                 theirs = self.layout.offsets(member, self.pattern.stages, bounds)
                 found.append((member, runs(blocks, bounds, [theirs])))
         return found
-
-    @kept
-    def collected(self) -> dict[int, list[tuple[int, list[Run]]]]:
-        """What the root copies of pieces of each size."""
-        return {}
 
 
 # ---- broadcast ----------------------------------------------------------------------------------
@@ -214,7 +212,8 @@ class Copies:
         choice, largest = plan.choice.levels[level].of("bcast"), max(t.nbytes for t in tasks)
         small = len(tasks) == 1 and largest <= PAGE
         pattern, partition = in_cells(choice, members, signature.grain)
-        gather = _factors(pattern)
+        assert isinstance(pattern, Recursive), "the pattern of a tree"
+        gather = pattern.gather
         most = geometry.area // kinds_at(plan, level) // BANKS // LINE * LINE
         chunk = max(choice.get("chunk", HALF_CHUNK), signature.nbytes * len(gather) >> COUNTS)
         chunk = min(chunk, most, lines(largest))
@@ -284,11 +283,6 @@ class Copies:
         return self.size // prod(self.gather[:step])
 
 
-def _factors(pattern: Pattern) -> tuple[int, ...]:
-    gather: tuple[int, ...] = getattr(pattern, "gather")  # noqa: B009
-    return gather
-
-
 class _Broadcast:
     """One member's part in a broadcast, piece by piece."""
 
@@ -302,7 +296,7 @@ class _Broadcast:
         me, root = self.group.me, self.group.root
         self.parts = {k: self.copies.copied(me, k, root) for k in self.steps}
         self.homes = [self.copies.home(me, k, root) for k in (0, *self.steps)]
-        self.waits = Waits(context, lambda m, kind: self._flag(m, kind))
+        self.waits = Waits(context, self._flag)
         self.others = tuple(m for m in range(size) if m != root)
 
     def put(self, piece: Piece) -> None:
