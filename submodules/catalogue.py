@@ -29,9 +29,11 @@ def catalogue() -> Catalogue:
                 },
                 _serving(part, ("outermost",)),
                 _serving(part, ("inside", "node")),
+                part.never,
             )
             for name, part in registered().items()
-        }
+        },
+        {name: row.collectives for name, row in COMPOSITIONS.items() if row.collectives},
     )
 
 

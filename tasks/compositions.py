@@ -50,6 +50,10 @@ class Need(NamedTuple):
     collectives: tuple[str, ...]  # for which it is enough
     repeats: bool = False  # a segment has several of these tasks
 
+    def of(self, kind: str) -> Need:
+        """Return the same need of one kind of tasks."""
+        return self._replace(kinds=(kind,))
+
 
 @dataclass(frozen=True)
 class Composition:
@@ -66,6 +70,7 @@ class Composition:
     steps: Callable[[Topology, Signature, Choice, Fused], Steps] | None = None
     sides: Mapping[str, tuple[Need, ...]] = field(default_factory=dict)
     cut: Callable[[Topology, Signature, Choice, Task], list[Piece]] | None = None
+    collectives: tuple[str, ...] = ()  # that it serves; (): any
 
     def needs(self, side: str, collective: str = "") -> tuple[Need, ...]:
         """Return what a level may carry out instead of a tree's tasks; () for a tree.
@@ -162,7 +167,8 @@ def _lanes_steps(view: Topology, signature: Signature, choice: Choice, fused: Fu
     row = ROWS[signature.collective]
     first = "reduce_scatter" if row.reduces else "scatter"
     last = "gather" if row.reduces and row.rooted else "allgather"
-    across = [("allreduce", top)] if fused(top) else [(kind, top) for kind in row.kinds]
+    at_once = len(row.kinds) > 1 and fused(top)
+    across = [("allreduce", top)] if at_once else [(kind, top) for kind in row.kinds]
     return [
         *((first, level) for level in inner),
         *(up(between) if row.reduces else ()),
@@ -251,14 +257,18 @@ IN_SHARES = (Need(("reduce_scatter", "scatter", "gather", "allgather"), "everyon
 COMPOSITIONS: Mapping[str, Composition] = {
     TREE: Composition("reduce up the levels, broadcast down (HAN)"),
     "flat": Composition(
-        "all ranks in one group on the outermost level", Topology.flat, _flat_unfit
+        "all ranks in one group on the outermost level",
+        Topology.flat,
+        _flat_unfit,
+        collectives=tuple(name for name, row in ROWS.items() if row.kinds),
     ),
     "nap": Composition(
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
         Topology.one_network,
         _nap_unfit,
         _nap_steps,
-        {
+        collectives=NAP,
+        sides={
             "inside": (Need(("reduce", "bcast"), "everyone", NAP, repeats=True),),
             "node": (Need(("allreduce",), "everyone", NAP, repeats=True),),
             "outermost": (Need(("allreduce",), "nap", NAP, repeats=True),),
@@ -268,6 +278,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         "shares inside nodes; the ranks of one place in their nodes combine a share (Träff)",
         unfit=_lanes_unfit,
         steps=_lanes_steps,
+        collectives=LANES,
         sides={
             "inside": IN_SHARES,
             "node": IN_SHARES,
@@ -279,6 +290,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         "pieces go round all nodes, while nodes combine and broadcast others (ring, chain)",
         unfit=_ring_unfit,
         steps=_ring_steps,
+        collectives=LANES,
         sides={
             **dict.fromkeys(("inside", "node", "between"), IN_PIECES),
             "outermost": ON_RING,

@@ -52,14 +52,14 @@ class Parameter:
 class Algorithm:
     """A row of a submodule's table.
 
-    `kinds` are the task kinds it carries out; ``("allreduce",)`` fuses a level's reduce and
-    broadcast. `ordered` says when operands keep their order: ``always``, ``rooted at 0``
-    (only towards the first member) or ``never``. `one_segment`: it does not take a message in
-    several segments. `takes` names the parameters that it reads; None: all of its submodule.
-    `families` are the families of groups that it serves (:mod:`han.tasks.compositions`). With
-    ``everyone`` it combines only the operands of ``Context.contributors``, and it may have several
-    tasks of a segment. `canonical`: it can combine in the canonical order
-    (:mod:`han.tasks.canonical`).
+    `kinds` are the task kinds it carries out; with ``allreduce`` it fuses the reduce and the
+    broadcast of the outermost level. `ordered` says when operands keep their order: ``always``,
+    ``rooted at 0`` (only towards the first member) or ``never``. `one_segment`: it does not take a
+    message in several segments. `takes` names the parameters that it reads; None: all of its
+    submodule. `families` are the families of groups that it serves
+    (:mod:`han.tasks.compositions`). With ``everyone`` it combines only the operands of
+    ``Context.contributors``, and it may have several tasks of a segment. `canonical`: it can
+    combine in the canonical order (:mod:`han.tasks.canonical`).
     """
 
     about: str
@@ -72,8 +72,8 @@ class Algorithm:
 
     @property
     def fuses(self) -> bool:
-        """Whether it carries out the reduce and the broadcast of a level as one task."""
-        return self.kinds == ("allreduce",)
+        """Whether it carries out the outermost level's reduce and broadcast as one task."""
+        return "allreduce" in self.kinds
 
 
 class Question(NamedTuple):
@@ -134,6 +134,10 @@ class Submodule(ABC):
     def factor_lists(self, algorithm: str, members: int) -> Iterable[tuple[int, ...]]:
         """Return lists of factors that a tuner tries among so many members, beside the default."""
         return ()
+
+    def never(self, algorithm: str, parameters: Mapping[str, Value]) -> str | None:
+        """Return why an algorithm can never take some parameters, whatever the call, or None."""
+        return None
 
     def meets(self, algorithm: str, need: Need) -> bool:
         """Return whether an algorithm carries out what a composition needs on a level."""

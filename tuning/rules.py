@@ -272,15 +272,41 @@ def _unfit(question: Question, choice: Choice, outermost: bool) -> str | None:
     needs = composition(name).needs(side, question.signature.collective)
     if not needs:
         return _no_tree(question, outermost)
-    if own.kinds:
-        kind, other = own.kinds[0]
-        return (
-            f"{kind} tasks have an algorithm or parameters of their own ({other.algorithm}), which "
-            "is for tree and flat"
-        )
-    reason = _unmet(question, needs, name) or _refusal(submodule(own.submodule), question)
+    reason = _unmet(question, needs, name) or _no_such_kind(own, name, side)
+    reason = reason or _refused_kind(question, needs)
     lanes = any(need.family == "lane" for need in needs)
     return reason or (_crowded(question) if lanes and folds(view, choice) else None)
+
+
+def _no_such_kind(choice: LevelChoice, name: str, side: str) -> str | None:
+    """Return which kind of tasks with a choice of its own a level does not have, or None."""
+    kinds = {kind for need in composition(name).needs(side) for kind in need.kinds}
+    at_once = (
+        "allreduce" in kinds and submodule(choice.submodule).algorithms[choice.algorithm].fuses
+    )
+    for kind, _ in choice.kinds:
+        if at_once:
+            return f"{choice.algorithm} has no {kind} tasks of its own"
+        if kind not in kinds:
+            return f"{name} has no {kind} tasks here: {', '.join(sorted(kinds))}"
+    return None
+
+
+def _refused_kind(question: Question, needs: Sequence[Need]) -> str | None:
+    """Return why a submodule refuses what a kind of tasks of a level runs, or None."""
+    own, part = question.choice, submodule(question.choice.submodule)
+    kinds = {kind for need in needs if _met(part, own, need) for kind in need.kinds}
+    several = [(kind, one) for kind, one in own.kinds if kind in kinds]
+    if kinds <= {kind for kind, _ in several}:  # no kind runs the level's own choice
+        asked = [question.of_kind(kind, one) for kind, one in several]
+    else:
+        asked = [question, *(question.of_kind(kind, one) for kind, one in several)]
+    return next((reason for one in asked if (reason := _refusal(part, one))), None)
+
+
+def _met(part: Submodule, choice: LevelChoice, need: Need) -> bool:
+    """Return whether what runs the kinds of tasks of a level carries out a composition's need."""
+    return all(part.meets(choice.of(kind).algorithm, need.of(kind)) for kind in need.kinds)
 
 
 def _crowded(question: Question) -> str | None:
@@ -294,7 +320,7 @@ def _crowded(question: Question) -> str | None:
 def _unmet(question: Question, needs: Sequence[Need], name: str) -> str | None:
     """Return why an algorithm meets none of the needs of a composition, or None."""
     choice = question.choice
-    if any(submodule(choice.submodule).meets(choice.algorithm, need) for need in needs):
+    if any(_met(submodule(choice.submodule), choice, need) for need in needs):
         return None
     able = [
         f"{other} {algorithm}"
@@ -302,7 +328,8 @@ def _unmet(question: Question, needs: Sequence[Need], name: str) -> str | None:
         for algorithm in part.algorithms
         if part.correct and any(part.meets(algorithm, need) for need in needs)
     ]
-    return f"{choice.algorithm} does not serve {name} here; known: {', '.join(able)}"
+    own = "".join(f", {kind}: {one.algorithm}" for kind, one in choice.kinds)
+    return f"{choice.algorithm}{own} does not serve {name} here; known: {', '.join(able)}"
 
 
 def _no_tree(question: Question, outermost: bool) -> str | None:
@@ -337,9 +364,10 @@ def _tasks_of(
     found: list[tuple[str, LevelChoice]] = []
     if "leaders" not in part.algorithms[choice.algorithm].families:
         return (), f"{choice.algorithm} serves compositions other than tree and flat"
-    kinds = ROWS[collective].task_kinds
-    if part.algorithms[choice.algorithm].fuses:
-        reason = _not_fused(choice, collective, outermost)
+    kinds, about = ROWS[collective].task_kinds, part.algorithms[choice.algorithm]
+    at_once = outermost and collective in FUSED
+    if about.fuses and (at_once or not {*kinds} <= {*about.kinds}):
+        reason = _not_fused(part, choice, collective, outermost)
         return (() if reason else (("", choice),)), reason
     alike = not any(kind in kinds for kind, _ in choice.kinds)
     for kind in ("",) if alike else kinds:
@@ -351,11 +379,17 @@ def _tasks_of(
     return tuple(found), None
 
 
-def _not_fused(choice: LevelChoice, collective: str, outermost: bool) -> str | None:
+def _not_fused(
+    part: Submodule, choice: LevelChoice, collective: str, outermost: bool
+) -> str | None:
     """Return why an algorithm that reduces and broadcasts at once cannot serve a level, or None."""
     if collective not in FUSED:
         return f"{choice.algorithm} serves {' and '.join(FUSED)} only"
     if not outermost:
-        return f"{choice.algorithm} serves the outermost level only"
+        kinds = {*ROWS[collective].task_kinds}
+        rows = part.algorithms.items()
+        able = [a for a, row in rows if kinds <= {*row.kinds} and "leaders" in row.families]
+        others = f"; of {part.name}, {', '.join(able)} may serve this one" if able else ""
+        return f"{choice.algorithm} serves the outermost level only{others}"
     own = [kind for kind, _ in choice.kinds if kind in ROWS[collective].task_kinds]
     return f"{choice.algorithm} has no {own[0]} tasks of its own" if own else None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from han.config.errors import Problem
 from han.model.topology import Topology, number_domains
 
 if TYPE_CHECKING:
@@ -53,6 +54,22 @@ def arrange(
         sockets=number_domains(list(zip(memory, parts, strict=True))),
         rails=rails,
     )
+
+
+def empty_levels(levels: Sequence[Level], facts: Sequence[Facts]) -> Iterator[Problem]:
+    """Yield a problem for each level none of whose hosts runs a rank; `facts` are of all ranks."""
+    found = sorted({fact.host for fact in facts})
+    for k, level in enumerate(levels):
+        if isinstance(level.scope, str) or not hasattr(level.scope, "hosts"):
+            continue
+        named = [host for hosts in level.scope.hosts.values() for host in hosts]
+        if set(found).isdisjoint(named):
+            several = f" and {len(found) - 4} more" if len(found) > 4 else ""
+            yield Problem(
+                ("levels", k, "scope", "hosts"),
+                f"level {level.name!r}: none of its {len(named)} hosts runs any of the "
+                f"{len(facts)} ranks, which are on {', '.join(found[:4])}{several}",
+            )
 
 
 def _memory(

@@ -83,19 +83,25 @@ class SubmoduleInfo:
 
     `between` and `inside` are the algorithms that serve a composition, by its name: on the
     outermost level, and inside nodes. A composition that all levels serve like a tree is not there.
+    `never` returns why an algorithm can never take some parameters, or None.
     """
 
     algorithms: tuple[str, ...] = ()
     parameters: Mapping[str, ParameterInfo] = field(default_factory=dict)
     between: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    never: Callable[[str, Mapping[str, ParameterValue]], str | None] = lambda *_: None
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The submodules that a configuration may name."""
+    """The submodules that a configuration may name, and what compositions serve.
+
+    `collectives` has the compositions that do not serve all collectives.
+    """
 
     submodules: Mapping[str, SubmoduleInfo]
+    collectives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 _EXPECTED = {

@@ -128,6 +128,50 @@ def composition_problems(
                 yield Problem(path, reason, use.submodule)
 
 
+def impossible_problems(
+    rules: tuple[Rule, ...], levels: tuple[Level, ...], catalogue: Catalogue
+) -> Iterator[Problem]:
+    """Yield a problem for each rule that can serve no call, on any machine.
+
+    Parameters must have been parsed. What depends on a call or a machine is no problem here: then
+    the rule is passed over, and ``comm.explain`` says why.
+    """
+    for k, rule in enumerate(rules):
+        served = catalogue.collectives.get(rule.use.composition or "")
+        asked = rule.when.collective
+        if served and asked and not {*asked} & {*served}:
+            reason = f"serves {', '.join(served)}; the rule is for {', '.join(asked)} only"
+            yield Problem(("rules", k, "use", "composition"), reason, rule.use.composition)
+        for name, use in rule.use.levels.items():
+            path = ("rules", k, "use", "levels", name)
+            yield from _never_taken(use, catalogue, path)
+            yield from _too_many_lanes(rule, use, len(levels), path)
+
+
+def _never_taken(use: LevelUse, catalogue: Catalogue, path: KeyPath) -> Iterator[Problem]:
+    """Yield a problem for parameters that an algorithm of a level can never take."""
+    info = catalogue.submodules.get(use.submodule)
+    if info is None:
+        return
+    own = [(kind, one.algorithm, one.parameters) for kind, one in use.kinds.items()]
+    for kind, algorithm, parameters in ((None, use.algorithm, use.parameters), *own):
+        algorithm = algorithm or use.algorithm
+        reason = info.never(algorithm, parameters) if algorithm in info.algorithms else None
+        if reason is not None:
+            where = (*path, kind) if kind else path
+            yield Problem((*where, "factors"), reason.removeprefix("factors: "))
+
+
+def _too_many_lanes(rule: Rule, use: LevelUse, depth: int, path: KeyPath) -> Iterator[Problem]:
+    """Yield a problem if a rule for nodes of some ranks asks for more lanes than these."""
+    lanes, most = use.parameters.get("lanes"), rule.when.ppn.max if rule.when.ppn else None
+    if rule.use.composition != "lanes" or depth != 2 or not isinstance(lanes, int):
+        return
+    if most is not None and lanes > most:
+        reason = f"but the rule is for nodes of at most {most} ranks (ppn)"
+        yield Problem((*path, "lanes"), reason, lanes)
+
+
 def _serves_not(composition: str, side: str, use: LevelUse, catalogue: Catalogue) -> str | None:
     """Return why a level's use cannot serve a composition, or None."""
     table = {

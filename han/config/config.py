@@ -143,6 +143,7 @@ def validate_names(config: Config, catalogue: Catalogue) -> Config:
     """
     rules, problems = checks.named_rules(config.rules, catalogue)
     problems += checks.composition_problems(config.rules, config.levels, catalogue)
+    problems += checks.impossible_problems(rules, config.levels, catalogue)
     if problems:
         raise config_error(problems, config.origin)
     return replace(config, rules=rules)

@@ -137,14 +137,15 @@ class Topology:
 
     def widest(self, level: int) -> int:
         """Members of the largest group at `level`."""
-        return self._widest[level]
+        return self.group_sizes[level][-1]
 
     @cached_property
-    def _widest(self) -> tuple[int, ...]:
+    def group_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """For each level, how many members its groups have: ascending, each number once."""
         members = [Counter(self.domains[0])]
         for inner, outer in pairwise(self.domains):
             members.append(Counter(o for o, _ in set(zip(outer, inner, strict=True))))
-        return tuple(max(each.values()) for each in members)
+        return tuple(tuple(sorted(set(each.values()))) for each in members)
 
     def channel_ranks(self, level: int) -> int:
         """Number of ranks of the largest channel at `level`."""

@@ -13,7 +13,8 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError
-from han.config.arrange import Facts, arrange
+from han.config.arrange import Facts, arrange, empty_levels
+from han.config.errors import config_error
 from han.config.rails import launched_place, rails_of
 from han.model.topology import Topology
 from han.ranks.quota import processors
@@ -35,7 +36,14 @@ class Conditions(NamedTuple):
 
 
 def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
-    """Return the topology that the configuration describes for these ranks, and the conditions."""
+    """Return the topology that the configuration describes for these ranks, and the conditions.
+
+    Raises ConfigError, which is the same for all ranks, if a rank is bound to no rail, or if all
+    ranks of the program are here and none is on a host of a level that names hosts.
+    """
+    problems = list(empty_levels(config.levels, facts))
+    if problems and len(facts) == MPI.COMM_WORLD.size:
+        raise config_error(problems, config.origin)
     rails = rails_of(config.rails, facts, config.origin)
     return arrange(config.levels, facts, config.sockets, rails), conditions(facts)
 

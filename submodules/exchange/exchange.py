@@ -1,5 +1,8 @@
 """``exchange``: allreduce by exchanges with a few members at a time, with any factors.
 
+On the levels below the outermost one, members that share memory reduce and broadcast by the two
+halves of a tree (:mod:`han.submodules.exchange.halves`).
+
 - A recursive exchange brings together groups of members, then groups of such groups. It keeps the
   order of operands.
 - A cyclic shift has partners at fixed distances around a circle, for any number of members.
@@ -14,25 +17,39 @@ Source: Jocksch et al., section 2; Thakur et al. (Rabenseifner).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from han.model.collectives import FUSED as AT_ONCE
 from han.model.topology import Topology
-from han.submodules.exchange import messages, rooted
+from han.submodules.exchange import halves, messages, rooted
 from han.submodules.exchange import node as exchange_node
-from han.submodules.exchange.factors import Factors, lists_of
+from han.submodules.exchange.factors import Factors, lists_of, never
 from han.submodules.exchange.order import reorders
-from han.submodules.exchange.patterns import PRESETS
+from han.submodules.exchange.patterns import PRESETS, own_factors
 from han.submodules.parts.cells import FLAGS
-from han.tasks.choice import LevelChoice
+from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
-from han.tasks.outline import Outline
+from han.tasks.outline import Outline, levels_of
 
 FUSED = ("allreduce",)
 ALWAYS_MESSAGES = (*PRESETS, "scatter")
+IN_MEMORY = (
+    "tree reduces and broadcasts apart only where members share memory; scatter does in messages"
+)
 
 
 def in_cells(topology: Topology, level: int, choice: LevelChoice) -> bool:
     """Return whether members exchange through cells, and not in messages."""
     return topology.shared[level] and choice.algorithm not in ALWAYS_MESSAGES
+
+
+def apart(question: Question) -> bool:
+    """Return whether a level reduces and broadcasts in tasks of their own."""
+    topology, signature = question.topology, question.signature
+    if question.kind in halves.HALVES or signature.collective not in AT_ONCE:
+        return True
+    return question.level not in levels_of(topology, signature)[-1:]
 
 
 class Exchange(Submodule):
@@ -57,7 +74,11 @@ class Exchange(Submodule):
         ),
         "cyclic": Algorithm("members at growing distances, any number of them", FUSED, "never"),
         "tree": Algorithm(
-            "partial results of groups are whole vectors", FUSED, "always", canonical=True
+            "partial results of groups are whole vectors; on any level, where it reduces and "
+            "broadcasts apart",
+            (*FUSED, *halves.HALVES),
+            "always",
+            canonical=True,
         ),
         "copyin": Algorithm("blocks go round and are combined on the way", FUSED, "never"),
         "ring": Algorithm(
@@ -100,29 +121,39 @@ class Exchange(Submodule):
         """Return lists of factors that a tuner tries; presets have factors of their own."""
         return [] if algorithm in PRESETS else lists_of(algorithm, members)
 
+    def never(self, algorithm: str, parameters: Mapping[str, Value]) -> str | None:
+        """Return why an algorithm can never take these factors, or None."""
+        factors = parameters.get("factors")
+        if not isinstance(factors, tuple):
+            return None
+        return own_factors(algorithm) if algorithm in PRESETS else never(algorithm, factors)
+
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""
         cells = in_cells(question.topology, question.level, question.choice)
-        reason = (exchange_node if cells else messages).unfit(question)
+        if question.choice.algorithm == "tree" and apart(question):
+            reason = halves.unfit(question) if cells else IN_MEMORY
+        else:
+            reason = (exchange_node if cells else messages).unfit(question)
         reason = reason or order_kept(question, self.algorithms[question.choice.algorithm])
         signature = question.signature
-        ordered = signature.reduces and signature.canonical
+        ordered = signature.reduces and signature.canonical and question.kind != "bcast"
         return reason or (reorders(question) if ordered else None)
 
     def sends(self, topology: Topology, level: int, choice: LevelChoice) -> bool:
         """Return whether members of a level send messages."""
-        return not in_cells(topology, level, choice)
+        return not all(in_cells(topology, level, one) for one in choice.each)
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
-        cells = in_cells(plan.topology, level, plan.choice.levels[level])
-        return exchange_node.footprint(plan, level) if cells else 0
+        return exchange_node.footprint(plan, level) + halves.footprint(plan, level)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's part of the exchange of each task."""
         topology = context.builder.plan.topology
         if in_cells(topology, context.group.level, context.choice):
-            exchange_node.lower(context)
+            kind = context.tasks[0].kind
+            (halves if kind in halves.HALVES else exchange_node).lower(context)
         elif context.choice.algorithm == "scatter":
             rooted.lower(context)
         else:

@@ -137,33 +137,46 @@ def phases_of(algorithm: str, signed: Factors) -> Phases:
     )
 
 
-def misfit(algorithm: str, members: int, signed: Factors | None) -> str | None:
-    """Return the reason why an algorithm cannot use these factors for so many members, or None."""
-    if signed is None:
-        return None
+def never(algorithm: str, signed: Factors) -> str | None:
+    """Return the reason why an algorithm can use these factors for no number of members, or None.
+
+    That one of the phases of a cyclic shift has no factors is told with the number of members.
+    """
     if not signed or any(abs(f) < 2 for f in signed):
         return f"factors: 2 or more, or -2 or less, expected, not {spell(signed)}"
     try:
         phases = phases_of(algorithm, signed)
     except ValueError as error:
         return str(error)
+    if algorithm == "tree" and phases.middle:
+        members = prod(phases.scatter) * prod(phases.middle)
+        return (
+            f"factors: {spell(phases.middle)} would combine without splitting, which is for "
+            f"recursive; take {spell(both_ways(recursive_factors(members)))}, for instance"
+        )
+    if algorithm == "copyin" and phases.scatter:
+        return "factors: copyin combines one member at a time; its factors allgather: positive"
+    return None
+
+
+def misfit(algorithm: str, members: int, signed: Factors | None) -> str | None:
+    """Return the reason why an algorithm cannot use these factors for so many members, or None."""
+    if signed is None:
+        return None
+    reason = never(algorithm, signed)
+    if reason is not None:
+        return reason
+    phases = phases_of(algorithm, signed)
     if algorithm in ("recursive", "tree"):
-        return _recursive_misfit(algorithm, members, signed, phases)
+        return _recursive_misfit(members, signed, phases)
     if algorithm == "copyin":
-        if phases.scatter:
-            return "factors: copyin combines one member at a time; its factors allgather: positive"
         return _short("positive", phases.gather, members)
     return _short("negative", tuple(reversed(phases.scatter)), members) or _short(
         "positive", phases.gather, members
     )
 
 
-def _recursive_misfit(algorithm: str, members: int, signed: Factors, phases: Phases) -> str | None:
-    if algorithm == "tree" and phases.middle:
-        return (
-            f"factors: {spell(phases.middle)} would combine without splitting, which is for "
-            f"recursive; take {spell(both_ways(recursive_factors(members)))}, for instance"
-        )
+def _recursive_misfit(members: int, signed: Factors, phases: Phases) -> str | None:
     split, middle = prod(phases.scatter), prod(phases.middle)
     if split * middle == members:
         return None

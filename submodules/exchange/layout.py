@@ -21,14 +21,21 @@ from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
 from han.submodules.exchange.gathered import Gathered
 from han.submodules.exchange.patterns import pattern_of
 from han.submodules.exchange.steps import Blocks, Pattern, Recursive, Steps
+from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 from han.tasks.shares import share
 
 CHUNK = 512 * 1024  # large: few waits, and cells that have left their writer's caches
+HALF_CHUNK = 128 * 1024  # of a reduce or a broadcast: what other levels wait for
 BANKS = 2
 COUNTS = 23  # bits of a flag that count the stages of a run's pieces (native/channel.h has 24)
+
+
+def kinds_at(plan: Outline, level: int) -> int:
+    """Return among how many kinds of tasks the cells of a level are shared out."""
+    return sum(k == level for _, k in plan.streams)
 
 
 def lines(nbytes: int) -> int:
@@ -90,25 +97,25 @@ class Layout:
     small: bool
 
     @classmethod
-    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Layout:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...], members: int) -> Layout:
         """Lay out the tasks of a level's stream; a single one goes to small slots if it fits."""
-        choice, geometry = plan.choice.levels[level], plan.geometries[level]
+        kind, geometry, grain = tasks[0].kind, plan.geometries[level], plan.signature.grain
         assert geometry is not None
-        members, grain = plan.topology.widest(level), plan.signature.grain
-        largest = max(t.nbytes for t in tasks)
+        choice, largest = plan.choice.levels[level].of(kind), max(t.nbytes for t in tasks)
         if len(tasks) == 1:
             for whole in (True, False):
                 tried = cls.in_slots(choice, members, grain, largest, whole)
                 if tried is not None:
                     return tried
         pattern, partition = in_cells(choice, members, grain)
-        chunk = min(choice.get("chunk", CHUNK), lines(largest))
+        usual = CHUNK if kind == "allreduce" else HALF_CHUNK
+        chunk = min(choice.get("chunk", usual), lines(largest))
         one = cls(pattern, partition, grain, 1, False)
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
-        chunk = one.fitting(chunk, geometry.area)
-        step = max(1, chunk // grain) * grain
-        pieces = sum(max(1, -(-t.nbytes // step)) for t in tasks)  # as pieces.cut does
-        return cls(pattern, partition, chunk, pieces, False)
+        area = geometry.area // kinds_at(plan, level)
+        at_once = len(tasks) == 1 and largest <= chunk and one.bank(chunk) <= area
+        chunk = one.fitting(chunk, area if not at_once else BANKS * area)
+        return cls(pattern, partition, chunk, number(tasks, chunk, grain), False)
 
     @classmethod
     def in_slots(

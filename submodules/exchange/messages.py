@@ -20,7 +20,7 @@ from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
 from han.submodules.exchange.layout import lines, partition_of
 from han.submodules.exchange.mail import Transfer, mail_of
-from han.submodules.exchange.patterns import PRESETS, asked_factors, message_steps
+from han.submodules.exchange.patterns import PRESETS, asked_factors, message_steps, own_factors
 from han.submodules.exchange.steps import OWN, Blocks, Steps, Take, spans
 from han.submodules.exchange.steps import Fold as Blocked
 from han.submodules.parts.fold import fold
@@ -79,7 +79,7 @@ def unfit(question: Question) -> str | None:
         return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
     factors = asked_factors(choice)
     if factors is not None and choice.algorithm in PRESETS:
-        return f"{choice.algorithm} has factors of its own: leave factors out, or take recursive"
+        return own_factors(choice.algorithm)
     return misfit(choice.algorithm, question.topology.widest(question.level), factors)
 
 

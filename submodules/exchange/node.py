@@ -30,7 +30,7 @@ from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
 from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least, runs
-from han.submodules.exchange.patterns import asked_factors
+from han.submodules.exchange.patterns import PRESETS, asked_factors
 from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
 from han.submodules.parts.fold import fold
@@ -61,8 +61,10 @@ def unfit(question: Question) -> str | None:
 
 def footprint(plan: Outline, level: int) -> int:
     """Return how many bytes of each rank's ring of cells a run takes."""
-    tasks = tasks_at(plan, level).get("allreduce")
-    return 0 if tasks is None else Layout.of(plan, level, tasks).nbytes
+    in_messages = plan.choice.levels[level].algorithm in (*PRESETS, "scatter")
+    tasks = None if in_messages else tasks_at(plan, level).get("allreduce")
+    members = plan.topology.widest(level)
+    return 0 if tasks is None else Layout.of(plan, level, tasks, members).nbytes
 
 
 class Script(NamedTuple):
@@ -78,11 +80,10 @@ class Script(NamedTuple):
     takes: list[list[tuple[int, list[Run]]]]
 
     @classmethod
-    def of(cls, layout: Layout, me: int, nbytes: int) -> Script:
-        """Return the script of member `me` for a piece of `nbytes` bytes."""
+    def of(cls, layout: Layout, me: int, nbytes: int, steps: range) -> Script:
+        """Return the script of member `me` for a piece of `nbytes` bytes, and gathering steps."""
         pattern, bounds = layout.pattern, layout.partition.bounds(nbytes)
         stages = range(1, pattern.stages + 1)
-        steps = range(1, pattern.gathers + 1)
         return cls(
             runs(pattern.shown(me), bounds, [layout.offsets(me, 0, bounds)]),
             [list(_folds(layout, me, stage, bounds)) for stage in stages],
@@ -112,8 +113,13 @@ def _takes(
 
 
 def lower(context: Context) -> None:
-    """Emit this rank's operations; it shows each piece before it combines the previous one."""
-    stream, exchange = context.stream, _Exchange(context)
+    """Emit this rank's operations for an allreduce."""
+    exchange_pieces(context, Exchange(context))
+
+
+def exchange_pieces(context: Context, exchange: Exchange) -> None:
+    """Emit the operations of an exchange: each piece is shown before the previous one combined."""
+    stream = context.stream
     pieces = cut(context.tasks, exchange.layout.chunk, context.grain, stream.sequence)
     stream.sequence += len(pieces)
     for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
@@ -130,15 +136,17 @@ def lower(context: Context) -> None:
             stream.end(piece.task)
 
 
-class _Exchange:
+class Exchange:
     """One member's part in an exchange through cells, piece by piece."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.stream, self.group = context, context.stream, context.group
         self.builder = context.builder
         tasks = self.builder.tasks_of(context.stream)
-        self.layout = Layout.of(self.builder.plan, context.group.level, tasks)
+        level, members = context.group.level, context.group.size
+        self.layout = Layout.of(self.builder.plan, level, tasks, members)
         self.pattern: Pattern = self.layout.pattern
+        self.steps = self.gathering()
         self.bank = self.layout.bank(self.layout.chunk)
         self.scripts: dict[int, Script] = {}
         self.beside = FLAG if self.layout.inline(self.layout.chunk) else LINE  # of a small slot
@@ -158,26 +166,34 @@ class _Exchange:
 
     def show(self, piece: Piece) -> None:
         """Copy the blocks of the operand that peers combine into the cells."""
-        script = self._script(piece)
+        script = self.script(piece)
         if piece.index >= BANKS:
-            self._await_readers(piece)
+            self.await_readers(piece)
         for run in script.shows:
-            cell = self._cell(self.group.me, piece, 0, run, 0)
+            cell = self.cell(self.group.me, piece, 0, run, 0)
             self.stream.copy(cell, self._own(piece, run), run.stop - run.start)
         if script.shows or not piece.nbytes:
-            self._post(piece, 0)
+            self.post(piece, 0)
+
+    def gathering(self) -> range:
+        """Return the gathering steps."""
+        return range(1, self.pattern.gathers + 1)
 
     def combine_and_take(self, piece: Piece) -> None:
         """Carry out all combining stages and gathering steps of a piece that has been shown."""
+        self.combine(piece)
+        for step in self.steps:
+            if piece.nbytes:
+                self._take(piece, step)
+
+    def combine(self, piece: Piece) -> None:
+        """Carry out all combining stages of a piece."""
         self.awaited.clear()
         for stage in range(1, self.pattern.stages + 1):
             if piece.nbytes:
                 self._combine(piece, stage)
             else:
                 self._meet(piece, stage)
-        for step in range(1, self.pattern.gathers + 1):
-            if piece.nbytes:
-                self._take(piece, step)
 
     def _meet(self, piece: Piece, stage: int) -> None:
         """Carry out a stage of an empty piece: wait for the sources, then post the stage.
@@ -186,37 +202,42 @@ class _Exchange:
         """
         for _, sources in self.pattern.folds(self.group.me, stage):
             for source in sources:
-                self._await(piece, source)
+                self.wait_for(piece, source)
         if stage < self.pattern.stages:
-            self._post(piece, stage)
+            self.post(piece, stage)
 
     def _combine(self, piece: Piece, stage: int) -> None:
-        """Combine the operands of a stage into a cell; in the last stage into the result."""
+        """Combine the operands of a stage."""
         final = stage == self.pattern.stages
         worked = False
         if not final:
             self._await_room(piece, stage)
-        for sources, parts in self._script(piece).folds[stage - 1]:
+        for sources, parts in self.script(piece).folds[stage - 1]:
             for run in parts:
                 worked = True
                 home = self.pattern.home(self.group.me, stage)
-                cell = self._cell(home, piece, stage, run, -1)
-                result = self.context.result
-                if not final:
-                    self._fold(piece, sources, run, cell, None)
-                else:
-                    self._fold(piece, sources, run, result, cell if self.pattern.gathers else None)
-        if (worked and (self.pattern.gathers or not final)) or (final and self.unheard):
-            self._post(piece, stage)
+                cell = self.cell(home, piece, stage, run, -1)
+                dst, also = self.targets(cell) if final else (cell, None)
+                self._fold(piece, sources, run, dst, also)
+        if self.tells(worked) if final else worked:
+            self.post(piece, stage)
+
+    def targets(self, cell: Ref) -> tuple[Ref, Ref | None]:
+        """Return where the last stage combines, and where it writes the same at the same time."""
+        return self.context.result, cell if self.pattern.gathers else None
+
+    def tells(self, worked: bool) -> bool:
+        """Return whether other members wait for this one's last stage."""
+        return bool((worked and self.pattern.gathers) or self.unheard)
 
     def _await_room(self, piece: Piece, stage: int) -> None:
         """Wait until readers have finished with the region that a stage reuses."""
-        before, script = stage - self.pattern.rooms, self._script(piece)
+        before, script = stage - self.pattern.rooms, self.script(piece)
         if before < 0:
             return
         if any(runs for _, runs in script.folds[before - 1]) if before else script.shows:
             for member in self.pattern.readers(self.group.me, before + 1):
-                self._await(piece, (member, before + 1))
+                self.wait_for(piece, (member, before + 1))
 
     def _fold(
         self, piece: Piece, sources: tuple[Source, ...], run: Run, dst: Ref, also: Ref | None
@@ -225,7 +246,7 @@ class _Exchange:
         operands = [
             self._own(piece, run)
             if stage == OWN
-            else self._cell(self.pattern.home(m, stage), piece, stage, run, k)
+            else self.cell(self.pattern.home(m, stage), piece, stage, run, k)
             for k, (m, stage) in enumerate(sources)
         ]
         stop = piece.start + run.stop
@@ -242,26 +263,26 @@ class _Exchange:
     ) -> Iterator[Ref]:
         """Yield each operand after a wait for its source."""
         for source, operand in zip(sources, operands, strict=True):
-            self._await(piece, source)
+            self.wait_for(piece, source)
             yield operand
 
     def _take(self, piece: Piece, step: int) -> None:
         """Copy finished blocks of peers into the result, and before the last step into cells."""
         finished, me = self.pattern.stages, self.group.me
         last = step == self.pattern.gathers
-        for member, parts in self._script(piece).takes[step - 1]:
+        for member, parts in self.script(piece).takes[step - 1]:
             for run in parts:
-                self._await(piece, (member, finished + step - 1))
+                self.wait_for(piece, (member, finished + step - 1))
                 result = self.context.result.to(piece.start + run.start)
                 shelf, nbytes = self.pattern.shelf(me, member, step), run.stop - run.start
-                self.stream.copy(result, self._cell(shelf, piece, finished, run, 0), nbytes)
+                self.stream.copy(result, self.cell(shelf, piece, finished, run, 0), nbytes)
                 if not last:
                     home = self.pattern.home(me, finished + step)
-                    self.stream.copy(self._cell(home, piece, finished, run, 1), result, nbytes)
+                    self.stream.copy(self.cell(home, piece, finished, run, 1), result, nbytes)
         if not last:
-            self._post(piece, finished + step)
+            self.post(piece, finished + step)
 
-    def _await_readers(self, piece: Piece) -> None:
+    def await_readers(self, piece: Piece) -> None:
         """Wait for readers of the bank whose results this member does not read."""
         done = (piece.index - BANKS) * self.layout.values + self.pattern.stages
         for member in self.unheard:
@@ -270,17 +291,18 @@ class _Exchange:
 
     # ---- addresses and flags ----------------------------------------------------------------
 
-    def _script(self, piece: Piece) -> Script:
+    def script(self, piece: Piece) -> Script:
+        """Return what this member does with a piece."""
         found = self.scripts.get(piece.nbytes)
         if found is None:
-            found = Script.of(self.layout, self.group.me, piece.nbytes)
+            found = Script.of(self.layout, self.group.me, piece.nbytes, self.steps)
             self.scripts[piece.nbytes] = found
         return found
 
     def _own(self, piece: Piece, run: Run) -> Ref:
         return self.context.source.to(piece.start + run.start)
 
-    def _cell(self, member: int, piece: Piece, stage: int, run: Run, place: int) -> Ref:
+    def cell(self, member: int, piece: Piece, stage: int, run: Run, place: int) -> Ref:
         """Return where a member's region of a stage holds a run, in one of the run's places."""
         spot = run.places[place]
         held = (self._region(member, piece, stage) + spot.offset).holding(piece.start + spot.origin)
@@ -294,7 +316,7 @@ class _Exchange:
             return self.builder.small(level, slot) + (self.beside + at)
         return self.builder.cells(level, slot) + (piece.index % BANKS * self.bank + at)
 
-    def _counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:
+    def counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:
         """Return a member's flag, and its value once the data of a stage is there."""
         level, slot = self.group.level, self.group.slots[member]
         if self.layout.small:
@@ -304,14 +326,15 @@ class _Exchange:
         value = piece.index * self.layout.values + stage
         return self.builder.flag(level, slot, COMBINED), value
 
-    def _post(self, piece: Piece, stage: int) -> None:
-        self.stream.post(*self._counter(self.group.me, piece, stage))
+    def post(self, piece: Piece, stage: int) -> None:
+        """Tell that this member's data of a stage is there."""
+        self.stream.post(*self.counter(self.group.me, piece, stage))
 
-    def _await(self, piece: Piece, source: Source) -> None:
+    def wait_for(self, piece: Piece, source: Source) -> None:
         """Wait for a stage of a member, once for each piece."""
         member, stage = source
         if stage == OWN or member == self.group.me or source in self.awaited:
             return
         self.awaited.add(source)
-        flag, value = self._counter(member, piece, stage)
+        flag, value = self.counter(member, piece, stage)
         self.stream.wait(flag, value, self.group.ranks[member])

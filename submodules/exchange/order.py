@@ -19,14 +19,23 @@ def reorders(question: Question) -> str | None:
     The members that any stage has brought together must be whole blocks of the canonical order.
     Factors must be valid.
     """
-    topology, signature, choice = question.topology, question.signature, question.choice
-    group = topology.group(question.level, 0, 0)
-    assert group is not None, "rank 0 leads all its domains"
-    starts = starts_of(topology, signature, group)
-    steps = message_steps(choice, group.size, signature.nbytes)
-    if all(are_blocks(starts, firsts) for firsts in _together(steps)):
-        return None
-    return f"{choice.algorithm} among {group.size} members {NOT_CANONICAL}"
+    signature, choice = question.signature, question.choice
+    for starts in _starts_of_groups(question):
+        steps = message_steps(choice, len(starts), signature.nbytes)
+        if not all(are_blocks(starts, firsts) for firsts in _together(steps)):
+            return f"{choice.algorithm} among {len(starts)} members {NOT_CANONICAL}"
+    return None
+
+
+def _starts_of_groups(question: Question) -> Iterator[tuple[int, ...]]:
+    """Yield the starts of the members of each group of a level that has several members."""
+    topology, signature, level = question.topology, question.signature, question.level
+    last_first = reversed(list(enumerate(topology.domains[level])))
+    for rank in sorted({domain: rank for rank, domain in last_first}.values()):
+        group = topology.group(level, rank, 0)
+        assert group is not None, "the first rank of a domain leads its domains"
+        if group.size > 1:
+            yield starts_of(topology, signature, group)
 
 
 def _together(steps: Steps) -> Iterator[tuple[int, ...]]:

@@ -47,6 +47,11 @@ PRESETS: dict[str, Callable[[int], Steps]] = {
 }
 
 
+def own_factors(preset: str) -> str:
+    """Return why a preset takes no factors."""
+    return f"{preset} has factors of its own: leave factors out, or take recursive"
+
+
 def message_steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
     """Return the exchange in messages that a choice describes, for a message of `nbytes` bytes.
 

@@ -173,6 +173,7 @@ def test_ready_configurations_have_the_levels_that_they_are_for():
         "flat": ["all"],
         "one-node": ["all"],
         "exchange-node": ["all"],
+        "exchange-socket": ["socket", "shared_memory", "all"],
         "virtual-2x2": [SizeScope(size=2), "all"],
         "socket-node-network": ["socket", "shared_memory", "all"],
         "numa": ["numa", "shared_memory", "all"],
@@ -484,7 +485,7 @@ def test_a_missing_key_has_the_line_of_its_parent(write):
 def test_a_file_that_is_not_there_is_answered_with_the_ready_ones():
     text = message("vrtual-2x2")
     assert "config = 'vrtual-2x2': no such file" in text
-    assert "did you mean 'virtual-2x2'? Known: exchange-node, flat, four-levels-virtual" in text
+    assert "did you mean 'virtual-2x2'? Known: exchange-node, exchange-socket, flat, four" in text
     for name in ("nope", "~nobody-here/config.yaml"):
         told = message(None, {"HAN_CONFIG": name})
         assert told.startswith(f"HAN_CONFIG = '{name}': no such file")

@@ -51,9 +51,8 @@ def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
         return ("allreduce",)
     if "leaders" not in found.families and not found.fuses:
         return LANES  # in parts
-    if found.fuses:
-        return FUSED
-    return tuple(c for c, row in ROWS.items() if set(row.task_kinds) <= kinds)
+    apart = tuple(c for c, row in ROWS.items() if set(row.task_kinds) <= kinds)
+    return apart or FUSED
 
 
 def topology_of(domains: list[list[int]], shared_to: int) -> Topology:

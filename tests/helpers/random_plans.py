@@ -156,8 +156,7 @@ def draw_plan(
         wanted = list(choice.levels)
         members = view.widest(level)
         wanted[level] = draw_level(draw, name, algorithm, signature, members)
-        if choice.composition in (TREE, "flat"):
-            wanted[level] = draw_kinds(draw, wanted[level], signature, members)
+        wanted[level] = draw_kinds(draw, wanted[level], signature, members)
         tried = replace(choice, levels=tuple(wanted))
         reason = table.objection(signature, tried)
         if reason is None:

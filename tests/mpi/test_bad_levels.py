@@ -29,6 +29,16 @@ REFUSED = {  # written from line 4 on
         "wrong.yaml:5: rules[0].use.levels.network",
         "kary of sm does not serve composition 'ring' between nodes", "known: adapt chain, ring",
     ),
+    "rules:\n- use:\n    levels:\n"
+    "      network: {submodule: exchange, algorithm: recursive, factors: [2, -2]}": (
+        "wrong.yaml:7: rules[0].use.levels.network.factors: 2x-2: the negative ones",
+    ),
+    "rules:\n- use: {levels: {network: {submodule: exchange, algorithm: halving, factors: 2}}}": (
+        "wrong.yaml:5: rules[0].use.levels.network.factors: halving has factors of its own",
+    ),
+    "rules:\n- when: {collective: bcast}\n  use: {composition: nap}": (
+        "wrong.yaml:6: rules[0].use.composition = 'nap': serves allreduce, barrier",
+    ),
     "rules:\n- use: {composition: nap, segment: 1B, levels: {nodes: {submodule: sm}}}": (
         "wrong.yaml:5: rules[0].use.levels.nodes: unknown level", "Known: network, node",
     ),
@@ -42,6 +52,11 @@ NO_RANKS = {  # levels that no rank can be in; the files have no others
     ),
     "levels:\n- name: rack\n  scope: {hosts: {left: []}}\n- {name: network, scope: all}": (
         "wrong.yaml:3: levels[0].scope.hosts.left = []: must not be empty",
+    ),
+    "levels:\n- name: rack\n  scope: {hosts: {left: [no-such-a, no-such-b]}}\n"
+    "- {name: network, scope: all}": (
+        "wrong.yaml:3: levels[0].scope.hosts",
+        "level 'rack': none of its 2 hosts runs any of the 4 ranks, which are on ",
     ),
     "levels: []": ("wrong.yaml:1: levels = []: needs at least one level",),
 }

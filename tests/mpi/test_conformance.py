@@ -25,7 +25,7 @@ from machines import PARTS, collectives_of, composition_of, topology_of
 from mpi4py import MPI
 
 from han.explain import make_signature
-from han.model.collectives import BY_BLOCKS, REDUCING, REPLACING, ROOTED, UNEVEN
+from han.model.collectives import BY_BLOCKS, REDUCING, REPLACING, ROOTED, ROWS, UNEVEN
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
@@ -36,12 +36,13 @@ from han.tasks.signature import Signature
 COUNTS = (0, 1, 2, 7, 8, 500, 513, 1000)
 LARGE = 38_003  # elements of 8 bytes: about 300 KB, not a multiple of any segment or piece
 APART = topology_of([[0] * 4], -1)  # ranks that share no memory
+APART_BELOW = topology_of([[0, 0, 1, 1], [0] * 4], -1)
 
 
-def needs_memory(part):
-    """Return whether an algorithm refuses ranks that share no memory."""
-    signature = Signature(collectives_of(*part)[0], 8)
-    question = Question(APART, 0, signature, LevelChoice(*part))
+def needs_memory(part, collective, outermost):
+    """Return whether an algorithm refuses ranks that share no memory, on some level."""
+    topology = APART if outermost else APART_BELOW
+    question = Question(topology, 0, Signature(collective, 8), LevelChoice(*part))
     return registered()[part[0]].supports(question) is not None
 
 
@@ -127,8 +128,10 @@ def run_parts(comm, domains, level, schedule, calls, shared_to=0):
                 check(call, (name, algorithm, level, schedule))
             check.agree()
             carried, refused = carried_out(han_comm, mine)
-            can = can_serve((name, algorithm), han_comm._han.topology, level, shared_to)
-            assert carried == {call.collective for call in mine if can}, (name, algorithm, refused)
+            where = han_comm._han.topology, level, shared_to
+            asked = {call.collective for call in mine}
+            can = {one for one in asked if can_serve((name, algorithm), one, *where)}
+            assert carried == can, (name, algorithm, refused)
 
 
 def may_be_on(part, level):
@@ -137,7 +140,7 @@ def may_be_on(part, level):
     return not composition or (level == "network") == (composition in ("nap", "ring"))
 
 
-def can_serve(part, topology, level, shared_to):
+def can_serve(part, collective, topology, level, shared_to):
     """Return whether a level has the place in the machine and the memory for an algorithm."""
     algorithm, k = registered()[part[0]].algorithms[part[1]], topology.names.index(level)
     if composition_of(*part):
@@ -147,11 +150,13 @@ def can_serve(part, topology, level, shared_to):
             alone = len(topology.active) < 2 and topology.shared[k]
             return not alone and k == topology.active[-1]
         return bool(inner and outer) and k in (outer if "nap" in algorithm.families else inner)
-    if algorithm.fuses and k != active_levels(topology)[-1]:
+    outermost = k == active_levels(topology)[-1]
+    apart = {*ROWS[collective].task_kinds} <= {*algorithm.kinds}
+    if algorithm.fuses and not (outermost or apart):
         return False
     by_blocks = {*algorithm.kinds} <= {*BY_BLOCKS}
     shares = topology.whole is not None if by_blocks else shared_to >= k
-    return shares or not needs_memory(part)
+    return shares or not needs_memory(part, collective, outermost)
 
 
 def meant_for(part, calls):

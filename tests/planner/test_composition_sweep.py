@@ -72,8 +72,7 @@ def draw_choice(draw: Random, topology: Topology, signature: Signature, name: st
         for target in draw.sample(TARGETS, 12):
             members = view.widest(level)
             one = draw_level(draw, target.submodule, target.algorithm, signature, members)
-            if name in ("tree", "flat"):
-                one = draw_kinds(draw, one, signature, members)
+            one = draw_kinds(draw, one, signature, members)
             levels = (*fit.levels[:level], one, *fit.levels[level + 1 :])
             other = replace(fit, levels=levels)
             if table.objection(signature, other) is None:

@@ -18,7 +18,7 @@ from han.model.program import Code
 from han.model.topology import Topology
 from han.submodules.catalogue import catalogue
 from han.submodules.registry import submodule
-from han.tasks.choice import Choice, level_choice
+from han.tasks.choice import Choice, LevelChoice, level_choice
 from han.tasks.compositions import COMPOSITIONS, LANES, NAP
 from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lanes import Lanes
@@ -464,13 +464,50 @@ def test_submodules_that_cannot_serve_are_refused_with_those_that_can():
         assert "compositions other than tree" in refused(nodes, "tree", levels={level: one})
     fused = level_choice("sm", "each").where("reduce", level_choice("sm", "flat"))
     assert "each has no reduce tasks of its own" in refused(on_nodes(4), "tree", levels={0: fused})
-    own = level_choice("adapt", "chain").where("reduce", level_choice("adapt", "binomial"))
-    assert "reduce tasks have an algorithm or parameters of their own (binomial)" in refused(
-        nodes, "lanes", levels={1: own}
-    )
     assert "serves up to 2048 bytes" in refused(
         nodes, "nap", 4000, levels={0: level_choice("sm", "direct")}
     )
+
+
+def own_kinds(name: str, algorithm: str, **kinds: str) -> LevelChoice:
+    choice = level_choice(name, algorithm)
+    for kind, own in kinds.items():
+        choice = choice.where(kind, level_choice(name, own))
+    return choice
+
+
+@pytest.mark.parametrize(
+    ("name", "domains", "level", "one"),
+    [
+        ("lanes", [[0, 0, 1, 1, 2, 2]], 1, own_kinds("adapt", "chain", reduce="binomial")),
+        ("lanes", [[0, 0, 1, 1, 2, 2]], 1, own_kinds("adapt", "chain", bcast="binomial")),
+        ("ring", [[0, 0, 0, 1, 1, 1]], 0, own_kinds("sm", "flat", reduce="knomial")),
+        ("ring", [[0, 0, 0, 1, 1, 1]], 0, own_kinds("exchange", "tree")),
+        ("nap", [[0, 0, 1, 1, 2, 2, 3, 3], [0] * 4 + [1] * 4], 0,
+         own_kinds("sm", "flat", reduce="kary")),
+    ],
+)  # fmt: skip
+def test_a_kind_of_tasks_of_a_composition_runs_otherwise(name, domains, level, one):
+    size = len(domains[0])
+    topology, signature = topology_of([*domains, [0] * size], len(domains) - 1), call(8000)
+    choice = choose(signature, topology, TRAITS, name)
+    levels = (*choice.levels[:level], one, *choice.levels[level + 1 :])
+    choice = replace(choice, levels=levels)
+    assert objection(topology, signature, choice) == ""
+    verify([plan_of_choice(topology, signature, choice, MEMORY)] * 2)
+
+
+def test_a_kind_that_a_level_does_not_have_is_refused():
+    nodes = on_nodes(4, 3, 4)
+    for name, level, one, expected in (
+        ("lanes", 0, own_kinds("sm", "shares", reduce="flat"), "lanes has no reduce tasks here"),
+        ("lanes", 1, own_kinds("exchange", "halving", bcast="scatter"), "halving has no bcast tas"),
+        ("lanes", 1, own_kinds("exchange", "scatter", bcast="ring"), "does not serve lanes here"),
+        ("lanes", 1, own_kinds("exchange", "scatter", bcast="tree"), "scatter does in messages"),
+        ("nap", 1, own_kinds("nap", "pairs", reduce="pairs"), ""),
+        ("ring", 0, own_kinds("sm", "flat", reduce="split"), "split does not serve ring here"),
+    ):
+        assert expected in refused(nodes, name, levels={level: one})
 
 
 @pytest.mark.parametrize(

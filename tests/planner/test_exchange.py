@@ -231,7 +231,7 @@ def test_cells_and_counts_stay_within_what_there_is(algorithm):
         plan = plan_of(members, algorithm, nbytes, chunk=64)
         (footprint,) = plan.footprint()
         assert footprint <= plan.geometries[0].area
-        layout = Layout.of(plan, 0, plan.streams["allreduce", 0])
+        layout = Layout.of(plan, 0, plan.streams["allreduce", 0], plan.topology.size)
         assert layout.pieces * layout.values < 1 << 24
         assert footprint == 0 or not layout.small
 

@@ -59,6 +59,7 @@ MACHINES = {
     "node-switch-network": Machine(switches=3, sockets=1, numa=1, cores=3),
     "numa-socket-node-switch-network": Machine(),
     "two-rails": Machine(switches=1, nodes=4, sockets=1, numa=1, cores=4),
+    "exchange-socket": Machine(switches=1, nodes=3, numa=1, cores=6),
 }
 CALLS = [(name, n) for name in ("bcast", "reduce", "allreduce") for n in (8, 5000, 300_000)]
 
@@ -108,6 +109,15 @@ def test_levels_of_a_deep_machine_run_their_own_submodules():
         "flat", "knomial", "flat", "chain", "binomial",
     ]  # fmt: skip
     assert planned(config, topology, "allreduce", 8).choice.composition == "nap"
+
+
+def test_sockets_and_nodes_exchange():
+    config = ready("exchange-socket")
+    topology = topology_of(config, MACHINES["exchange-socket"].facts())
+    for collective in ("bcast", "reduce", "allreduce", "barrier"):
+        plan = planned(config, topology, collective, 300_000 if collective != "barrier" else 0)
+        inside = [level.describe() for level in plan.choice.levels[:2]]
+        assert inside == ["exchange tree"] * 2
 
 
 def test_two_rails_are_both_used_by_large_calls():

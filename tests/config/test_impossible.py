@@ -1,0 +1,79 @@
+"""Rules that can serve no call: errors with file, line and numbers when a configuration is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from han.common.errors import ConfigError
+from han.config.config import load_config, validate_names
+from han.submodules.catalogue import catalogue
+
+LEVELS = """\
+levels:
+  - {name: node, symbol: s, scope: shared_memory}
+  - {name: network, symbol: i, scope: all}
+rules:
+"""
+EXCHANGE = "{levels: {network: {submodule: exchange, algorithm: %s, factors: %s}}}"
+SHARES = "{composition: lanes, levels: {node: {submodule: sm, algorithm: shares, lanes: 8}}}"
+
+
+def read(tmp_path, *rules):
+    file = tmp_path / "rules.yaml"
+    lines = [f"  - {{when: {when}, use: {use}}}\n" for when, use in rules]
+    file.write_text(LEVELS + "".join(lines))
+    return validate_names(load_config(str(file)), catalogue())
+
+
+@pytest.mark.parametrize(
+    ("when", "use", "expected"),
+    [
+        (
+            "{}",
+            EXCHANGE % ("recursive", "[2, -2]"),
+            "2x-2: the negative ones, which reduce-scatter",
+        ),
+        ("{}", EXCHANGE % ("recursive", "[-4, 2]"), "their product must be 4; take -4x2x4"),
+        ("{}", EXCHANGE % ("tree", "[-2, 3, 2]"), "3 would combine without splitting"),
+        ("{}", EXCHANGE % ("copyin", "[-3, 3]"), "its factors allgather: positive"),
+        ("{}", EXCHANGE % ("halving", "[2, 2]"), "halving has factors of its own: leave factors"),
+        ("{collective: bcast}", "{composition: nap}", "serves allreduce, barrier; the rule is for"),
+        (
+            "{collective: barrier}",
+            "{composition: ring}",
+            "serves bcast, reduce, allreduce; the rule",
+        ),
+        ("{collective: gather}", "{composition: flat}", "the rule is for gather only"),
+        (
+            "{ppn: {max: 4}}",
+            SHARES,
+            "lanes = 8: but the rule is for nodes of at most 4 ranks (ppn)",
+        ),
+    ],
+)
+def test_a_rule_that_can_serve_no_call_is_an_error(tmp_path, when, use, expected):
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, ("{collective: allreduce}", "{segment: 1MiB}"), (when, use))
+    text = str(error.value)
+    assert expected in text
+    assert "rules.yaml:6: rules[1].use" in text
+
+
+def test_kinds_of_tasks_have_factors_of_their_own(tmp_path):
+    tree = "{submodule: exchange, algorithm: tree, reduce: {factors: [2, -2]}}"
+    with pytest.raises(ConfigError, match=r"node\.reduce\.factors: 2x-2: the negative ones"):
+        read(tmp_path, ("{}", f"{{levels: {{node: {tree}}}}}"))
+
+
+@pytest.mark.parametrize(
+    ("when", "use"),
+    [
+        ("{collective: [bcast, allreduce]}", "{composition: nap}"),
+        ("{}", "{composition: nap}"),
+        ("{}", EXCHANGE % ("recursive", "[-4, -3, 3, 4]")),
+        ("{ppn: {min: 2, max: 8}}", SHARES),
+        ("{ppn: {min: 2}}", SHARES),
+    ],
+)
+def test_a_rule_that_some_call_on_some_machine_may_take_is_none(tmp_path, when, use):
+    assert len(read(tmp_path, (when, use)).rules) == 1

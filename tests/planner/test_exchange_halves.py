@@ -1,0 +1,169 @@
+"""Exchanges on inner levels: their reduces and broadcasts through cells, and what they refuse."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import topology_of
+from random_plans import draw_topology
+from test_planner import quick
+
+from han.model.program import Code
+from han.submodules.exchange.halves import Copies
+from han.submodules.exchange.layout import Partition
+from han.tasks.choice import Choice, level_choice
+from han.tasks.lower import lower
+from han.tasks.signature import Signature
+from han.tasks.verify import verify
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
+
+KiB = 1024
+few = settings(quick, max_examples=30)
+BOTH = ("bcast", "reduce", "allreduce", "barrier")
+
+
+def signature_of(collective, nbytes, root=0, ordered=True):
+    if collective == "barrier":
+        return Signature(collective)
+    if collective == "bcast":
+        return Signature(collective, nbytes, root=root)
+    count = nbytes // 8
+    return Signature(collective, count, 8, "op", "u8", not ordered, False, root)
+
+
+def objection(topology, signature, choice):
+    return RuleTable(None, topology, NodeTraits()).objection(signature, choice)
+
+
+def planned(topology, signature, choice, memory=1 << 20):
+    assert objection(topology, signature, choice) is None
+    return plan_of_choice(topology, signature, choice, memory)
+
+
+@pytest.mark.parametrize("members", range(2, 10))
+def test_any_root_among_up_to_nine_members(members):
+    topology, tree = (
+        topology_of([[0] * members], 0),
+        level_choice("exchange", "tree", chunk=4 * KiB),
+    )
+    for nbytes, root in product((0, 8, 48, 1000, 4096, 40_000), range(members)):
+        for collective in ("bcast", "reduce"):
+            signature = signature_of(collective, nbytes, root)
+            plan = planned(topology, signature, Choice((tree,)))
+            verify([plan] * 3, in_place=root % 2 == 0)
+
+
+@few
+@given(st.integers(0, 1 << 30))
+def test_inner_levels_of_any_machine(number):
+    """Up to 64 ranks on 1 to 4 levels, uneven and interleaved, exchanges on all that share."""
+    draw = Random(number)
+    topology = draw_topology(draw)
+    collective = draw.choice(BOTH)
+    root = draw.randrange(topology.size) if collective in ("bcast", "reduce") else 0
+    nbytes = draw.choice([8, 56, 4 * KiB, 20_000, 100_000])
+    signature = signature_of(collective, nbytes, root, draw.random() < 0.3)
+    tree = level_choice("exchange", "tree", chunk=draw.choice([1 << 10, 1 << 17]))
+    between = level_choice("adapt", "by_rank" if collective == "reduce" else "knomial")
+    levels = tuple(tree if shared else between for shared in topology.shared)
+    choice = Choice(
+        levels,
+        draw.choice([None, nbytes // 2 // 8 * 8 or 8]),
+        draw.choice(["dataflow", "lockstep"]),
+    )
+    plan = planned(topology, signature, choice, draw.choice([1 << 16, 1 << 20]))
+    verify([plan] * 3, in_place=draw.random() < 0.5)
+
+
+@few
+@given(st.sampled_from([(2, 2, 2), (4, 2), (2, 4), (8,), (3, 3), (2, 3, 2), (5, 3)]), st.data())
+def test_every_member_gets_every_block_once_of_a_copy_that_is_complete(gather, data):
+    size = 1
+    for factor in gather:
+        size *= factor
+    root = data.draw(st.integers(0, size - 1))
+    copies = Copies(size, gather, Partition("recursive", size, 8), 4096, 1, False, 0)
+    steps = range(1, len(gather) + 1)
+    written = {(root, root, 0): set(range(size))}  # by home, writer and step
+    for step in steps[:-1]:
+        for member in range(size):
+            home = copies.home(member, step, root)
+            for part in copies.copied(member, step, root):
+                blocks = set(range(part.first, part.stop))
+                written.setdefault((home, member, step), set()).update(blocks)
+    for member in set(range(size)) - {root}:
+        has = set()
+        for step in steps:
+            home = copies.home(member, step - 1, root)
+            for writer, since, first, stop in copies.copied(member, step, root):
+                blocks = set(range(first, stop))
+                if writer == member:
+                    assert blocks <= has
+                    continue
+                assert blocks <= written[home, writer, since]
+                assert since < step
+                assert not blocks & has, "each byte is copied once"
+                has |= blocks
+        assert has == set(range(size))
+
+
+def test_all_members_of_a_socket_combine():
+    topology = topology_of([[0] * 8 + [1] * 8, [0] * 16], 0)
+    choice = Choice((level_choice("exchange", "tree"), level_choice("adapt", "chain")))
+    plan = planned(topology, signature_of("allreduce", 64 * KiB), choice)
+    combined = []
+    for rank in range(8):
+        program = lower(plan, rank)
+        (stream,) = [s for s in program.streams if s.name == "reduce@level0"]
+        code = program.code[stream.start : stream.stop]
+        rows = code[(code["code"] == Code.REDUCE) | (code["code"] == Code.REDUCE2)]
+        combined.append(int(rows["n"].sum()))
+    assert len(set(combined)) == 1, combined
+    assert combined[0] > 0
+
+
+def test_the_reason_why_an_exchange_does_not_serve_an_inner_level():
+    exchange, adapt = partial(level_choice, "exchange"), level_choice("adapt", "chain")
+    uneven = [[0] * 4 + [1] * 3, [0] * 7]
+    call = signature_of("allreduce", 1000)
+    for shared, level, expected in (
+        (0, exchange("recursive"), "outermost level only; of exchange, tree, scatter may serve"),
+        (-1, exchange("tree"), "tree reduces and broadcasts apart only where members share"),
+        (0, exchange("tree", factors=(-2, -2, 2, 2)), "of the level, which have 3, 4 members"),
+    ):
+        reason = objection(topology_of(uneven, shared), call, Choice((level, adapt)))
+        assert expected in reason
+    one = topology_of([[0] * 4], -1)
+    for collective in ("bcast", "reduce"):
+        reason = objection(one, signature_of(collective, 1000), Choice((exchange("tree"),)))
+        assert "scatter does in messages" in reason
+    commuting = signature_of("allreduce", 1000, ordered=False)
+    for kind in ("bcast", "reduce"):
+        own = exchange("scatter").where(kind, exchange("tree"))
+        assert "scatter does in messages" in objection(one, commuting, Choice((own,)))
+        verify([planned(topology_of([[0] * 4], 0), commuting, Choice((own,)))] * 2)
+    large = Signature("allreduce", 4, 1 << 17, "op", "u8")
+    reason = objection(topology_of(uneven, 0), large, Choice((exchange("tree"), adapt)))
+    assert "bytes of cells for elements of 131072 bytes; half of the smallest ring" in reason
+
+
+def test_a_reproducible_reduction_asks_for_whole_blocks_on_every_level():
+    call = Signature("allreduce", 100, 8, "op", "f8", canonical=True)
+    tree, adapt = level_choice("exchange", "tree"), level_choice("exchange", "recursive_doubling")
+    for sizes in ((4, 4), (8, 8), (2, 2, 2, 2)):
+        domains = [node for node, size in enumerate(sizes) for _ in range(size)]
+        topology = topology_of([domains, [0] * len(domains)], 0)
+        verify([planned(topology, call, Choice((tree, adapt)))] * 2)
+    three = topology_of([[0] * 3 + [1] * 3, [0] * 6], 1)
+    assert objection(three, call, Choice((tree, tree))) is None, "blocks of 2, 1, 1 and 2 ranks"
+    uneven = topology_of([[0] * 8 + [1] * 3, [0] * 11], 1)
+    two = level_choice("exchange", "tree", factors=(-2, -2, -2, 2, 2, 2))
+    reason = objection(uneven, call, Choice((two, tree)))
+    assert "do not fit all groups" in reason
