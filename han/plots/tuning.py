@@ -12,7 +12,8 @@ from han.common.atomic import write_output
 from han.common.units import format_size, format_us
 from han.plots.lines import Panel, lines
 from han.plots.plots import COLORS, GREY, PlotError, prediction_axes, pyplot, save
-from han.tuning.tuned.table import Point, Ranges, TunedTable, spell
+from han.tuning.tuned.table import Point, Ranges, TunedTable
+from han.tuning.tuned.texts import spell
 
 STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"

@@ -122,6 +122,7 @@ def _measured(records: object) -> tuple[Measured, ...]:
         "made",
         "versions",
         "conditions",
+        "gains",
     )
     found = []
     for k, record in enumerate(records):
@@ -129,8 +130,9 @@ def _measured(records: object) -> tuple[Measured, ...]:
         try:
             timing = _timing(given["us"], given["calls"])
             default = _timing(given["built_in_us"], given.get("built_in_calls", given["calls"]))
-            told = [str(given.get(key, "")) for key in keys[5:]]
-            found.append(Measured(size_of(given["bytes"]), timing, default, *told))
+            told = [str(given.get(key, "")) for key in keys[5:-1]]
+            gains = tuple(float(gain) for gain in given.get("gains", ()))
+            found.append(Measured(size_of(given["bytes"]), timing, default, *told, gains=gains))
         except (KeyError, TypeError, ValueError, OverflowError):  # JSON's numbers have no limit
             raise ValueError(f"measured[{k}]: {FORMS}") from None
     return tuple(found)
@@ -203,9 +205,9 @@ def _measured_record(point: Point) -> dict[str, Any]:
         "us": _us(best), "calls": best.count,
         "built_in_us": _us(default), "built_in_calls": default.count,
         "strategy": point.strategy, "made": point.made, "versions": point.versions,
-        "conditions": point.conditions.describe(),
+        "conditions": point.conditions.describe(), "gains": list(point.gains),
     }  # fmt: skip
-    return {key: value for key, value in record.items() if value != ""}
+    return {key: value for key, value in record.items() if value not in ("", [])}
 
 
 def _us(timing: Timing) -> list[float]:
