@@ -110,6 +110,10 @@ def tune(
             "Choices that these runs do not all find faster are left out."
         ),
     ] = None,
+    quality: Annotated[
+        Path | None,
+        typer.Option(help="Of report: a file of 'han tune quality --json', for its pictures."),
+    ] = None,
     limit: Annotated[
         str | None,
         typer.Option(
@@ -147,7 +151,7 @@ def tune(
         plans = replace(plans, limit=_seconds(limit or "0") or None)
         compare(config, plans, names, fresh, restart, file, json_file)
     elif action is not Action.RUN:
-        _show(action, file, table or [], bench or [])
+        _show(action, file, table or [], bench or [], quality)
     elif file is not None:
         raise ArgumentError(f"{file}: the table is named with --out")
     else:
@@ -315,7 +319,10 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-def _show(action: Action, file: Path | None, tables: Sequence[Path], runs: Sequence[Path]) -> None:
+def _show(
+    action: Action, file: Path | None, tables: Sequence[Path], runs: Sequence[Path],
+    compared: Path | None,
+) -> None:  # fmt: skip
     if file is None:
         example = EXAMPLES[action]
         raise ArgumentError(f"han tune {action.value}: name the file to write, such as {example}")
@@ -338,9 +345,11 @@ def _show(action: Action, file: Path | None, tables: Sequence[Path], runs: Seque
             found = confirmed(found, [read(path) for path in runs])
         write_file(file, as_rows(found) if file.suffix == ".json" else as_rules(found))
         return
+    from han.cli.quality_file import rows_of
     from han.plots.tuning import report
 
-    for path in report(found, file, _left_out(found.source)):
+    rows = () if compared is None else rows_of(compared)
+    for path in report(found, file, _left_out(found.source), rows):
         wrote(path)
 
 

@@ -10,7 +10,7 @@
 set -euo pipefail
 kind=$1 folder=$2 name=$3 rate=${4:-}
 here=$(cd "$(dirname "$0")/../.." && pwd)
-runs=${RUNS:-3}
+runs=${RUNS:-3} times=${BENCHES:-3}
 mkdir -p "$folder"
 export HAN_TUNED=off
 
@@ -41,7 +41,7 @@ for run in $(seq "$runs"); do
 done
 python -m han tune merge "$folder/$name.json" "${tables[@]}"
 export HAN_TUNED=$folder/$name.json
-for run in $(seq "$runs"); do
+for run in $(seq "$times"); do
     for place in "${places[@]}"; do
         bench=$folder/$name-$place-$run.bench
         [ -e "$bench" ] || start "$place" bench "${collectives[@]}" --tuned --sizes $sizes --rounds 15 \

@@ -180,3 +180,18 @@ def test_a_point_that_keeps_the_built_in_choice_hides_the_shipped_one(home):
     write(places.SHIPPED / "ours.json", TunedTable((SMALL,), HERE))
     call = call_signature("bcast", SMALL.nbytes), NODE, (False, False)
     assert search(AUTO, home).table.find(*call).use is None
+
+
+def test_files_of_other_machines_are_not_read_any_further(home, monkeypatch):
+    for k in range(3):
+        write(places.SHIPPED / f"{k}.json", TunedTable((SMALL,), replace(HERE, cpu=f"other {k}")))
+    put(places.SHIPPED, {"rows.json": as_rows(TunedTable((SMALL,), replace(HERE, cores=99)))})
+    write(places.SHIPPED / "ours.json", TunedTable((SMALL,), HERE))
+    made = []
+    whole = places.made_from
+    monkeypatch.setattr(places, "made_from", lambda c, p: made.append(p) or whole(c, p))
+    for _ in range(2):
+        assert search(AUTO, home).table.source.endswith("ours.json")
+    assert [path.rpartition("/")[2] for path in made] == ["ours.json"]
+    named = search(str(places.SHIPPED / "rows.json"), home)
+    assert "measured on another machine: cores: 8 here, 99 there" in named.problem

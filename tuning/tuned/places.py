@@ -13,7 +13,7 @@ from han.tuning.built_in.shipped import FILE as BUILT_IN
 from han.tuning.tuned.files import TunedError
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.layers import Tables, layered
-from han.tuning.tuned.row_files import either
+from han.tuning.tuned.row_files import content_of, is_of_another, made_from
 from han.tuning.tuned.rows import RowTable
 from han.tuning.tuned.table import TunedTable
 
@@ -21,7 +21,9 @@ OFF, AUTO = "off", "auto"
 UNUSED = "; the built-in choices are used"
 SHIPPED = READY / "tuned"
 Table = TunedTable | RowTable
-_read: dict[tuple[Path, int, int], Table | TunedError] = {}  # by path, time and size
+Version = tuple[Path, int, int]  # path, time and size of a file
+_read: dict[Version, Table | TunedError] = {}
+_others: set[Version] = set()  # files of other machines
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,10 @@ def _nearest(files: Sequence[Path], machine: Fingerprint, problems: list[str]) -
     """Return the table that is the least far from a machine, if any is of it; tell of problems."""
     fits = list[Table]()
     for path in files:
-        found = _load(path)
+        found = _load(path, machine)
         if isinstance(found, TunedError):
             problems.append(f"{found}; it is not used")
-        elif not machine.is_other(found.machine):
+        elif found is not None and not machine.is_other(found.machine):
             fits.append(found)
     return [min(fits, key=lambda table: machine.farness(table.machine))] if fits else []
 
@@ -139,6 +141,7 @@ def holds_rows(path: Path) -> bool:
 
 def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
     found = _load(path)
+    assert found is not None
     if isinstance(found, TunedError):
         return Search().without_table(f"{found}{UNUSED}")
     machine = here()
@@ -157,16 +160,26 @@ def _files(folder: Path) -> Iterator[Path]:
         return
 
 
-def _load(path: Path) -> Table | TunedError:
-    """Read a table, once in a process for as long as the file stays the same."""
+def _load(path: Path, here: Fingerprint | None = None) -> Table | TunedError | None:
+    """Read a table, once in a process for as long as the file stays the same.
+
+    None: it says that it is of another machine than `here`, so it is not read any further.
+    """
     try:
         about = path.stat()
     except OSError as error:
         return TunedError(f"{path}: cannot be read: {error.strerror}")
     key = path, about.st_mtime_ns, about.st_size
-    if key not in _read:
-        try:
-            _read[key] = either(path)
-        except TunedError as error:
-            _read[key] = error
+    if key in _read:
+        return _read[key]
+    if key in _others and here is not None:
+        return None
+    try:
+        content = content_of(path)
+        if here is not None and is_of_another(content, here):
+            _others.add(key)
+            return None
+        _read[key] = made_from(content, str(path))
+    except TunedError as error:
+        _read[key] = error
     return _read[key]
