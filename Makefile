@@ -129,7 +129,7 @@ demo: .venv/.installed ## Run han on virtual nodes, measure it beside MPI, draw 
 # --- tuned tables that come with han ---------------------------------------------------------
 
 TABLES ?= amd-epyc-2
-LINKS ?= 100mbit
+LINKS ?= 100mbit 1gbit
 .PHONY: tables
 tables: $(foreach library,$(LIBRARIES),.venv-$(library)/.installed) ## Tune on this machine, alone and as root; write configs/tuned/$(TABLES)-*.json (an hour)
 	@mkdir -p build/tables; for library in $(LIBRARIES); do PATH="$(CURDIR)/.venv-$$library/bin:$$PATH"; \

@@ -28,6 +28,7 @@ TRANSPORTS = (  # variables of MPI libraries
 )  # fmt: skip
 
 WAIT = Wait()
+FIRST = 2048  # characters of /proc/cpuinfo: the system writes those of all processors one by one
 
 
 def fingerprint(wait: Wait | None = WAIT) -> Fingerprint:
@@ -84,7 +85,8 @@ def library_text() -> str:
 def cpu_model() -> str:
     """Return the processor's name."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+            text = file.read(FIRST)
     except OSError:
         text = ""
     names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)

@@ -128,3 +128,12 @@ def test_points_of_other_waits_are_not_combined():
     with pytest.raises(TunedError, match=r"other conditions: wait spin.* here, auto"):
         merge([one, replace(one, machine=replace(WAITS, wait="spin, 1000 polls"))])
     assert len(merge([one, replace(one, machine=HERE)]).table.points) == 1
+
+
+def test_points_inside_nodes_are_combined_whatever_the_links():
+    near = TunedTable((MEASURED,), replace(HERE, link=1000.0))
+    other = replace(near, machine=replace(HERE, link=100.0))
+    assert len(merge([near, other]).table.points) == 1
+    between = replace(near, points=(replace(MEASURED, key=replace(MEASURED.key, nodes=2)),))
+    with pytest.raises(TunedError, match=r"other conditions: link 100\.0 here, 1000\.0 there"):
+        merge([between, other])

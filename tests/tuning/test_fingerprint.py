@@ -101,8 +101,8 @@ def test_what_is_unknown_is_no_difference():
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    ("layout", "2 sockets"), ("binding", "one"), ("link", 100.0), ("transport", "UCX_TLS=tcp"),
-    ("quota", 1.0), ("mesh", True),
+    ("layout", "2 sockets"), ("link", 100.0), ("transport", "UCX_TLS=tcp"), ("quota", 1.0),
+    ("mesh", True),
 ])  # fmt: skip
 def test_where_data_goes_counts_more_than_all_versions(name, value):
     other = replace(FULL, **{name: value})
@@ -110,6 +110,16 @@ def test_where_data_goes_counts_more_than_all_versions(name, value):
     assert FULL.farness(other) > FULL.farness(versions) > 0
     assert not FULL.is_other(other)
     assert name in FULL.distance(other)
+
+
+@pytest.mark.parametrize(("name", "value"), [("binding", "one"), ("wait", "spin, 1 poll")])
+def test_what_may_differ_from_rank_to_rank_is_told_and_orders_no_tables(home, name, value):
+    here = replace(FULL, wait="auto, 1000 polls")
+    other = replace(here, **{name: value})
+    assert value in here.distance(other)
+    for k, machine in enumerate((here, other)):
+        write(places.SHIPPED / f"{k}.json", TunedTable((SMALL,), machine))
+    assert search(AUTO, home, here).digest == search(AUTO, home, other).digest
 
 
 def test_rates_that_hardly_differ_are_one():

@@ -8,10 +8,11 @@ SAME = ("cpu", "cores", "library")  # other machines differ in one of these
 UNTOLD = ("layout", "binding", "link", "wait")  # "" and 0: unknown, of older tables too
 ALIKE = 1.1  # largest ratio of the rates of links that count as one
 # How far machines are from each other for which so much differs. Where data goes counts more than
-# versions, and all versions together less than any of it.
+# versions, and all versions together less than any of it. Ranks of one job may wait in several ways
+# and may have different numbers of processors; they must find the same table all the same.
 WEIGHTS = {
-    "layout": 8, "quota": 8, "mesh": 8, "link": 8, "transport": 4, "binding": 4, "wait": 4,
-    "library_version": 1, "han": 1,
+    "layout": 8, "quota": 8, "mesh": 8, "link": 8, "transport": 4, "library_version": 1, "han": 1,
+    "binding": 0, "wait": 0,
 }  # fmt: skip
 
 
