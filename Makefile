@@ -126,6 +126,17 @@ demo: .venv/.installed ## Run han on virtual nodes, measure it beside MPI, draw 
 	@echo "=== examples/asp.py: all shortest paths, rows broadcast by han"
 	@$(RUN_4) examples/asp.py --config configs/virtual-2x2.yaml
 
+# --- tuned tables that come with han ---------------------------------------------------------
+
+TABLES ?= amd-epyc-2
+LINKS ?= 100mbit 1gbit
+.PHONY: tables
+tables: $(foreach library,$(LIBRARIES),.venv-$(library)/.installed) ## Tune on this machine, alone and as root; write configs/tuned/$(TABLES)-*.json (an hour)
+	@mkdir -p build/tables; for library in $(LIBRARIES); do PATH="$(CURDIR)/.venv-$$library/bin:$$PATH"; \
+		tests/tuning/make_tables.sh node build/tables $(TABLES)-$$library; \
+		for link in $(LINKS); do \
+			tests/tuning/make_tables.sh cluster build/tables $(TABLES)-$$library-$$link $$link; done; done
+
 # --- tests ----------------------------------------------------------------------------------
 
 .PHONY: test check test-native test-python test-mpi test-cluster test-others

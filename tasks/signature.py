@@ -9,6 +9,7 @@ from typing import Any
 
 from han.common.kept import kept
 from han.model.collectives import ROWS
+from han.model.element_types import heavy
 
 ON_DEVICE = "in memory of a device"
 LISTED = 8  # sizes of blocks in a description, at most
@@ -107,6 +108,11 @@ class Signature:
     def reduces(self) -> bool:
         """Whether operands are combined."""
         return ROWS[self.collective].reduces
+
+    @kept
+    def heavy(self) -> bool:
+        """Whether han's kernel for operation and type is slower than memory."""
+        return self.reduces and self.native and heavy(self.op, self.dtype)
 
     @property
     def rooted(self) -> bool:

@@ -13,6 +13,7 @@ from han.tasks.compositions import describe as composed_of
 from han.tasks.graph import summarise
 from han.tasks.inspect.traffic import Counted, describe
 from han.tasks.plan import Plan
+from han.tuning.classes import stands_for
 from han.tuning.rules import Decision
 
 if TYPE_CHECKING:
@@ -64,8 +65,18 @@ class Explanation:
 
     def _measured(self) -> list[str]:
         """The measurements behind the choice, if a tuned table has them."""
-        tuned = self.decision.tuned
-        return [] if tuned is None else tuned.of_size(self.plan.signature.nbytes).describe()
+        tuned, call = self.decision.tuned, self.plan.signature
+        if tuned is None:
+            return []
+        found = tuned.of_size(call.nbytes)
+        about = stands_for(found.conditions, call)
+        far = [f"elsewhere: {tuned.far}"] if tuned.far else []
+        return [*found.describe(), *about, *far]
+
+    def _passed(self) -> tuple[tuple[str, str], ...]:
+        """The rules that were passed over, and measurements of another class of operations."""
+        other = self.decision.other_class
+        return (*(() if other is None else other()), *self.decision.passed)
 
     def __repr__(self) -> str:
         """Return the text, for the prompt of an interpreter."""
@@ -87,7 +98,7 @@ class Explanation:
             f"  rule      {choice.rule}",
             *(f"  row       {where}: {name}" for where, name in self.decision.rows),
             *(f"  measured  {line}" for line in self._measured()),
-            *(f"  passed    {rule}: {reason}" for rule, reason in self.decision.passed),
+            *(f"  passed    {rule}: {reason}" for rule, reason in self._passed()),
             f"  topology  {topology.describe()}",
             *([f"  composed  {composed}"] if composed else []),
         ]

@@ -23,8 +23,7 @@ from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 
 if TYPE_CHECKING:
-    from han.tuning.tuned.rows import RowTable
-    from han.tuning.tuned.table import TunedTable
+    from han.tuning.tuned.layers import Tables
 
 REMEMBERED = 512  # decisions that a planner remembers
 
@@ -81,7 +80,7 @@ class Planner:
 
     def __init__(
         self, topology: Topology, config: Config, traits: NodeTraits, rank: int, maps_arrays: bool,
-        tuned: TunedTable | RowTable | None = None,
+        tuned: Tables | None = None,
     ) -> None:  # fmt: skip
         self.topology, self.config, self.traits = topology, config, traits
         self.rank, self.maps_arrays, self.tuned = rank, maps_arrays, tuned

@@ -6,8 +6,8 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,15 @@ from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.shipped import safe_table
 from han.tuning.built_in.traits import NodeTraits
+from han.tuning.classes import TUNED, other_class
 from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed
 
 if TYPE_CHECKING:
     from han.config.config import Config
-    from han.tuning.tuned.rows import FoundRow, RowTable
-    from han.tuning.tuned.table import Found, TunedTable
+    from han.tuning.tuned.layers import Tables
+    from han.tuning.tuned.rows import FoundRow
+    from han.tuning.tuned.table import Found
 
-TUNED = "tuned table"  # the name of its rule
 REMEMBERED = 4096  # choices of levels
 Names = tuple[tuple[str, str], ...]
 
@@ -44,12 +45,15 @@ class Decision:
 
     `tuned` is the measurement behind it, if a tuned table decided or kept the built-in choice.
     `rows` are the rows behind a built-in choice, with the level or ``segment`` of each.
+    `other_class` says whether a tuned table without anything for the call has it for another class
+    of operations; this takes longer than the decision.
     """
 
     choice: Choice
     passed: tuple[tuple[str, str], ...] = ()
     tuned: Found | FoundRow | None = None
     rows: tuple[tuple[str, str], ...] = ()
+    other_class: Callable[[], Names] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class RuleTable:
     config: Config | None
     topology: Topology
     traits: NodeTraits
-    tuned: TunedTable | RowTable | None = None
+    tuned: Tables | None = None
 
     def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
         """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
@@ -74,7 +78,8 @@ class RuleTable:
             reason = self.objection(signature, choice, blocking=blocking)
             if reason is None:
                 measured = found if choice.rule in (TUNED, BUILT_IN) else None
-                return Decision(choice, tuple(passed), measured, rows)
+                other = self._other_class(signature) if found is None else None
+                return Decision(choice, tuple(passed), measured, rows, other)
             passed.append((choice.rule, reason))
         raise NoRuleError(signature.describe(), passed)
 
@@ -96,6 +101,11 @@ class RuleTable:
             matching = (r for r in self._saying if r.when.matches(signature.collective, facts))
             wanted = next((bool(rule.use.reproducible) for rule in matching), wanted)
         return replace(signature, canonical=True) if wanted else signature
+
+    def _other_class(self, signature: Signature) -> Callable[[], Names] | None:
+        if self.tuned is None or not signature.reduces:
+            return None
+        return partial(other_class, self.tuned, signature, self.topology, self.traits)
 
     @cached_property
     def _saying(self) -> tuple[Rule, ...]:

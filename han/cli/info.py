@@ -96,7 +96,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "built_in": {
             "table": shipped().source,
             "rows": shipped().count,
-            "about": shipped().distance(fingerprint()),
+            "about": shipped().distance(fingerprint(state.config.wait)),
         },
         "check": state.config.check,
         "wait": describe_wait(comm),

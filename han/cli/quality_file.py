@@ -101,5 +101,24 @@ def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
         ) from None
 
 
+def rows_of(file: Path) -> tuple[Row, ...]:
+    """Return the rows of a comparison, complete or not. Raises ArgumentError."""
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if (record["format"], record["version"]) != (FORMAT, VERSION):
+            raise ValueError(f"format {record['format']}, version {record['version']}")
+        rows = tuple(map(Row.of, record["rows"]))
+    except OSError as error:
+        raise ArgumentError(f"{file}: cannot be read: {error.strerror or error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ArgumentError(
+            f"{file}: not a comparison of this han: {type(error).__name__}: {error}; make one with "
+            "'han tune quality --json'"
+        ) from None
+    if not rows:
+        raise ArgumentError(f"{file}: nothing was compared")
+    return rows
+
+
 def _brief(value: Any) -> str:
     return json.dumps(value) if value is not None else "by default"

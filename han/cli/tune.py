@@ -103,6 +103,17 @@ def tune(
             "merge: a table, may be given several times."
         ),
     ] = None,
+    bench: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Of export: a file of 'han bench --tuned --json', may be given several times. "
+            "Choices that these runs do not all find faster are left out."
+        ),
+    ] = None,
+    quality: Annotated[
+        Path | None,
+        typer.Option(help="Of report: a file of 'han tune quality --json', for its pictures."),
+    ] = None,
     limit: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +151,7 @@ def tune(
         plans = replace(plans, limit=_seconds(limit or "0") or None)
         compare(config, plans, names, fresh, restart, file, json_file)
     elif action is not Action.RUN:
-        _show(action, file, table or [])
+        _show(action, file, table or [], bench or [], quality)
     elif file is not None:
         raise ArgumentError(f"{file}: the table is named with --out")
     else:
@@ -308,7 +319,10 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-def _show(action: Action, file: Path | None, tables: Sequence[Path]) -> None:
+def _show(
+    action: Action, file: Path | None, tables: Sequence[Path], runs: Sequence[Path],
+    compared: Path | None,
+) -> None:  # fmt: skip
     if file is None:
         example = EXAMPLES[action]
         raise ArgumentError(f"han tune {action.value}: name the file to write, such as {example}")
@@ -322,14 +336,20 @@ def _show(action: Action, file: Path | None, tables: Sequence[Path]) -> None:
     if rank():
         return
     if action is Action.EXPORT:
+        from han.model.measurements import read
+        from han.tuning.tuned.confirmed import confirmed
         from han.tuning.tuned.export import as_rules
         from han.tuning.tuned.row_files import as_rows
 
+        if runs:
+            found = confirmed(found, [read(path) for path in runs])
         write_file(file, as_rows(found) if file.suffix == ".json" else as_rules(found))
         return
+    from han.cli.quality_file import rows_of
     from han.plots.tuning import report
 
-    for path in report(found, file, _left_out(found.source)):
+    rows = () if compared is None else rows_of(compared)
+    for path in report(found, file, _left_out(found.source), rows):
         wrote(path)
 
 
@@ -364,12 +384,16 @@ def _table(path: Path | None) -> TunedTable:
     if path is not None:
         return read(path)
     from han.ranks.machine import fingerprint
+    from han.tuning.tuned.layers import Layers
     from han.tuning.tuned.places import AUTO, find_table
-    from han.tuning.tuned.rows import RowTable
+    from han.tuning.tuned.table import TunedTable
 
     found = find_table(AUTO, fingerprint)
     if found.table is None:
         raise ArgumentError(f"no tuned table of this machine ({found.about}): name one (--table)")
-    if isinstance(found.table, RowTable):
-        raise ArgumentError(f"{found.table.source} holds rows: name a table of points (--table)")
-    return found.table
+    tables = found.table.tables if isinstance(found.table, Layers) else (found.table,)
+    points = next((one for one in tables if isinstance(one, TunedTable)), None)
+    if points is None:
+        told = f"{found.table.source} holds rows: name a table of points (--table)"
+        raise ArgumentError(f"{told}, or make one with han tune")
+    return points

@@ -196,6 +196,7 @@ class When(Model):
     native: bool | None = Field(
         default=None, description="Whether han has a kernel for the operation and the type."
     )
+    heavy: bool | None = Field(default=None, description="Whether it is slower than memory.")
     mapped: bool | None = Field(
         default=None, description="Whether all buffers of all ranks are shared arrays."
     )

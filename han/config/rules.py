@@ -53,6 +53,7 @@ class When:
     link: Bytes | None = None
     total: Bytes | None = None
     native: bool | None = None
+    heavy: bool | None = None
     mapped: bool | None = None
     attach: bool | None = None
     uneven: bool | None = None

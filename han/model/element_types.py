@@ -18,6 +18,9 @@ DTYPES = (
 OPS = ("sum", "prod", "max", "min", "land", "lor", "lxor", "band", "bor", "bxor")
 BITWISE = ("band", "bor", "bxor")
 WIDE = {"longdouble": ("sum", "prod", "max", "min"), "clongdouble": ("sum", "prod")}
+# Their kernels take 1.1 to 8 times as long as that of float64's sum, those of all others as long.
+SOFT = ("float16", "bfloat16")  # types whose elements are converted first
+COMPLEX = ("complex64", "complex128")
 NOT_MPIS = ("float16", "bfloat16")  # types that the MPI standard does not have
 PAIRS = ("minloc", "maxloc")
 
@@ -53,6 +56,12 @@ def kernel(op: str, dtype: str) -> tuple[int, int] | None:
         return None
     numbers = OPS.index(op), DTYPES.index(dtype)
     return numbers if _native.has_kernel(*numbers) else None
+
+
+@lru_cache(maxsize=256)
+def heavy(op: str, dtype: str) -> bool:
+    """Whether the kernel of a pair takes longer than memory does for its operands."""
+    return dtype in SOFT or (op == "prod" and dtype in COMPLEX)
 
 
 def ops_of(dtype: str) -> tuple[str, ...]:

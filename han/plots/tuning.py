@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from han.common.atomic import write_output
 from han.common.units import format_size, format_us
+from han.measure.tune.quality import Row
 from han.plots.lines import Panel, lines
 from han.plots.plots import COLORS, GREY, PlotError, prediction_axes, pyplot, save
-from han.tuning.tuned.table import Point, Ranges, TunedTable, spell
+from han.plots.quality import quality
+from han.tuning.tuned.table import Point, Ranges, TunedTable
+from han.tuning.tuned.texts import spell
 
 STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
@@ -24,22 +28,29 @@ CAPTIONS = {
     "choices": "What calls run, by size",
     "predictions": "Predicted against measured",
     "costs": "What the searches cost",
+    "strategies": "Strategies beside exhaustive search: quality, cost, predictions",
 }
 
 
-def report(table: TunedTable, path: Path, left_out: str = "") -> list[Path]:
+def report(
+    table: TunedTable, path: Path, left_out: str = "", compared: Sequence[Row] = ()
+) -> list[Path]:
     """Write a page and its pictures beside it; return their files. Raises PlotError.
 
-    `left_out` is the text about candidates that were left out.
+    `left_out` is the text about candidates that were left out, `compared` a comparison of
+    strategies (figures 8 and 9 of Luo et al.).
     """
-    draw: dict[str, Callable[[TunedTable, Path], None]] = {
-        "curves": curves, "choices": choices, "predictions": predictions, "costs": costs,
+    draw: dict[str, Callable[[Path], None]] = {
+        "curves": partial(curves, table), "choices": partial(choices, table),
+        "predictions": partial(predictions, table), "costs": partial(costs, table),
     }  # fmt: skip
+    if compared:
+        draw["strategies"] = partial(quality, compared)
     written = []
     figures = []
     for name, picture in draw.items():
         file = path.with_name(f"{path.stem}-{name}.png")
-        picture(table, file)
+        picture(file)
         written.append(file)
         data = base64.b64encode(file.read_bytes()).decode()
         figures.append(

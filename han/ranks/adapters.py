@@ -34,14 +34,23 @@ def bound(host: str, environ: Mapping[str, str], system: Path = SYSTEM) -> list[
     return [Bound(host, name, text, _missing(text, system)) for name, text in set_here]
 
 
+def bound_names(environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the adapters that the environment of this rank names."""
+    texts = [environ[name] for name in VARIABLES if environ.get(name)]
+    return frozenset(name for text in texts for name in _names(text))
+
+
+def _names(text: str) -> list[str]:
+    """Return the adapters in a value, without patterns and networks."""
+    parts = [part.strip().partition(":")[0] for part in text.split(",")]
+    return [part for part in parts if NAME.fullmatch(part)]
+
+
 def _missing(text: str, system: Path) -> tuple[str, ...]:
-    """Return the adapters in `text` that this node lacks, without patterns and networks."""
-    named = [part.strip().partition(":")[0] for part in text.split(",")]
+    """Return the adapters in `text` that this node lacks."""
     kinds = ("net", "infiniband")
     return tuple(
-        name
-        for name in named
-        if NAME.fullmatch(name) and not any((system / kind / name).exists() for kind in kinds)
+        name for name in _names(text) if not any((system / kind / name).exists() for kind in kinds)
     )
 
 

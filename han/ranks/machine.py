@@ -7,13 +7,18 @@ import os
 import platform
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from mpi4py import MPI
 
 from han import _native
+from han.common.units import plural
 from han.common.version import __version__
+from han.config.parts import Wait
+from han.ranks.layout import binding, layout
+from han.ranks.link import link_rate
 from han.ranks.quota import processors
 from han.tuning.tuned.fingerprint import Fingerprint
 
@@ -22,10 +27,22 @@ TRANSPORTS = (  # variables of MPI libraries
     "OMPI_MCA_pml", "UCX_TLS",
 )  # fmt: skip
 
+WAIT = Wait()
+FIRST = 2048  # characters of /proc/cpuinfo: the system writes those of all processors one by one
+
+
+def fingerprint(wait: Wait | None = WAIT) -> Fingerprint:
+    """Return the fingerprint of this machine, where ranks wait as a configuration says.
+
+    None: in several ways, or in an unknown one.
+    """
+    told = "" if wait is None else f"{wait.policy}, {plural(wait.spin, 'poll')}"
+    return replace(_machine(), wait=told)
+
 
 @cache
-def fingerprint() -> Fingerprint:
-    """Return the fingerprint of this machine; the first call takes a millisecond."""
+def _machine() -> Fingerprint:
+    """Return the fingerprint but for waits; the first call takes a millisecond."""
     name, version = MPI.get_vendor()
     quota = processors()
     return Fingerprint(
@@ -37,6 +54,9 @@ def fingerprint() -> Fingerprint:
         quota=0.0 if math.isinf(quota) else quota,
         mesh=_native.on_mesh(),
         han=__version__,
+        layout=layout(),
+        binding=binding(),
+        link=link_rate(os.environ),
     )
 
 
@@ -65,7 +85,8 @@ def library_text() -> str:
 def cpu_model() -> str:
     """Return the processor's name."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+            text = file.read(FIRST)
     except OSError:
         text = ""
     names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)

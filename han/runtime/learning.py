@@ -67,7 +67,8 @@ class Learner:
         """Write what was taken, and forget it; says on standard error why it cannot."""
         taken, self._points = self._points, {}
         for path, points in taken.items():
-            table = TunedTable(tuple(points.values()), fingerprint())
+            machine = fingerprint(None)  # jobs may wait in several ways
+            table = TunedTable(tuple(points.values()), machine)
             base = self._bases.get(path)
             if base is not None:
                 table = joined(base, table)

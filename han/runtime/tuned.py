@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 
 from han.common.units import plural
 from han.config.config import Config
+from han.config.parts import Wait
 from han.ranks.machine import fingerprint
 from han.tuning.tuned.files import TunedError
 from han.tuning.tuned.places import AUTO, OFF, Search, find_table, named_file
@@ -19,7 +21,8 @@ def tuned_table(config: Config | None) -> Search:
     wanted = OFF if config is None else config.tuned
     if config is not None and config.learn and _is_new(wanted):
         return Search(about=f"{wanted} will be made from what trials find")
-    return find_table(wanted, fingerprint)
+    wait = Wait() if config is None else config.wait
+    return find_table(wanted, partial(fingerprint, wait))
 
 
 def _is_new(wanted: str) -> bool:

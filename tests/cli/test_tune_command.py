@@ -13,10 +13,12 @@ from disks import full_disk
 from typer.testing import CliRunner
 
 from han.cli.main import app
+from han.cli.quality_file import FORMAT, VERSION
 from han.cli.tune_texts import MOST_TOLD, pruned_list, pruned_text
 from han.common.errors import HanError
 from han.config import load_config
 from han.config.rules import KindUse, LevelUse, Use
+from han.measure.tune.quality import Predicted, Row
 from han.ranks.machine import fingerprint
 from han.tuning.search.space import IN_A_ROW, UNFIT, Pruned
 from han.tuning.tuned.files import parse, read, write
@@ -104,6 +106,28 @@ def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):
     tables[0].with_name("monday.left-out.txt").write_text("no gain expected:\n  a < b: slow\n")
     call("tune", "report", str(out), "--table", str(tables[0]))
     assert "  a &lt; b: slow" in out.read_text()
+
+
+def test_a_report_has_what_strategies_cost_and_how_good_they_are(tables, tmp_path):
+    out, compared = tmp_path / "report.html", tmp_path / "quality.json"
+    both = ("exhaustive", "task")
+    row = Row("bcast", 1024, 9, dict.fromkeys(both, "node: sm flat"), dict.fromkeys(both, 1.0),
+              {"exhaustive": 5.0, "task": 0.5}, {"exhaustive": 9, "task": 4},
+              (Predicted("node: sm flat", 1e-6, 1.1e-6),))  # fmt: skip
+    head = {"format": FORMAT, "version": VERSION}
+    compared.write_text(json.dumps({**head, "rows": [row.record()]}))
+    given = ("tune", "report", str(out), "--table", str(tables[0]), "--quality", str(compared))
+    call(*given)
+    assert (tmp_path / "report-strategies.png").stat().st_size > 1000
+    assert "Strategies beside exhaustive search" in out.read_text()
+    for text, said in (
+        ("{}", "not a comparison of this han: KeyError: 'format'"),
+        (json.dumps({**head, "rows": []}), "nothing was compared"),
+        (json.dumps({**head, "rows": [{}]}), "not a comparison of this han"),
+        (None, "cannot be read: No such file"),
+    ):
+        compared.unlink() if text is None else compared.write_text(text)
+        assert said in " ".join(refuse(*given).split())
 
 
 @pytest.mark.parametrize("name", ["all.json", "rules.yaml", "rows.json", "page.html"])

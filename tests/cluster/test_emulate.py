@@ -55,6 +55,15 @@ def cluster():
     assert links() <= before
 
 
+@pytest.mark.parametrize(("rate", "told"), [("1gbit", "1000"), ("100mbit", "100")])
+def test_ranks_know_the_rate_of_their_link(rate, told):
+    show = "from han.ranks.machine import fingerprint; print(f'{fingerprint().link:g} Mbit/s')"
+    with Cluster(nodes=2, links=Links(rate)) as cluster:
+        done = cluster.run(["python", "-c", show], timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"{told} Mbit/s") == 2, done.stdout
+
+
 def test_nodes_are_apart_and_links_are_limited(cluster):
     done = cluster.run(["python", str(HERE / "pingpong.py")], ppn=[2, 1], timeout=60)
     assert done.returncode == 0, done.stderr

@@ -242,7 +242,7 @@ def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp
 
 def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "write", lambda *_: refuse_to_write())
-    keeper = session.Keeper(tmp_path / "tuned.json", True, print)
+    keeper = session.Keeper(tmp_path / "tuned.json", fingerprint(), True, print)
     timing = Timing(1e-6, 1e-6, 1e-6, 9)
     key = Key("bcast", "", 1, 2, ("node", "network"))
     keeper.add(Point(key, 64, True, (), timing, complete=False))

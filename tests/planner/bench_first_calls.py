@@ -3,9 +3,11 @@
 The steps are to decide and plan, to lower, to find loops, and to bind.
 
     python tests/planner/bench_first_calls.py [--profile CASE]
+    python tests/planner/bench_first_calls.py --tuned configs/tuned/amd-epyc-2-mpich.json
 
 No other rank is needed: the topology is imagined, and the native plan is bound to an engine of
-this process and not run. Times are minima in microseconds.
+this process and not run. Times are minima in microseconds; of decisions, which are part of the
+plan, medians over sizes that no call had before.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from __future__ import annotations
 import argparse
 import cProfile
 import pstats
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from mpi4py import MPI
 
@@ -33,8 +37,10 @@ from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
+from han.tuning.tuned.row_files import either
 
 SECONDS = 0.25  # for each case
+NEW_SIZES = 500  # of a decision
 SIZES = ("8", "64KiB", "1MiB", "64MiB")
 BLOCKS = ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")
 
@@ -93,6 +99,31 @@ def cases() -> Iterator[Case]:
                 yield Case(f"{collective} {size}, {where}", planner, message_of(collective, size))
 
 
+def tables(path: str) -> None:
+    """Print the microseconds of a decision without a tuned table, and with one."""
+    tuned = either(Path(path))
+    print(f"{'decision for a new size, of all classes of sizes':48} {'built-in':>8} {'tuned':>8}")
+    for ranks in (2, 4, 8):
+        for collective in ("bcast", "reduce", "allreduce", "allgather"):
+            found = []
+            for table in (None, tuned):
+                planner = one_node(ranks, 1)
+                planner = Planner(planner.topology, planner.config, planner.traits, 1, False, table)
+                found.append(decision(planner, collective))
+            print(f"{collective}, {ranks} ranks".ljust(48), *(f"{us:8.1f}" for us in found))
+
+
+def decision(planner: Planner, collective: str) -> float:
+    """Return the median microseconds of a decision for sizes that are new."""
+    plain, taken = call_signature(collective, 8), []
+    for k in range(NEW_SIZES):
+        signature = plain.changed(count=max(1, round(1.03**k)))
+        begun = time.perf_counter()
+        planner.decide(signature, True)
+        taken.append(time.perf_counter() - begun)
+    return statistics.median(taken) * 1e6
+
+
 def least(act: Callable[[], object], prepare: Callable[[], object] = lambda: None) -> float:
     """Return the least time of an action in microseconds, without that of its preparation."""
     best, end = float("inf"), time.perf_counter() + SECONDS
@@ -149,11 +180,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--profile", help="the beginning of a case's name")
     parser.add_argument("--sort", default="tottime", help="the order of the profile")
+    parser.add_argument("--tuned", help="a tuned table: measure decisions with and without it")
     parser.add_argument("--only", default="", help="a part of the names of cases")
     options = parser.parse_args()
     comm = han.Comm(MPI.COMM_SELF.Dup())
     comm.Barrier()
     bench = Bench(comm._han)
+    if options.tuned:
+        tables(options.tuned)
+        return
     if options.profile:
         case = next(c for c in cases() if c.name.startswith(options.profile))
         profile = cProfile.Profile()

@@ -20,7 +20,7 @@ from han.tuning.rules import RuleTable, use_of
 from han.tuning.search.space import Limits, space_of
 from han.tuning.tuned.files import use_of as read_use
 from han.tuning.tuned.files import use_record
-from han.tuning.tuned.table import spell
+from han.tuning.tuned.texts import spell
 
 TOPOLOGY = virtual(6, 3)
 MEMORY = 1 << 20

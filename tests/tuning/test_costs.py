@@ -10,7 +10,7 @@ from han.model.topology import virtual
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
-from han.tuning.costs.estimates import estimate
+from han.tuning.costs.estimates import estimate, of_series
 from han.tuning.costs.model import Costs, basis, missing, predict
 from han.tuning.costs.stages import Operands, Stage, costs_of, pipeline_of, stage_seconds
 from han.tuning.parts import plan_of_choice
@@ -42,6 +42,20 @@ def test_outliers_do_not_move_the_median():
     assert found.median == estimate(calm).median
     assert estimate([2.0]).median == 2.0
     assert not estimate([2.0] * 5).is_narrow(0.5), "five observations have no interval of 95 %"
+
+
+@pytest.mark.parametrize(("series", "count", "expected"), [
+    ([[1.0] * 4] * 5, 2, 1.0),  # four observations have no interval, eight agree
+    ([[1.0, 1.01, 0.99, 1.0] * 2] * 5, 1, 1.0),
+    ([[1.0] * 4, [2.0] * 4, [3.0] * 4], 3, 2.0),  # wide to the end
+    ([[5.0]] * 3, 3, 5.0),
+])  # fmt: skip
+def test_series_end_when_their_interval_is_narrow(series, count, expected):
+    left = iter(series)
+    made = []
+    found = of_series(lambda: made.append(next(left)) or made[-1], 3)
+    assert len(made) == count
+    assert found == expected
 
 
 def test_stages_have_the_names_of_the_paper():

@@ -16,6 +16,7 @@ from disks import full_disk
 import han
 from han.config import load_config
 from han.config.rules import LevelUse, Use
+from han.config.source import READY
 from han.measure.tune.session import conditions_of
 from han.measure.tune.tuner import Plans
 from han.model.topology import virtual
@@ -43,6 +44,7 @@ from han.tuning.tuned.files import (
 )
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.places import AUTO, OFF, find_table
+from han.tuning.tuned.row_files import either
 from han.tuning.tuned.table import (
     Candidate,
     Key,
@@ -475,8 +477,12 @@ def test_the_folder_is_that_of_the_platform(home, monkeypatch):
 
 
 def test_tables_that_come_with_han_can_be_read_and_are_installed():
-    for path in places._files(places.SHIPPED):
-        assert read(path).points, path
+    files = [*places._files(READY / "tuned")]
+    assert files
+    for path in files:
+        found = either(path)
+        assert found.size, path
+        assert all((found.machine.layout, found.machine.binding, found.machine.wait)), path
     assert '"configs/tuned/*.json"' in (Path(__file__).parents[2] / "pyproject.toml").read_text()
 
 

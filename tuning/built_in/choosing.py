@@ -66,6 +66,7 @@ class Case:
             self.oversubscribed,
             sockets,
             signature.canonical,
+            signature.heavy,
             COMPOSITIONS.index(self.name) if self.name in COMPOSITIONS else 0,
         )
 

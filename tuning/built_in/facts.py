@@ -36,6 +36,7 @@ class Facts(NamedTuple):
     oversubscribed: int
     sockets: int  # ranks that share memory are on several sockets
     reproducible: int  # operands are combined in the canonical order
+    heavy: int  # the kernel is slower than memory
     composition: int  # its place in COMPOSITIONS
     mapped: int  # of a level again: ranks can read all buffers that they need where these are
     outermost: int

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 Z = 1.96  # of the normal distribution, for an interval that holds the median with 95 %
 FENCE = 3.0  # interquartile ranges beyond the quartiles from which an observation is an outlier
+NARROW = 0.02  # half of an interval, as a share of the median, from which on series tell enough
 LEAST = 6  # observations: fewer have no interval of 95 %
 
 
@@ -51,6 +52,19 @@ def estimate(observations: Sequence[float]) -> Estimate:
     reach = Z * math.sqrt(n) / 2
     low, high = max(0, math.floor(n / 2 - reach)), min(n - 1, math.ceil(n / 2 + reach))
     return Estimate(median(kept), kept[low], kept[high], n, len(observations) - n)
+
+
+def of_series(series: Callable[[], Sequence[float]], most: int) -> float:
+    """Return the median of the medians of series of observations, of at most so many.
+
+    No more are made once the interval of all observations so far is narrow.
+    """
+    medians, every = list[float](), list[float]()
+    while len(medians) < most and not (every and estimate(every).is_narrow(NARROW)):
+        found = series()
+        medians.append(estimate(found).median)
+        every += found
+    return median(medians)
 
 
 def without_outliers(observations: Sequence[float]) -> list[float]:

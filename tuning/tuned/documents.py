@@ -107,6 +107,7 @@ class Point(Model):
     tried: int = Field(default=0, ge=0)
     machine: Fingerprint | None = None
     conditions: Conditions = Conditions()
+    gains: Annotated[tuple[Seconds, ...], BeforeValidator(_listed)] = ()
     complete: bool = True
 
 
@@ -121,6 +122,10 @@ class Fingerprint(Model):
     quota: Seconds = 0.0
     mesh: bool = False
     han: str = ""
+    layout: str = ""
+    binding: str = ""
+    link: Seconds = 0.0
+    wait: str = ""
 
 
 class Table(Model):

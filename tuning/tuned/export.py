@@ -12,10 +12,12 @@ from han.model.collectives import ROWS
 from han.submodules.registry import submodule
 from han.tasks.contract import Parameter
 from han.tuning.tuned.files import use_record
-from han.tuning.tuned.table import BEYOND, INSIDE, Key, Point, Ranges, TunedTable, spell
+from han.tuning.tuned.table import BEYOND, INSIDE, Key, Point, Ranges, TunedTable
+from han.tuning.tuned.texts import spell
 
 OPERATIONS = {
-    "native": {"commutative": True, "native": True},
+    "native": {"commutative": True, "native": True, "heavy": False},
+    "heavy": {"commutative": True, "native": True, "heavy": True},
     "user-defined": {"commutative": True, "native": False},
     "ordered": {"commutative": False},
 }

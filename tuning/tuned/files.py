@@ -13,6 +13,7 @@ from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
 from han.common.units import format_size
 from han.config.rules import KINDS, KindUse, LevelUse, Use
+from han.model.element_types import heavy
 from han.tuning.built_in.reading import FORMAT as ROWS
 from han.tuning.record import Format
 from han.tuning.tuned.conditions import Conditions
@@ -20,7 +21,7 @@ from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
 
 Join = Callable[[TunedTable, TunedTable], TunedTable]
-CONDITIONS = ("transport", "quota", "mesh")  # on which the faster of two ways may depend
+CONDITIONS = ("transport", "quota", "mesh", "link", "wait")  # what is faster may differ
 FORMAT = Format("han-tuned", 1, "tuned table", "tune again")
 
 
@@ -128,14 +129,17 @@ def _expect_one_each(points: Iterable[Point], place: str) -> None:
 
 
 def _point(record: Mapping[str, Any]) -> Point:
-    key = record["key"]
+    key, conditions = record["key"], Conditions(**record.get("conditions", {}))
+    if key["operation"] == "native" and heavy(conditions.op, conditions.dtype):
+        key = {**key, "operation": "heavy"}  # of a file from before that class
     parts = {
         "key": Key(**{**key, "levels": tuple(key["levels"])}),
         "candidates": tuple(_candidate(one) for one in record["candidates"]),
         "default": Timing(**record["default"]),
         "library": Timing(**record["library"]) if record.get("library") else None,
         "machine": Fingerprint(**record["machine"]) if record.get("machine") else None,
-        "conditions": Conditions(**record.get("conditions", {})),
+        "conditions": conditions,
+        "gains": tuple(record.get("gains", ())),
     }
     return Point(**{**record, **parts})
 
@@ -191,6 +195,8 @@ def _point_record(point: Point) -> dict[str, Any]:
         del record["conditions"]
     if point.complete:
         del record["complete"]
+    if not point.gains:
+        del record["gains"]
     record["candidates"] = [
         {"use": use_record(c.use), "timing": asdict(c.timing), "predicted": c.predicted}
         for c in point.candidates
@@ -251,8 +257,13 @@ def check_machine(old: TunedTable, new: TunedTable) -> None:
 
 
 def check_conditions(old: TunedTable, new: TunedTable, remedy: str) -> None:
-    """Raise TunedError if two tables were measured in conditions that change what is faster."""
+    """Raise TunedError if two tables were measured in conditions that change what is faster.
+
+    Links matter where the old one has points between nodes.
+    """
     differences = new.machine.differences(old.machine)
+    if all(point.key.nodes == 1 for point in old.points):
+        differences.pop("link", None)
     told = [f"{n} {a} here, {b} there" for n, (a, b) in differences.items() if n in CONDITIONS]
     if told:
         raise TunedError(f"{old.source}: measured in other conditions: {'; '.join(told)}; {remedy}")

@@ -8,6 +8,7 @@ from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import use_of
+from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import check_conditions, check_machine, with_points
 from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
 
@@ -42,6 +43,7 @@ class Learnt:
             strategy=STRATEGY,
             made=made,
             tried=2,
+            conditions=Conditions(signature.dtype, signature.op),
         )
 
 

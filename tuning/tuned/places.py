@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,16 +12,18 @@ from han.config.source import READY
 from han.tuning.built_in.shipped import FILE as BUILT_IN
 from han.tuning.tuned.files import TunedError
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.row_files import either
+from han.tuning.tuned.layers import Tables, layered
+from han.tuning.tuned.row_files import content_of, is_of_another, made_from
 from han.tuning.tuned.rows import RowTable
 from han.tuning.tuned.table import TunedTable
 
 OFF, AUTO = "off", "auto"
 UNUSED = "; the built-in choices are used"
 SHIPPED = READY / "tuned"
-_read: dict[
-    tuple[Path, int, int], TunedTable | RowTable | TunedError
-] = {}  # by path, time and size
+Table = TunedTable | RowTable
+Version = tuple[Path, int, int]  # path, time and size of a file
+_read: dict[Version, Table | TunedError] = {}
+_others: set[Version] = set()  # files of other machines
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Search:
     `problem` is what the user should know: a file that was named, or that han wrote, is no use.
     """
 
-    table: TunedTable | RowTable | None = None
+    table: Tables | None = None
     about: str = ""
     problem: str = ""
 
@@ -82,8 +84,9 @@ def left_out_file(table: Path) -> Path:
 def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     """Return the table for a setting: ``off``, ``auto`` or a file. It never raises.
 
-    ``auto`` takes the table that differs least from `here`, of the user's folder or of those that
-    come with han; the user's, if both differ as much.
+    ``auto`` takes the table that is the least far from `here` of the user's folder, and of those
+    that come with han. Of both, the one that is less far decides first; the user's, if both are as
+    far.
     """
     if wanted == OFF:
         return Search(about="off")
@@ -92,21 +95,43 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
             return _named(named_file(wanted), here)
         except TunedError as error:
             return Search().without_table(f"{error}{UNUSED}")
-    files = [*_files(user_folder()), *_files(SHIPPED)]
-    if not files:
+    folders = [[*_files(folder)] for folder in (user_folder(), SHIPPED)]
+    if not any(folders):
         return Search(about=f"none in {user_folder()}")
-    machine, problems, fits = here(), [], []
+    machine, problems, best = here(), list[str](), list[Table]()
+    for files in folders:
+        best += _nearest(files, machine, problems)
+    told = "; ".join(problems)
+    if not best:
+        count = sum(map(len, folders))
+        return Search(None, told or f"none of {count} tables is of this machine", told)
+    best.sort(key=lambda table: machine.farness(table.machine))
+    return _taken(best, machine, told)
+
+
+def _nearest(files: Sequence[Path], machine: Fingerprint, problems: list[str]) -> list[Table]:
+    """Return the table that is the least far from a machine, if any is of it; tell of problems."""
+    fits = list[Table]()
     for path in files:
-        found = _load(path)
+        found = _load(path, machine)
         if isinstance(found, TunedError):
             problems.append(f"{found}; it is not used")
-        elif not machine.is_other(found.machine):
+        elif found is not None and not machine.is_other(found.machine):
             fits.append(found)
-    best = min(fits, key=lambda t: len(machine.differences(t.machine)), default=None)
-    told = "; ".join(problems)
-    if best is None:
-        return Search(None, told or f"none of {len(files)} tables is of this machine", told)
-    return Search(best, best.about(machine), told)
+    return [min(fits, key=lambda table: machine.farness(table.machine))] if fits else []
+
+
+def _taken(tables: Sequence[Table], machine: Fingerprint, told: str = "") -> Search:
+    """Return a search that found tables, the first of which decides first."""
+    found = layered(_seen_from(table, machine) for table in tables)
+    return Search(found, "" if found is None else found.about(machine), told)
+
+
+def _seen_from(table: Table, machine: Fingerprint) -> Table:
+    """Return a table that knows how far it is from here; of other links, its part inside nodes."""
+    if machine.differences(table.machine):
+        table = replace(table, far=machine.distance(table.machine))
+    return table if machine.links_as(table.machine) else table.inside_nodes()
 
 
 def holds_rows(path: Path) -> bool:
@@ -116,6 +141,7 @@ def holds_rows(path: Path) -> bool:
 
 def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
     found = _load(path)
+    assert found is not None
     if isinstance(found, TunedError):
         return Search().without_table(f"{found}{UNUSED}")
     machine = here()
@@ -123,7 +149,7 @@ def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
         return Search().without_table(
             f"{path}: measured on another machine: {machine.distance(found.machine)}{UNUSED}"
         )
-    return Search(found, found.about(machine))
+    return _taken([found], machine)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -134,16 +160,26 @@ def _files(folder: Path) -> Iterator[Path]:
         return
 
 
-def _load(path: Path) -> TunedTable | RowTable | TunedError:
-    """Read a table, once in a process for as long as the file stays the same."""
+def _load(path: Path, here: Fingerprint | None = None) -> Table | TunedError | None:
+    """Read a table, once in a process for as long as the file stays the same.
+
+    None: it says that it is of another machine than `here`, so it is not read any further.
+    """
     try:
         about = path.stat()
     except OSError as error:
         return TunedError(f"{path}: cannot be read: {error.strerror}")
     key = path, about.st_mtime_ns, about.st_size
-    if key not in _read:
-        try:
-            _read[key] = either(path)
-        except TunedError as error:
-            _read[key] = error
+    if key in _read:
+        return _read[key]
+    if key in _others and here is not None:
+        return None
+    try:
+        content = content_of(path)
+        if here is not None and is_of_another(content, here):
+            _others.add(key)
+            return None
+        _read[key] = made_from(content, str(path))
+    except TunedError as error:
+        _read[key] = error
     return _read[key]

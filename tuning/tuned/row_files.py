@@ -25,6 +25,7 @@ from han.tuning.built_in.rows import (
 from han.tuning.tuned.export import Run, facts_of_key, runs, use_document
 from han.tuning.tuned.files import FORMAT as POINTS
 from han.tuning.tuned.files import TunedError, of_record, text_of
+from han.tuning.tuned.fingerprint import SAME, Fingerprint
 from han.tuning.tuned.rows import Measured, RowTable, TunedRow
 from han.tuning.tuned.table import Key, Point, Timing, TunedTable
 
@@ -41,9 +42,30 @@ FORMS = "expected {'bytes': size, 'us': [low, median, high], 'calls': n, 'built_
 
 def either(path: Path) -> TunedTable | RowTable:
     """Return the table of a file, of points or of rows; raises TunedError."""
-    text, place = text_of(path), str(path)
+    return made_from(content_of(path), str(path))
+
+
+def content_of(path: Path) -> Any:
+    """Return what a file holds, not checked; raises TunedError."""
+    text = text_of(path)
     try:
-        record = POINTS.content(text)
+        return POINTS.content(text)
+    except ValueError as error:
+        raise TunedError(f"{path}: {error}") from None
+
+
+def is_of_another(content: Any, here: Fingerprint) -> bool:
+    """Whether what a file holds says clearly that it is of another machine; it may be damaged."""
+    try:
+        machine = content["machine"] if "machine" in content else content["machines"][0]
+        return any(machine[name] != getattr(here, name) for name in SAME)
+    except (LookupError, TypeError):
+        return False
+
+
+def made_from(record: Any, place: str) -> TunedTable | RowTable:
+    """Return the table that a file holds; `place` names it. Raises TunedError."""
+    try:
         if isinstance(record, dict) and record.get("format") == FORMAT.name:
             return table_of(record, place)
         record = POINTS.checked(record)
@@ -122,6 +144,7 @@ def _measured(records: object) -> tuple[Measured, ...]:
         "made",
         "versions",
         "conditions",
+        "gains",
     )
     found = []
     for k, record in enumerate(records):
@@ -129,8 +152,9 @@ def _measured(records: object) -> tuple[Measured, ...]:
         try:
             timing = _timing(given["us"], given["calls"])
             default = _timing(given["built_in_us"], given.get("built_in_calls", given["calls"]))
-            told = [str(given.get(key, "")) for key in keys[5:]]
-            found.append(Measured(size_of(given["bytes"]), timing, default, *told))
+            told = [str(given.get(key, "")) for key in keys[5:-1]]
+            gains = tuple(float(gain) for gain in given.get("gains", ()))
+            found.append(Measured(size_of(given["bytes"]), timing, default, *told, gains=gains))
         except (KeyError, TypeError, ValueError, OverflowError):  # JSON's numbers have no limit
             raise ValueError(f"measured[{k}]: {FORMS}") from None
     return tuple(found)
@@ -203,9 +227,9 @@ def _measured_record(point: Point) -> dict[str, Any]:
         "us": _us(best), "calls": best.count,
         "built_in_us": _us(default), "built_in_calls": default.count,
         "strategy": point.strategy, "made": point.made, "versions": point.versions,
-        "conditions": point.conditions.describe(),
+        "conditions": point.conditions.describe(), "gains": list(point.gains),
     }  # fmt: skip
-    return {key: value for key, value in record.items() if value != ""}
+    return {key: value for key, value in record.items() if value not in ("", [])}
 
 
 def _us(timing: Timing) -> list[float]:

@@ -14,7 +14,8 @@ from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.facts import Facts
 from han.tuning.built_in.row import Row, Rows
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.table import Timing, at, beside, origin
+from han.tuning.tuned.table import INSIDE_NODES, ONLY_INSIDE, Timing, beside
+from han.tuning.tuned.texts import at, confirmations, origin
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class Measured:
     made: str = ""
     versions: str = ""  # if they are not those of the table
     conditions: str = ""
+    gains: tuple[float, ...] = field(
+        default=(), kw_only=True
+    )  # of runs of han bench that confirmed the choice
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,17 @@ class FoundRow:
     row: TunedRow
     nbytes: int
     source: str = ""  # the file of the table
+    far: str = ""  # how far the machine of the table is from this one
+
+    @property
+    def conditions(self) -> str:
+        """The conditions of the measurement for the size that is nearest; "" without one."""
+        return self._nearest.conditions if self.row.measured else ""
+
+    @property
+    def _nearest(self) -> Measured:
+        size = max(1, self.nbytes)
+        return min(self.row.measured, key=lambda m: max(size, m.nbytes) / min(size, m.nbytes))
 
     def of_size(self, nbytes: int) -> FoundRow:
         """Return what decides for a size of the class of sizes whose largest one was asked for."""
@@ -68,11 +83,11 @@ class FoundRow:
         """Return the measurement for the size that is nearest, and the file."""
         if not self.row.measured:
             return ["nothing: the row names no measurement", *origin(self.source)]
-        size = max(1, self.nbytes)
-        one = min(self.row.measured, key=lambda m: max(size, m.nbytes) / min(size, m.nbytes))
+        one = self._nearest
         return [
             f"{one.timing.describe()} {at(one.nbytes, self.nbytes)}",
             f"built-in {beside(one.default, one.timing)}",
+            *confirmations(one.gains),
             *origin(self.source, one.strategy, one.made, one.versions, one.conditions),
         ]
 
@@ -88,6 +103,8 @@ class RowTable:
     machine: Fingerprint
     source: str = ""
     digest: str = field(default="", compare=False)
+    far: str = field(default="", compare=False)  # how far `machine` is from this one; "": it is not
+    inside: bool = field(default=False, compare=False)  # only what holds on one node
 
     unit: ClassVar = "row"  # what `size` counts
 
@@ -98,7 +115,13 @@ class RowTable:
 
     def about(self, here: Fingerprint) -> str:
         """Return how far the machine of the table is from this one."""
-        return here.distance(self.machine)
+        return "; ".join([here.distance(self.machine), *([ONLY_INSIDE] if self.inside else [])])
+
+    def inside_nodes(self) -> RowTable:
+        """Return the table with only those rows that hold on one node."""
+        rows = tuple(row for row in self.rows if _may_hold(row, {"nodes": 1}))
+        kept = tuple(replace(row, tests=(*row.tests, _ONE_NODE)) for row in rows)
+        return replace(self, rows=kept, digest=f"{self.digest} {INSIDE_NODES}", inside=True)
 
     @cached_property
     def _of(self) -> dict[tuple[str, ...], Rows[TunedRow]]:
@@ -118,7 +141,7 @@ class RowTable:
         if not rows.rows:
             return None
         row = rows.find(signature.collective, facts_of_call(signature, topology, traits))
-        return None if row is None else FoundRow(row, signature.nbytes, self.source)
+        return None if row is None else FoundRow(row, signature.nbytes, self.source, self.far)
 
     def uses(self, topology: Topology) -> list[Use]:
         """Return what calls of ranks of a topology may run."""
@@ -141,6 +164,7 @@ class RowTable:
         return list(dict.fromkeys(every))
 
 
+_ONE_NODE = Facts._fields.index("nodes"), 1, 1
 _NEEDS_ARRAYS = Facts._fields.index("mapped"), 1, 1
 
 

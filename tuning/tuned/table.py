@@ -12,15 +12,18 @@ from itertools import pairwise
 from typing import ClassVar
 
 from han.common.units import format_size, format_us, plural
-from han.config.rules import KindUse, LevelUse, Use
+from han.config.rules import Use
 from han.model.topology import Topology
-from han.tasks.choice import SIZES
 from han.tasks.signature import Signature
+from han.tuning.classes import operation_of
 from han.tuning.tuned.conditions import UNKNOWN, Conditions
 from han.tuning.tuned.fingerprint import Fingerprint
+from han.tuning.tuned.texts import at, confirmations, origin, spell
 
 INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
 GAIN = 0.97  # a choice replaces the built-in one if it takes at most so much of its time
+ONLY_INSIDE = "used inside nodes only"
+INSIDE_NODES = "inside nodes"  # of the digest of a table without what is between nodes
 BEYOND = 2  # the same for sizes below or above all measured ones
 
 
@@ -53,7 +56,8 @@ class Key:
     """The calls for which points are comparable; points differ in their sizes.
 
     `operation` is the class of the operation: "" for calls that do not reduce, ``native``,
-    ``user-defined`` or ``ordered`` (operands that do not commute). `shared`: all buffers of all
+    ``heavy`` (kernels slower than memory), ``user-defined`` or ``ordered`` (operands that do not
+    commute). A point stands for all types and operations of its class. `shared`: all buffers of all
     ranks are shared arrays, which ranks read where they are.
     """
 
@@ -90,6 +94,7 @@ class Point:
     tried: int = 0  # candidates that were measured as whole collectives
     machine: Fingerprint | None = None  # as it was for this point; None: as the table says
     conditions: Conditions = UNKNOWN
+    gains: tuple[float, ...] = ()  # of runs of han bench that confirmed the choice
     complete: bool = True  # whether the search had the time for all that it wanted to measure
 
     @property
@@ -137,8 +142,14 @@ class Found:
     between: tuple[int, int] | None = None  # the measured sizes around `nbytes`
     source: str = ""  # the file of the table
 
+    far: str = ""  # how far the machine of the table is from this one
     rows: tuple[tuple[str, str], ...] = ()  # that decided: those of a table of rows
     ranges: Ranges | None = field(default=None, compare=False, repr=False)  # that it is from
+
+    @property
+    def conditions(self) -> str:
+        """The conditions of the measurement."""
+        return self.point.conditions.describe()
 
     def of_size(self, nbytes: int) -> Found:
         """Return what decides for a size of the class of sizes whose largest one was asked for."""
@@ -164,50 +175,17 @@ class Found:
         lines = [f"{point.best.describe()} {at(point.nbytes, self.nbytes, around)}"]
         if point.use is not None:
             lines.append(f"built-in {beside(point.default, point.best)}")
+            lines += confirmations(point.gains)
         if self.runner_up is not None:
             one = self.runner_up
             lines.append(f"runner-up {spell(one.use)}: {beside(one.timing, point.best)}")
-        more = point.versions, point.conditions.describe()
+        more = point.versions, self.conditions
         return [*lines, *origin(self.source, point.strategy, point.made, *more)]
-
-
-def at(measured: int, wanted: int, around: str = "") -> str:
-    """Return the size that was measured and, if it is another one, the size that is wanted."""
-    where = f"at {format_size(measured)}"
-    return where if measured == wanted else f"{where}, for {format_size(wanted)}{around}"
-
-
-def origin(source: str, strategy: str = "", made: str = "", *more: str) -> list[str]:
-    """Return the line that says where a measurement is kept and how it was made, if known."""
-    how = " ".join(text for text in (strategy, made) if text)
-    told = [text for text in (f"in {source}" if source else "", how, *more) if text]
-    return [", ".join(told)] if told else []
 
 
 def beside(timing: Timing, best: Timing) -> str:
     """Return a time, and how many times as long as the best one it is."""
     return f"{timing.describe()}, {timing.median / best.median:.2f} times as long"
-
-
-def spell(use: Use) -> str:
-    """Return ``node: sm flat (chunk 16KiB), network: adapt chain; segment 64KiB``."""
-    levels = [
-        f"{name}: {level.submodule} {_spelled(level)}"
-        + "".join(f", {kind}: {_spelled(own)}" for kind, own in level.kinds.items())
-        for name, level in use.levels.items()
-    ]
-    segment = use.segment if isinstance(use.segment, int) else None
-    more = f"; segment {format_size(segment)}" if segment else ""
-    return ", ".join(levels) + more + ("; lockstep" if use.schedule == "lockstep" else "")
-
-
-def _spelled(use: LevelUse | KindUse) -> str:
-    shown = ", ".join(f"{name} {_value(name, value)}" for name, value in use.parameters.items())
-    return f"{use.algorithm}" + (f" ({shown})" if shown else "")
-
-
-def _value(name: str, value: object) -> str:
-    return format_size(value) if name in SIZES and isinstance(value, int) else str(value)
 
 
 @dataclass(frozen=True)
@@ -272,15 +250,6 @@ def crossing(small: Point, large: Point) -> int:
     return min(max(bound, small.nbytes), large.nbytes - 1)
 
 
-def operation_of(signature: Signature) -> str:
-    """Return the class of a call's operation; see :class:`Key`."""
-    if not signature.reduces:
-        return ""
-    if not signature.commutative:
-        return "ordered"
-    return "native" if signature.native else "user-defined"
-
-
 def key_of(signature: Signature, topology: Topology) -> Key:
     """Return the key of a call on a topology."""
     nodes, ppn, levels = topology.nodes, topology.ppn, topology.names
@@ -299,6 +268,8 @@ class TunedTable:
     machine: Fingerprint
     source: str = ""
     digest: str = field(default="", compare=False)
+    far: str = field(default="", compare=False)  # how far `machine` is from this one; "": it is not
+    inside: bool = field(default=False, compare=False)  # only what was measured on one node
 
     @cached_property
     def _ranges(self) -> dict[Key, Ranges]:
@@ -328,7 +299,13 @@ class TunedTable:
 
         ``this machine; 2 of 3 measured inputs with MPICH 4.0, han 1.0``.
         """
-        return "; ".join([here.distance(self.machine), *self.others()])
+        only = [ONLY_INSIDE] if self.inside else []
+        return "; ".join([here.distance(self.machine), *self.others(), *only])
+
+    def inside_nodes(self) -> TunedTable:
+        """Return the table with only those points that were measured on one node."""
+        points = tuple(point for point in self.points if point.key.nodes == 1)
+        return replace(self, points=points, digest=f"{self.digest} {INSIDE_NODES}", inside=True)
 
     def others(self) -> list[str]:
         """Return how many points were measured with which other versions."""
@@ -346,7 +323,8 @@ class TunedTable:
             return None
         call, where = operation_of(signature), (topology.nodes, topology.ppn, topology.names)
         ranges = self._of_calls.get((signature.collective, call, *where, signature.mapped))
-        return None if ranges is None else ranges.find(signature.nbytes, self.source)
+        found = None if ranges is None else ranges.find(signature.nbytes, self.source)
+        return found if found is None or not self.far else replace(found, far=self.far)
 
     @cached_property
     def _of_calls(self) -> dict[tuple[object, ...], Ranges]:

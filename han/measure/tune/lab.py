@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 from mpi4py import MPI
@@ -40,7 +39,7 @@ from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.errors import Errors
-from han.tuning.costs.estimates import Estimate, estimate
+from han.tuning.costs.estimates import Estimate, estimate, of_series
 from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.shares import is_single, lowered, shared_out, told_apart
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice
@@ -351,17 +350,15 @@ class Lab(Session):
         """Return about how many seconds a call takes; a trace would only add time.
 
         A few observations are enough: the best predictions are measured once more. Rows of calls
-        vary by a half, so it takes some.
+        may vary by a half, so it takes some, until their interval is narrow.
         """
         ready = self._ready_call(signature, choice)
         if ready.told or again:
             ready.told = Cold()
             ready.expected = self._settled(ready.buffers, ready.made.call, ready.expected)
         if self._in_rows:
-            ready.expected = median(
-                estimate(self._series(ready.buffers, ready.made.call, ready.expected).usable).median
-                for _ in range(rows)
-            )
+            series = partial(self._series, ready.buffers, ready.made.call, ready.expected)
+            ready.expected = of_series(lambda: series().usable, rows)
         return ready.expected
 
     @property

@@ -32,6 +32,7 @@ from han.tuning.tuned.files import (
     read,
     write,
 )
+from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.places import OFF, default_file
 from han.tuning.tuned.table import Key, Point, TunedTable
 
@@ -79,13 +80,14 @@ def tune(
     Raises ArgumentError on all ranks, before anything runs, if the table could not take the points.
     """
     path = comm.bcast(path or default_file(fingerprint()))
-    keeper = Keeper(path, comm.rank == 0, warn)
+    settings = tuned_config(config)
+    keeper = Keeper(path, fingerprint(settings.wait), comm.rank == 0, warn)
     unfit = comm.bcast(keeper.unfit())
     if unfit:
         raise ArgumentError(unfit)
     found = comm.bcast(() if restart or comm.rank else keeper.resumed())
     case = partial(Case, dtype=plans.dtype, op=plans.op)
-    with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
+    with Lab(comm, settings, case, fresh, plans.shared) as lab:
         plans, unserved = served(lab, plans, warn)
         tuner = Tuner(lab, plans)
         conditions = partial(conditions_of, plans, fresh)
@@ -137,8 +139,8 @@ def _known(
 class Keeper:
     """Writes what was found: on rank 0 into a partial file after each input, then into `path`."""
 
-    def __init__(self, path: Path, writes: bool, warn: Tell) -> None:
-        self.path, self.part = path, partial_file(path)
+    def __init__(self, path: Path, machine: Fingerprint, writes: bool, warn: Tell) -> None:
+        self.path, self.part, self.machine = path, partial_file(path), machine
         self._writes, self._warn, self._warned = writes, warn, False
         self._points: dict[tuple[Key, int], Point] = {}  # of this run, by input
         self._others: dict[tuple[Key, int], Point] = {}  # of other runs, which stay for these
@@ -153,7 +155,7 @@ class Keeper:
     @property
     def table(self) -> TunedTable:
         """The points so far as a table of this machine."""
-        return TunedTable(tuple(self._points.values()), fingerprint())
+        return TunedTable(tuple(self._points.values()), self.machine)
 
     def unfit(self) -> str:
         """Return why the points of this run could not be added to the table, or ""."""
@@ -182,7 +184,7 @@ class Keeper:
         if not self.part.exists():
             return ()
         try:
-            return merged(read(self.part), TunedTable((), fingerprint())).points
+            return merged(read(self.part), TunedTable((), self.machine)).points
         except TunedError as error:
             self._warn(f"{error}; tuning begins anew")
             return ()
@@ -207,7 +209,7 @@ class Keeper:
         points = found.values()
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.part, as_text(TunedTable(tuple(points), fingerprint())))
+            write_whole(self.part, as_text(TunedTable(tuple(points), self.machine)))
         except OSError as error:
             return f"{self.part}: cannot be written: {error.strerror}"
         return ""

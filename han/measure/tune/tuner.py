@@ -25,7 +25,8 @@ from han.tuning.search import space
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.table import Candidate, Key, Point, Timing, key_of, spell
+from han.tuning.tuned.table import Candidate, Key, Point, Timing, key_of
+from han.tuning.tuned.texts import spell
 
 KEPT = 5  # candidates that a point holds
 FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
