@@ -687,7 +687,9 @@ class Calls(Generic[_Started]):
         size: int,
         bounds: tuple[int, ...],
     ) -> None: ...
-    def __len__(self) -> int: ...
+    @property
+    def entries(self) -> int:
+        """The number of entries."""
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""

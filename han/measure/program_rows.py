@@ -130,6 +130,19 @@ def _pairs(comm: MPI.Intracomm) -> Work:
     return Work(partial(comm.Allreduce, send, [recv, COUNT, MPI.DOUBLE_INT], MPI.MINLOC), [recv])
 
 
+def _apart(comm: MPI.Intracomm) -> Work:
+    send, _ = pair(comm)
+    size = comm.Get_size()
+    recv = np.zeros(2 * COUNT * size)
+    counts, places = [COUNT] * size, [2 * COUNT * r for r in range(size)]
+    return Work(partial(comm.Allgatherv, send, [recv, (counts, places), MPI.DOUBLE]), [recv])
+
+
+def _without_counts(comm: MPI.Intracomm) -> Work:
+    send, recv = np.arange(float(COUNT * comm.Get_size())) + comm.Get_rank(), np.zeros(COUNT)
+    return Work(partial(comm.Reduce_scatter, send, recv), [recv])
+
+
 def _kinds(comm: MPI.Intracomm) -> Work:
     ops, types = (MPI.SUM, MPI.MAX, MPI.MIN, MPI.PROD), "hiqfd"
     arguments = [
@@ -255,6 +268,8 @@ ROWS = (
     ProgramRow(SPELLINGS, "Bcast([a, 1, vector])", _vector),
     ProgramRow(SPELLINGS, "Bcast(memoryview)", partial(_bcast, lambda a: a.data)),
     ProgramRow(SPELLINGS, "Allreduce([a, n, DOUBLE_INT], MINLOC)", _pairs),
+    ProgramRow(SPELLINGS, "Allgatherv of blocks with gaps", _apart),
+    ProgramRow(SPELLINGS, "Reduce_scatter(a, b)", _without_counts),
     ProgramRow(SPELLINGS, f"{KINDS} kinds of Allreduce in turn", _kinds),
     ProgramRow(COMMUNICATORS, "Split, Free", _split),
     ProgramRow(COMMUNICATORS, "Dup, Free", _dup),

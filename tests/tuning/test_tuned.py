@@ -21,6 +21,7 @@ from han.measure.tune.session import conditions_of
 from han.measure.tune.tuner import Plans
 from han.model.topology import virtual
 from han.ranks.machine import transport
+from han.runtime.alike import Alike
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
@@ -393,12 +394,14 @@ def test_what_cannot_serve_a_call_is_passed_over_with_the_reason():
     assert "blocking collectives cannot serve" in found.passed[0][1]
 
 
-def test_programs_depend_on_the_table():
-    keys = [
-        Planner(NODE, load_config({}), NodeTraits(), 0, False, tuned).key()
-        for tuned in (None, table(SMALL), table(LARGE))
+def test_communicators_with_different_tables_are_not_alike():
+    alike = Alike()
+    planners = [
+        alike.planner(NODE, load_config({}), NodeTraits(), 0, False, tuned)
+        for tuned in (None, table(SMALL), table(LARGE), table(LARGE))
     ]
-    assert len({json.dumps(key, sort_keys=True) for key in keys}) == 3
+    assert len({*map(id, planners)}) == 3
+    assert planners[2] is planners[3]
 
 
 # ---- where tables are found -----------------------------------------------------------------

@@ -285,14 +285,16 @@ static PyObject *calls_get_hits(CallsObject *self, void *unused) {
     return PyLong_FromUnsignedLongLong(self->hits);
 }
 
+static PyObject *calls_get_entries(CallsObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLong(self->plans.used);
+}
+
 static PyGetSetDef calls_getset[] = {
+    {"entries", (getter)calls_get_entries, NULL, "The number of entries.", NULL},
     {"hits", (getter)calls_get_hits, NULL, "The number of calls that found their plan here.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
-
-static Py_ssize_t calls_length(CallsObject *self) { return self->plans.used; }
-
-static PySequenceMethods calls_sequence = {.sq_length = (lenfunc)calls_length};
 
 static PyTypeObject CallsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Calls",
@@ -304,7 +306,6 @@ static PyTypeObject CallsType = {
     .tp_doc = "Calls(engine, reader, request, rank, size, bounds)\n--\n\n"
               "The look-up of plans by the arguments of calls; `request` is the class of requests,\n"
               "`bounds` are those of classes of sizes.",
-    .tp_as_sequence = &calls_sequence,
     .tp_methods = calls_methods,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,
