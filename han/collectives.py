@@ -92,7 +92,8 @@ class Collectives(MPI.Intracomm):
         state, name = self._found(), f"I{parser.name.lower()}"
         if state is None:
             self._check_live()
-            return HeldRequest(getattr(MPI.Intracomm, name)(self, *arguments), arguments)
+            request = getattr(MPI.Intracomm, name)(self, *parsers.for_mpi(arguments))
+            return HeldRequest(request, arguments)
         served, request = state.start(parser, *arguments)
         if served is Served.BY_HAN and request is not None:
             return request
@@ -115,7 +116,7 @@ class Collectives(MPI.Intracomm):
         If the method raises, tell the other ranks, which may wait for this one.
         """
         with self._han.health.notices.leaving():
-            return getattr(MPI.Intracomm, name)(self, *arguments)
+            return getattr(MPI.Intracomm, name)(self, *parsers.for_mpi(arguments))
 
     # ---- blocking ---------------------------------------------------------------------------
 

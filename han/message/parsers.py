@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 from han.message import blocks, message, uneven
 from han.message.message import Message
@@ -34,3 +35,13 @@ REDUCE_SCATTER_BLOCK = _parser("Reduce_scatter_block", blocks.reduce_scatter_blo
 ALLGATHERV = _parser("Allgatherv", uneven.allgatherv)
 REDUCE_SCATTER = _parser("Reduce_scatter", uneven.reduce_scatter)
 RECVCOUNTS = _parser("Reduce_scatter", uneven.recvcounts)  # each rank tells its number of elements
+
+
+def for_mpi(arguments: tuple[object, ...]) -> tuple[object, ...]:
+    """Return arguments as mpi4py takes them, which does not know buffers spelled ``[array]``."""
+    return tuple(map(_unwrapped, arguments))
+
+
+def _unwrapped(argument: Any) -> object:
+    alone = isinstance(argument, list | tuple) and len(argument) == 1
+    return argument[0] if alone and not isinstance(argument[0], Integral) else argument

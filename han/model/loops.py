@@ -4,20 +4,19 @@ A large program is mostly repetition: pieces of a message that go through the sa
 rank does with each of its peers. Where a group of records repeats, each of which differs from that
 before it by the same stride, the records of the first time stay, followed by a mark (``LOOP``): how
 many records, how often, and which strides. The executor adds the strides after each time
-(``han/native/engine/loops.h``). ``PROGRAM == unroll(roll(PROGRAM))`` for every program, so
-everything but the executor reads programs without loops.
+(``han/native/engine/loops.h``), so it carries out the same operations. Everything else reads
+programs without loops.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from han import _native
-from han.model.program import INSTRUCTION, LOOP, TERMS, Code, Program, StreamInfo
+from han.model.program import INSTRUCTION, TERMS, Program, StreamInfo
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,20 +39,15 @@ STRIDES = np.dtype(
         ("blocks", "u2", 4),
     ]
 )
-_OF_CODE = ("off", "n", "task", "peer", "base")
-_OF_TERMS = {"offset": "offset", "start": "start", "stop": "start", "origin": "origin",
-             "block": "block", "blocks": "blocks"}  # fmt: skip
+LEAST = 2048  # records; fewer fit into a second-level cache, and loops would only take time
 
 
-LEAST = 512  # records; fewer fit into the caches, and finding loops would take longer than it saves
+def roll(program: Program) -> Program:
+    """Return the program with loops.
 
-
-def roll(program: Program, least: int = LEAST) -> Program:
-    """Return the program with loops; the same one if it has fewer than `least` records.
-
-    Also if loops would save less than half of the records.
+    It is the same one if it has fewer than LEAST records, or loops would save less than half.
     """
-    if len(program.code) < least:
+    if len(program.code) < LEAST:
         return program
     found = _native.rolled(
         np.ascontiguousarray(program.code),
@@ -72,30 +66,6 @@ def roll(program: Program, least: int = LEAST) -> Program:
     )
 
 
-def unroll(program: Program) -> Program:
-    """Return the program without loops, as the executor carries it out."""
-    if program.strides is None:
-        return program
-    parts = [_unrolled(program.code, stream) for stream in program.streams]
-    ends = np.cumsum([0, *(len(rows) for rows, _, _ in parts)]).tolist()
-    rows, turns, strides = (np.concatenate(column) for column in zip(*parts, strict=True))
-    added = np.append(program.strides, np.zeros(1, STRIDES))[strides]  # stride -1: none
-    code = program.code[rows].copy()
-    for name in _OF_CODE:
-        code[name] += _times(added[name], turns).astype(code[name].dtype)
-    terms = None
-    if program.terms is not None:
-        terms = program.terms[rows].copy()
-        for name, stride in _OF_TERMS.items():
-            terms[name] += _times(added[stride], turns).astype(terms[name].dtype)
-    bounds = tuple(pairwise(ends))
-    awaits = np.flatnonzero(code["code"] == Code.AWAIT)
-    shifts = np.array([end - s.start for end, s in zip(ends, program.streams, strict=False)])
-    code["n"][awaits] += shifts[code["peer"][awaits]].astype("u8")
-    streams = _moved(program.streams, bounds)
-    return replace(program, code=code, terms=terms, strides=None, streams=streams)
-
-
 def _moved(
     streams: tuple[StreamInfo, ...], bounds: tuple[tuple[int, int], ...]
 ) -> tuple[StreamInfo, ...]:
@@ -103,27 +73,3 @@ def _moved(
     return tuple(
         replace(s, start=start, stop=stop) for s, (start, stop) in zip(streams, bounds, strict=True)
     )
-
-
-def _times(stride: npt.NDArray[Any], turns: Indices) -> npt.NDArray[Any]:
-    """Return strides times turns, modulo the width of the strides."""
-    factors = turns.reshape(-1, *[1] * (stride.ndim - 1)).astype(stride.dtype)
-    return np.asarray(stride * factors)
-
-
-def _unrolled(code: npt.NDArray[np.void], stream: StreamInfo) -> tuple[Indices, Indices, Indices]:
-    """Return the record of each operation of a stream, its turn in a loop, and its stride or -1."""
-    rows, turns, strides, at = [], [], [], stream.start
-    ends = np.flatnonzero(code["code"][stream.start : stream.stop] == LOOP) + stream.start
-    for end in [*ends.tolist(), stream.stop]:
-        length, times, first = 0, 0, 0
-        if end < stream.stop:
-            length, times = int(code["n"][end]), int(code["off"][end, 0])
-            first = int(code["off"][end, 1])
-        before = np.arange(at, end - length)
-        inside = np.arange(end - length, end)
-        rows += [before, np.tile(inside, times)]
-        turns += [np.zeros(len(before), np.intp), np.repeat(np.arange(times), length)]
-        strides += [np.full(len(before), -1), np.tile(np.arange(first, first + length), times)]
-        at = end + 1
-    return np.concatenate(rows), np.concatenate(turns), np.concatenate(strides)

@@ -111,7 +111,7 @@ typedef struct {
     uint16_t base[4], blocks[4];
 } han_stride;
 
-_Static_assert(sizeof(han_stride) == 120, "as in han/model/loops.py");
+_Static_assert(sizeof(han_stride) == 120, "no padding: strides are compared as bytes");
 
 /* The instructions of one stream. */
 typedef struct {

@@ -10,6 +10,7 @@ from _support import (
     FLAT,
     LEVELS,
     SECONDS,
+    TWO_LEVELS,
     WORLD,
     check_works,
     mapped,
@@ -98,6 +99,22 @@ def test_nonblocking_first_calls_wait_for_nobody(mpi_ranks):
             (one, other, one)[number].Barrier()
         check_works(one)
         check_works(other)
+
+
+@on_both
+def test_buffers_in_a_list_of_their_own_are_quick_and_left_to_mpi_alike(mpi_ranks):
+    """mpi4py does not take ``[array]``."""
+    with opened(new_comm()) as comm, opened(new_comm(TWO_LEVELS)) as apart:
+        send, total, blocks = np.ones(4), np.zeros(4), np.zeros(4 * comm.size)
+        comm.Iallreduce([send], [total]).Wait()
+        assert (total == comm.size).all()
+        for one in (comm, apart):
+            one.Allreduce([send], [total])
+            one.Gather([send], [blocks] if one.rank == 0 else None)
+            one.Allgather([send], [blocks])
+            assert (total == comm.size).all()
+            assert (blocks == 1).all()
+            blocks[:] = 0
 
 
 @on_two

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from mpi4py import MPI
 from strategies import level_choices, topologies
 
+from han.model import loops
+
 WORLD = MPI.COMM_WORLD
 reference = Reference(WORLD.Dup())
 alike = settings(  # all ranks draw the same; no shrinking, as ranks may fail in different examples
@@ -21,6 +23,11 @@ alike = settings(  # all ranks draw the same; no shrinking, as ranks may fail in
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.fixture(autouse=True)
+def small_programs_with_loops(monkeypatch):
+    monkeypatch.setattr(loops, "LEAST", 32)
 
 
 @st.composite

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import han
 from han.cli.main import app
 from han.common.errors import SetupError
+from han.model import loops
 from han.model.loops import roll
 from han.model.timeline import shares
 from han.ranks import clocks
@@ -268,6 +269,7 @@ def test_a_program_with_loops_has_the_trace_of_one_without(mpi_ranks, monkeypatc
         return sorted((t.task, t.call) for t in trace.times)
 
     world, made = MPI.COMM_WORLD, []
+    monkeypatch.setattr(loops, "LEAST", 64)
     send, recv = np.ones(1 << 20), np.zeros(1 << 20)
     with_loops = traced(lambda program: made.append(roll(program)) or made[-1])
     assert made[0].strides is not None

@@ -21,6 +21,7 @@ import mpi4py
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 
+from han.model import loops  # noqa: E402
 from han.model.channel_layout import MAX_CHANNELS, Geometry  # noqa: E402
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS  # noqa: E402
 from han.model.loops import STRIDES, roll  # noqa: E402
@@ -38,7 +39,7 @@ MEMORY = 64 * 1024  # small channels, so that runs reuse the rings often
 COLLECTIVES = {name: int(row.code) for name, row in ROWS.items()}  # enum han_coll
 OPS = {"": 0, "sum": 0, "max": 2}  # enum han_op
 DTYPES = {"": 4, "int64": 4, "float64": 11}  # enum han_dtype
-LEAST = 32  # records of a program with loops; every other rank's programs have none
+loops.LEAST = 32  # every other rank's programs have loops, if they have so many records
 SMALL, MEDIUM, LARGE = 1, 450, 20011  # elements of 8 bytes, for a line, a page, several rings
 
 
@@ -280,7 +281,7 @@ def put_case(file: BinaryIO, topology: Topology, case: Case) -> None:
     plan = plan_of_choice(topology, case.planned, case.choice, MEMORY)
     for rank in range(topology.size):
         program = lower(plan, rank)
-        put_program(file, roll(program, LEAST) if rank % 2 else program)
+        put_program(file, roll(program) if rank % 2 else program)
 
 
 def put_channels(file: BinaryIO, topology: Topology) -> None:

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_plans import example
+from unrolled import unroll
 
 from han import _native
 from han.config.config import default_config
-from han.model.loops import LEAST, STRIDES, roll, unroll
+from han.model import loops
+from han.model.loops import LEAST, STRIDES, roll
 from han.model.program import INSTRUCTION, LOOP, Code, Program, StreamInfo
 from han.model.topology import Topology, virtual
 from han.tasks.call import call_signature
@@ -72,18 +74,29 @@ def test_large_programs_are_small_with_loops(collective, size, ranks, ppn, most)
         assert int(rolled.times.sum()) == len(program.code)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.fixture
+def all_sizes(monkeypatch):
+    """Let small programs have loops, too."""
+    monkeypatch.setattr(loops, "LEAST", 1)
+
+
+CASES = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@CASES
 @given(st.integers(0, 1 << 30))
-def test_random_plans_are_the_same_without_their_loops(number):
+def test_random_plans_are_the_same_without_their_loops(all_sizes, number):
     for plan in example(number).plans:
         for rank in range(plan.topology.size):
             program = lower(plan, rank)
-            assert same(unroll(roll(program, 8)), program)
+            assert same(unroll(roll(program)), program)
 
 
-@settings(max_examples=150, deadline=None)
+@CASES
 @given(st.data())
-def test_records_with_few_values_are_the_same_without_their_loops(data):
+def test_records_with_few_values_are_the_same_without_their_loops(all_sizes, data):
     """Small numbers make many loops, also ones that end early, begin late or follow each other."""
     kinds, number = (Code.WAIT, Code.POST, Code.COPY), st.integers(0, 2)
     groups = st.lists(st.tuples(number, number, number, number, number), min_size=1, max_size=6)
@@ -96,16 +109,23 @@ def test_records_with_few_values_are_the_same_without_their_loops(data):
                 (kinds[c], p + peer, 64 * (o + offset), m + n, t + k) for c, p, o, m, t in group
             ]
     program = program_of([*records, *records], streams=2)
-    assert same(unroll(roll(program, 1)), program)
+    assert same(unroll(roll(program)), program)
 
 
-def test_positions_that_streams_await_count_each_time_of_a_loop():
+def test_positions_that_streams_await_count_each_time_of_a_loop(all_sizes):
     waits = [(Code.WAIT, 0, 0, k, k) for k in range(100)]
     awaits = [(Code.AWAIT, 0, 0, k + 1, k) for k in range(100)]
     program = program_of([*waits, *awaits], streams=2)
-    rolled = roll(program, 1)
+    rolled = roll(program)
     assert [s.stop - s.start for s in rolled.streams] == [2, 2]
     assert same(unroll(rolled), program)
+
+
+def test_streams_that_are_awaited_in_turn_are_counted_each_from_its_own_beginning(all_sizes):
+    waits = [(Code.WAIT, 0, 0, k, k) for stream in range(19) for k in range(30)]
+    awaits = [(Code.AWAIT, peer, 0, 30 * (peer + 1), 0) for peer in range(19)]
+    program = program_of([*waits, *awaits, *[(Code.COPY, 0, 0, 8, 0)] * 11], streams=20)
+    assert same(unroll(roll(program)), program)
 
 
 def test_small_programs_and_those_without_repetition_stay():

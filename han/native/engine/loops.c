@@ -2,14 +2,16 @@
 
 #include "engine/sizes.h"
 
-/* Add a stride `count` times; counts may be negative, as all fields wrap around. */
-static void advance(const han_plan *p, uint32_t k, const han_stride *stride, uint64_t count) {
+/* Add a stride `count` times; counts may be negative, as all fields wrap around. In the largest
+ * message, `whole`, operands of data follow each other at strides too. */
+static void advance(const han_plan *p, uint32_t k, const han_stride *stride, uint64_t count,
+                    bool whole) {
     han_instr *i = &p->fitted[k];
     i->peer = (int32_t)((uint32_t)i->peer + (uint32_t)stride->peer * (uint32_t)count);
     i->task += stride->task * (uint32_t)count;
     for (int ref = 0; ref < 4; ref++)
         i->base[ref] = (uint16_t)(i->base[ref] + stride->base[ref] * (uint32_t)count);
-    if (!p->terms || !p->terms[k].each) {
+    if (whole || !p->terms || !p->terms[k].each) {
         for (int ref = 0; ref < 4; ref++) i->off[ref] += stride->off[ref] * count;
         i->n += stride->n * count;
         return;
@@ -32,7 +34,8 @@ void han_end_loop(han_engine *e, han_plan *p, uint32_t s) {
     uint32_t length = (uint32_t)end->n, first = e->pc[s] - length;
     bool again = ++e->loops[s] < HAN_LOOP_TIMES(end);
     uint64_t count = again ? 1 : 1 - (uint64_t)HAN_LOOP_TIMES(end);
-    for (uint32_t k = 0; k < length; k++) advance(p, first + k, &strides[k], count);
+    bool whole = !p->table && p->nbytes == p->grains * p->grain;
+    for (uint32_t k = 0; k < length; k++) advance(p, first + k, &strides[k], count, whole);
     if (again) {
         e->pc[s] = first;
         e->ahead[s] += length;

@@ -10,7 +10,8 @@ enum {
     CANDIDATES = 48, /* lengths that are tried at one record */
     TIMES = 4,       /* a loop is carried out so often at least, */
     SAVED = 16,      /* and saves so many records */
-    MANY = 16,       /* times after which loops of several of its groups are not tried */
+    MANY = 16,       /* of a loop with so many times, multiples of its length are not tried */
+    VAIN = 2048,     /* records without any loop, after which none is sought */
     EFFORT = 64,     /* records that are compared for each record of the program */
 };
 #define NONE UINT32_MAX
@@ -21,7 +22,7 @@ typedef struct {
     uint64_t *kinds;   /* by record: a number for its kind */
     uint32_t *next;    /* by record: the next one of its kind in its stream, or NONE */
     han_stride *trial, *best; /* strides of a loop */
-    uint64_t effort;   /* comparisons left */
+    uint64_t effort; /* comparisons left */
 } search;
 
 typedef struct {
@@ -39,49 +40,59 @@ static uint64_t mix(uint64_t h, uint64_t value) {
     return h ^ h >> 29;
 }
 
-/* What does not change in a loop. Peers' buffers may be those of peers in turn. */
+/* What does not change in a loop. Flags and the memory of peers may be those of peers in turn. */
 static uint32_t fixed_base(uint32_t base) {
     return base & HAN_B_PEER ? base & ~((1u << HAN_PEER_CHANNEL_SHIFT) - 1) : base;
+}
+
+static uint32_t fixed_peer(const han_instr *i) {
+    bool in_turn = i->code == HAN_WAIT || i->code >= HAN_PULL;
+    return in_turn ? 0 : (uint32_t)i->peer;
 }
 
 static uint64_t kind_of(const search *s, uint32_t k) {
     const han_instr *i = &s->code[k];
     uint64_t h = mix(i->code, (uint64_t)i->slot << 16 | i->stream);
+    h = mix(h, fixed_peer(i));
     for (int ref = 0; ref < 4; ref++) h = mix(h, fixed_base(i->base[ref]));
     if (!counts(i)) h = mix(h, i->n);
     if (s->terms) h = mix(h, (uint64_t)s->terms[k].each << 32 | (s->terms[k].stop - s->terms[k].start));
     return h;
 }
 
-/* Whether two records are of one kind: hashes alone would do, if two kinds had never the same. */
+/* Whether two records are of one kind; two kinds may have the same hash. */
 static bool same_kind(const search *s, uint32_t a, uint32_t b) {
     const han_instr *i = &s->code[a], *j = &s->code[b];
     if (s->kinds[a] != s->kinds[b]) return false;
     uint64_t other = (uint64_t)(i->code ^ j->code) | (uint64_t)(i->stream ^ j->stream) |
-                     (i->slot ^ j->slot) | (counts(i) ? 0 : i->n ^ j->n);
+                     (i->slot ^ j->slot) | (fixed_peer(i) ^ fixed_peer(j)) |
+                     (counts(i) ? 0 : i->n ^ j->n);
     for (int ref = 0; ref < 4; ref++) other |= fixed_base(i->base[ref]) ^ fixed_base(j->base[ref]);
     if (!s->terms) return !other;
     const han_term *t = &s->terms[a], *u = &s->terms[b];
     return !(other | (t->each ^ u->each) | ((t->stop - t->start) ^ (u->stop - u->start)));
 }
 
-static han_stride stride_between(const search *s, uint32_t a, uint32_t b) {
+/* Write what is added to record `a` in record `b`. */
+static void stride_between(const search *s, uint32_t a, uint32_t b, han_stride *stride) {
     const han_instr *i = &s->code[a], *j = &s->code[b];
-    han_stride stride = {.n = j->n - i->n, .task = j->task - i->task, .peer = j->peer - i->peer};
+    memset(stride, 0, sizeof *stride);
+    stride->n = j->n - i->n;
+    stride->task = j->task - i->task;
+    stride->peer = (int32_t)((uint32_t)j->peer - (uint32_t)i->peer);
     for (int ref = 0; ref < 4; ref++) {
-        stride.off[ref] = j->off[ref] - i->off[ref];
-        stride.base[ref] = (uint16_t)(j->base[ref] - i->base[ref]);
+        stride->off[ref] = j->off[ref] - i->off[ref];
+        stride->base[ref] = (uint16_t)(j->base[ref] - i->base[ref]);
     }
-    if (!s->terms) return stride;
+    if (!s->terms) return;
     const han_term *t = &s->terms[a], *u = &s->terms[b];
-    stride.start = u->start - t->start;
-    stride.block = u->block - t->block;
+    stride->start = u->start - t->start;
+    stride->block = u->block - t->block;
     for (int ref = 0; ref < 4; ref++) {
-        stride.offset[ref] = u->offset[ref] - t->offset[ref];
-        stride.origin[ref] = u->origin[ref] - t->origin[ref];
-        stride.blocks[ref] = (uint16_t)(u->blocks[ref] - t->blocks[ref]);
+        stride->offset[ref] = u->offset[ref] - t->offset[ref];
+        stride->origin[ref] = u->origin[ref] - t->origin[ref];
+        stride->blocks[ref] = (uint16_t)(u->blocks[ref] - t->blocks[ref]);
     }
-    return stride;
 }
 
 /* Link the records of a stream that are of the same kind; 0, or -1 if there is no memory. */
@@ -104,34 +115,14 @@ static int link_kinds(search *s, uint32_t start, uint32_t stop) {
 
 /* ---- loops ---------------------------------------------------------------------------------- */
 
-/* Whether record `b` is record `a`, of the same kind, and a stride. */
-static bool is_stride(const search *s, uint32_t a, uint32_t b, const han_stride *stride) {
-    const han_instr *i = &s->code[a], *j = &s->code[b];
-    uint64_t other = (j->n - i->n) ^ stride->n;
-    other |= (j->task - i->task) ^ stride->task;
-    other |= (uint32_t)j->peer - (uint32_t)i->peer - (uint32_t)stride->peer;
-    for (int ref = 0; ref < 4; ref++) {
-        other |= (j->off[ref] - i->off[ref]) ^ stride->off[ref];
-        other |= (uint16_t)(j->base[ref] - i->base[ref] - stride->base[ref]);
-    }
-    if (other || !s->terms) return !other;
-    const han_term *t = &s->terms[a], *u = &s->terms[b];
-    other = ((u->start - t->start) ^ stride->start) | ((u->block - t->block) ^ stride->block);
-    for (int ref = 0; ref < 4; ref++) {
-        other |= (u->offset[ref] - t->offset[ref]) ^ stride->offset[ref];
-        other |= (u->origin[ref] - t->origin[ref]) ^ stride->origin[ref];
-        other |= (uint16_t)(u->blocks[ref] - t->blocks[ref] - stride->blocks[ref]);
-    }
-    return !other;
-}
-
 /* Whether `length` records from `b` on are those before them with the strides of the trial. */
 static bool strides_again(search *s, uint32_t b, uint32_t length) {
     for (uint32_t k = 0; k < length; k++) {
+        han_stride stride;
         s->effort -= s->effort > 0;
-        if (!same_kind(s, b + k - length, b + k) ||
-            !is_stride(s, b + k - length, b + k, &s->trial[k]))
-            return false;
+        if (!same_kind(s, b + k - length, b + k)) return false;
+        stride_between(s, b + k - length, b + k, &stride);
+        if (memcmp(&stride, &s->trial[k], sizeof stride)) return false;
     }
     return true;
 }
@@ -143,7 +134,7 @@ static uint32_t times_of(search *s, uint32_t first, uint32_t stop, uint32_t leng
         s->effort -= s->effort > 0;
         if (!same_kind(s, first + k, b + k)) return 1;
     }
-    for (uint32_t k = 0; k < length; k++) s->trial[k] = stride_between(s, first + k, b + k);
+    for (uint32_t k = 0; k < length; k++) stride_between(s, first + k, b + k, &s->trial[k]);
     while (stop - b >= 2 * length && strides_again(s, b += length, length)) times++;
     return times;
 }
@@ -194,6 +185,7 @@ static void put_loop(const search *s, han_records_of *out, uint32_t first, loop 
 static int roll_stream(search *s, han_stream stream, han_records_of *out) {
     if (link_kinds(s, stream.start, stream.stop)) return -1;
     for (uint32_t k = stream.start; k < stream.stop;) {
+        if (!out->n_strides && out->length == VAIN) s->effort = 0;
         loop found = loop_at(s, k, stream.stop);
         if (found.length)
             put_loop(s, out, k, found);
@@ -249,7 +241,7 @@ int han_roll(const han_records_of *program, han_records_of *out) {
                 .kinds = malloc(n * sizeof *s.kinds), .next = malloc(n * sizeof *s.next),
                 .trial = malloc(LONGEST * sizeof *s.trial),
                 .best = malloc(LONGEST * sizeof *s.best)};
-    /* A loop saves more records than its mark and its strides add. */
+    /* Each loop saves more records than its mark and its strides take. */
     out->code = malloc(n * sizeof *out->code);
     out->terms = program->terms ? malloc(n * sizeof *out->terms) : NULL;
     out->strides = malloc(n * sizeof *out->strides);

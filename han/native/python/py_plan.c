@@ -247,46 +247,55 @@ static int fill_terms(PlanObject *self, Py_buffer *terms, uint64_t grains, uint6
     return self->terms ? 0 : -1;
 }
 
-/* Whether the end of a loop fits the records and strides before it. */
+/* Whether a block and its strides stay among the plan's blocks, the last of `times` times too. */
+static bool within_blocks(const han_plan *p, int64_t block, int64_t stride, uint64_t times) {
+    int64_t last = block + stride * (int64_t)(times - 1);
+    return !p->n_blocks || (last >= 0 && last < (int64_t)p->n_blocks);
+}
+
+/* Whether the mark at the end of a loop fits the records and strides before it. */
 static bool loop_fits(const PlanObject *self, uint32_t stream, uint32_t end, size_t n_strides) {
     const han_plan *p = &self->plan;
     const han_instr *mark = &self->code[end];
-    uint32_t inside = end - p->streams[stream].start;
-    uint64_t turns = mark->off[0] - 1;
-    if (mark->off[0] < 2 || mark->off[0] > UINT32_MAX || !mark->n || mark->n > inside ||
+    uint64_t times = mark->off[0];
+    if (times < 2 || times > UINT32_MAX || !mark->n || mark->n > end - p->streams[stream].start ||
         mark->off[1] > n_strides || mark->n > n_strides - mark->off[1])
         return false;
     for (uint32_t k = 0; k < mark->n; k++) {
         const uint32_t at = end - (uint32_t)mark->n + k;
         const han_stride *stride = &self->strides[mark->off[1] + k];
         if (self->code[at].code == HAN_LOOP) return false;
-        for (int ref = 0; self->terms && p->n_blocks && ref < 4; ref++) {
-            uint64_t last = self->terms[at].blocks[ref] + stride->blocks[ref] * turns;
-            if ((uint16_t)last >= p->n_blocks) return false;
-        }
-        uint64_t block = self->terms ? self->terms[at].block + stride->block * turns : 0;
-        if (p->n_blocks && (uint32_t)block >= p->n_blocks) return false;
+        if (!self->terms) continue;
+        const han_term *t = &self->terms[at];
+        bool fits = within_blocks(p, t->block, (int32_t)stride->block, times);
+        for (int ref = 0; ref < 4; ref++)
+            fits &= within_blocks(p, t->blocks[ref], (int16_t)stride->blocks[ref], times);
+        if (!fits) return false;
     }
     return true;
 }
 
-/* Take over the strides of loops; 0 or -1. */
+/* Take over the strides of loops, which must fit; 0 or -1. */
 static int fill_strides(PlanObject *self, const Py_buffer *strides) {
     han_plan *p = &self->plan;
-    if (!strides->buf) return 0;
-    size_t n = (size_t)strides->len / sizeof(han_stride);
-    self->strides = copy_of(strides->buf, (size_t)strides->len);
-    if (!self->strides) {
+    size_t n = strides->buf ? (size_t)strides->len / sizeof(han_stride) : 0;
+    if (strides->buf) self->strides = copy_of(strides->buf, (size_t)strides->len);
+    if (!self->code || (strides->buf && !self->strides)) {
         PyErr_NoMemory();
         return -1;
     }
     p->strides = self->strides;
-    for (uint32_t s = 0; s < p->n_streams; s++)
+    for (uint32_t s = 0; s < p->n_streams; s++) {
+        if (p->streams[s].stop > p->n_code) {
+            PyErr_Format(PyExc_ValueError, "stream %u of %u records", s, p->n_code);
+            return -1;
+        }
         for (uint32_t k = p->streams[s].start; k < p->streams[s].stop; k++)
             if (self->code[k].code == HAN_LOOP && !loop_fits(self, s, k, n)) {
                 PyErr_Format(PyExc_ValueError, "the loop that ends at record %u does not fit", k);
                 return -1;
             }
+    }
     return 0;
 }
 
