@@ -210,12 +210,12 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
     if (!blocks_of(self, c, &b) || !han_py_read_vector(self->reader, args[1], &b, &c->recv) ||
         c->recv.readonly)
         return false;
-    bool is_apart = c->recv.use == HAN_APART;
-    uint64_t size = is_apart ? c->recv.each : c->recv.element->size;
+    bool scattered = c->recv.use == HAN_SCATTERED;
+    uint64_t size = scattered ? c->recv.each : c->recv.element->size;
     in_bytes(c, &b, size);
     c->key.nbytes = b.largest * size;
     if (says_in_place(self, args[0])) {
-        if (is_apart) return false;
+        if (scattered) return false;
         c->send.data = c->recv.data + b.start * size;
         return true;
     }

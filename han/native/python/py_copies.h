@@ -1,5 +1,4 @@
-/* The copies that a call moves in place of buffers of derived types, and of results that it must not
- * receive where they belong. */
+/* Copies in place of buffers of derived types, and of results that are received in a copy. */
 #ifndef HAN_PY_COPIES_H
 #define HAN_PY_COPIES_H
 

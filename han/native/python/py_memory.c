@@ -124,26 +124,26 @@ static bool of_capsule(const han_elements *known, PyObject *capsule, han_memory 
 
 /* The class of the tensor that was read last. Its tensors are not asked for their device again, as
  * the capsule tells the device, too. */
-static PyTypeObject *nearby;
+static PyTypeObject *last_host_class;
 
 static void remember(PyTypeObject *class) {
-    PyTypeObject *before = nearby;
+    PyTypeObject *before = last_host_class;
     if (before == class) return;
     Py_XINCREF(class);
-    nearby = class;
+    last_host_class = class;
     Py_XDECREF(before);
 }
 
 static bool of_tensor(const han_elements *known, PyObject *o, han_memory *m) {
     PyTypeObject *class = Py_TYPE(o);
     PyObject *capsule = han_py_export_tensor(o);
-    if (!capsule && (class == nearby || on_host(o))) capsule = capsule_of(o);
+    if (!capsule && (class == last_host_class || on_host(o))) capsule = capsule_of(o);
     bool found = capsule && of_capsule(known, capsule, m);
     PyErr_Clear(); /* before what frees the capsule runs */
     Py_XDECREF(capsule);
     if (found)
         remember(class);
-    else if (class == nearby)
+    else if (class == last_host_class)
         remember(NULL);
     return found;
 }

@@ -76,9 +76,9 @@ static int deliver(const ReaderObject *r, const han_buffer *b, char *received) {
         return 0;
     }
     Py_BEGIN_ALLOW_THREADS
-    rc = b->use == HAN_APART    ? deliver_blocks(r, b, received)
-         : b->use == HAN_GAPPED ? copy_data(r, b, received)
-                                : unpack(r, b, received);
+    rc = b->use == HAN_SCATTERED ? deliver_blocks(r, b, received)
+         : b->use == HAN_GAPPED  ? copy_data(r, b, received)
+                                 : unpack(r, b, received);
     Py_END_ALLOW_THREADS
     return rc;
 }

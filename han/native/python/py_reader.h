@@ -35,8 +35,8 @@ typedef enum {
     HAN_PACKED, /* a derived type: it moves a packed copy, which has the data without gaps */
     HAN_GAPPED, /* a result with gaps: it is received, gaps and all, in a copy; its data is delivered */
     HAN_BESIDE, /* a result that would overwrite operands still in use: it is received in a copy */
-    HAN_APART,  /* blocks that are not contiguous, or of a derived type: they are received packed in a
-                 * copy, and delivered one by one */
+    HAN_SCATTERED, /* blocks that are not contiguous, or of a derived type: they are received packed
+                    * in a copy, and delivered one by one */
 } han_use;
 
 /* A buffer argument. */

@@ -179,7 +179,7 @@ static bool divide_apart(const han_blocks *b, const spread *s, han_buffer *out) 
         out->each = out->step = out->element->size;
         out->span = out->nbytes;
     }
-    out->use = HAN_APART;
+    out->use = HAN_SCATTERED;
     out->blocks = b->counts;
     out->n_blocks = b->size;
     return !__builtin_mul_overflow(b->total, out->each, &out->nbytes);
