@@ -305,6 +305,7 @@ def test_an_error_in_packing_for_a_request_made_in_c_reaches_all_ranks(mpi_ranks
         if before == comm._han.calls.hits:
             request.Free()
     assert comm._han.calls.hits == before + 1
+    WORLD.Barrier()  # a rank that is still making a request would hear of the error there
     if comm.rank == 0:
         vector.Free()
     with pytest.raises(MPI.Exception if comm.rank == 0 else han.PeerError):
