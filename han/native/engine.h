@@ -112,9 +112,6 @@ typedef struct han_engine {
     han_class announced[HAN_ANNOUNCED]; /* the same on all ranks at the same run */
     han_foreseen foreseen[HAN_ANNOUNCED];
     uint32_t pc[HAN_MAX_STREAMS];
-    /* By stream: how often its loop was carried out, and what to add to `pc` to count each
-     * instruction as often as it was done. */
-    uint32_t loops[HAN_MAX_STREAMS], ahead[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
     /* what error reports need: */
     _Atomic int failed; /* an enum han_status */
@@ -132,6 +129,9 @@ typedef struct han_engine {
     void *trace_owner; /* owner of the memory of `trace` */
     uint64_t anchored; /* ticks of the last anchor */
     han_event open[HAN_MAX_STREAMS]; /* by stream: its task; `begin` is 0 if there is none */
+    /* By stream of a plan with loops: how often its loop was carried out, and what to add to `pc` to
+     * count each instruction as often as it was done. */
+    uint32_t loops[HAN_MAX_STREAMS], ahead[HAN_MAX_STREAMS];
 } han_engine;
 
 #endif

@@ -62,15 +62,15 @@ typedef struct {
 
 typedef struct han_plan {
     const han_instr *code;
+    /* Of a plan with loops: engine/loops.h. While a run carries out a loop, its records and terms
+     * are those of the present time. */
+    const han_stride *strides; /* NULL: it has none */
     /* Of a plan for many sizes: engine/sizes.h. The largest message has `grains` times `grain`
      * bytes; at present the code is that of a message of `nbytes`. */
     han_term *terms;   /* NULL: the plan is for one size */
     han_instr *fitted; /* the code, to be written */
     uint64_t grains, grain, nbytes;
     han_block message; /* of `nbytes` bytes, unless blocks differ in size */
-    /* Of a plan with loops: engine/loops.h. While a run carries out a loop, its records and terms
-     * are those of the present time. */
-    const han_stride *strides; /* NULL: it has none */
     han_block *table; /* the blocks of a call whose blocks differ in size; else NULL */
     uint32_t n_blocks;
     uint32_t n_code;

@@ -196,7 +196,7 @@ static void walk(han_plan *p, const han_records_of *plain)
             bool fitted = p->terms && plain->terms[k].each && p->nbytes < GRAIN * GRAINS;
             require(!fitted || !memcmp(&p->terms[e.pc[s]], &plain->terms[k], sizeof(han_term)),
                     "the same term", k);
-            require(e.pc[s] + e.ahead[s] - p->streams[s].start == k - plain->streams[s].start,
+            require(han_passed(&e, p, s) - p->streams[s].start == k - plain->streams[s].start,
                     "the same position", k);
             e.pc[s]++;
             bool last = k + 1 == plain->streams[s].stop;

@@ -102,7 +102,7 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
         han_add(&p->counts.received, i->n);
         break;
     case HAN_TEST: return test(e, p, i);
-    case HAN_AWAIT: flag = e->pc[i->peer] + e->ahead[i->peer] >= i->n; break;
+    case HAN_AWAIT: flag = han_passed(e, p, (uint32_t)i->peer) >= i->n; break;
     case HAN_COLL: rc = collective(e, p, i); break;
     case HAN_PULL: return han_attach(e, p, i, 1);
     case HAN_PUSH: return han_attach(e, p, i, 0);

@@ -25,7 +25,7 @@ static han_where where(const han_engine *e, const han_plan *p, uint32_t s) {
     han_where row = {i->code, i->peer, i->task};
     if (i->code != HAN_TEST) return row;
     uint32_t pc = e->pc[s], reached = han_reached(e, p, s);
-    uint32_t first = e->loops[s] ? reached - (uint32_t)p->code[reached].n : pc; /* of the loop */
+    uint32_t first = reached > pc ? reached - (uint32_t)p->code[reached].n : pc; /* of the loop */
     find_peer(p, p->streams[s].start, first, i->slot, &row);
     find_peer(p, pc, reached, i->slot, &row);
     find_peer(p, first, pc, i->slot, &row);

@@ -48,7 +48,7 @@ void han_end_loop(han_engine *e, han_plan *p, uint32_t s) {
 
 uint32_t han_reached(const han_engine *e, const han_plan *p, uint32_t s) {
     uint32_t k = e->pc[s];
-    if (e->loops[s])
+    if (p->strides && e->loops[s])
         while (p->code[k].code != HAN_LOOP) k++;
     return k;
 }

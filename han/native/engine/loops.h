@@ -11,6 +11,11 @@ static inline bool han_at_loop(const han_engine *e, const han_plan *p, uint32_t 
     return p->strides && e->pc[s] < p->streams[s].stop && p->code[e->pc[s]].code == HAN_LOOP;
 }
 
+/* How many instructions of the code up to and in a stream are done, each counted as often as it was. */
+static inline uint32_t han_passed(const han_engine *e, const han_plan *p, uint32_t s) {
+    return e->pc[s] + (p->strides ? e->ahead[s] : 0);
+}
+
 /* Go on with the loop, or leave it. */
 void han_end_loop(han_engine *, han_plan *, uint32_t s);
 

@@ -79,10 +79,8 @@ static inline void han_take_up(han_engine *e, han_plan *p) {
             atomic_store_explicit(&mine->shown[k], (uint64_t)(uintptr_t)e->bases[HAN_B_SEND + k],
                                   memory_order_relaxed);
     }
-    for (uint32_t s = 0; s < p->n_streams; s++) {
-        e->pc[s] = p->streams[s].start;
-        e->loops[s] = e->ahead[s] = 0;
-    }
+    for (uint32_t s = 0; s < p->n_streams; s++) e->pc[s] = p->streams[s].start;
+    for (uint32_t s = 0; p->strides && s < p->n_streams; s++) e->loops[s] = e->ahead[s] = 0;
     e->plan = p;
 }
 
