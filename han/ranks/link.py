@@ -110,7 +110,7 @@ def _buckets(kernel: socket.socket) -> Iterator[tuple[int, float]]:
 
 
 def _bucket(message: bytes) -> tuple[int, float] | None:
-    """Return the adapter and the Mbit/s of a queue that is a token bucket; None for others."""
+    """Return the adapter and the Mbit/s of a queue that is a token bucket and tells its rate."""
     index = QUEUE.unpack_from(message)[3]
     told = dict(_attributes(message[QUEUE.size :]))
     if told.get(KIND, b"").rstrip(b"\0") != b"tbf":
@@ -118,8 +118,10 @@ def _bucket(message: bytes) -> tuple[int, float] | None:
     options = dict(_attributes(told.get(OPTIONS, b"")))
     if RATE64 in options:
         (rate,) = struct.unpack_from("=Q", options[RATE64])
-    else:
+    elif len(options.get(PARAMETERS, b"")) >= RATE_AT + 4:
         (rate,) = struct.unpack_from("=I", options[PARAMETERS], RATE_AT)
+    else:
+        return None
     return index, rate / MBIT
 
 

@@ -85,6 +85,8 @@ def test_a_token_bucket_limits_the_rate_of_its_adapter(tmp_path, monkeypatch):
     assert link._bucket(queue(7, b"tbf", bucket)) == (7, 100.0)
     assert link._bucket(queue(8, b"tbf", bucket + fast)) == (8, 40_000.0)
     assert link._bucket(queue(7, b"noqueue", b"")) is None
+    for untold in (b"", attribute(link.PARAMETERS, bytes(8))):  # of a kernel that tells less
+        assert link._bucket(queue(7, b"tbf", untold)) is None
     put(tmp_path, {"net/eth0/speed": "10000\n", "net/eth0/ifindex": "7\n"})
     monkeypatch.setattr(link, "shaped", lambda: {7: 100.0})
     assert link_rate({}, tmp_path) == 100
