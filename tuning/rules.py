@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from han.tuning.tuned.rows import FoundRow
     from han.tuning.tuned.table import Found
 
-REMEMBERED = 4096  # choices of levels
 Names = tuple[tuple[str, str], ...]
 
 

@@ -11,7 +11,7 @@ static inline bool han_at_loop(const han_engine *e, const han_plan *p, uint32_t 
     return p->strides && e->pc[s] < p->streams[s].stop && p->code[e->pc[s]].code == HAN_LOOP;
 }
 
-/* How many instructions of the code up to and in a stream are done, each counted as often as it was. */
+/* Where a stream is in the code, if its loops were written out. */
 static inline uint32_t han_passed(const han_engine *e, const han_plan *p, uint32_t s) {
     return e->pc[s] + (p->strides ? e->ahead[s] : 0);
 }
@@ -19,7 +19,7 @@ static inline uint32_t han_passed(const han_engine *e, const han_plan *p, uint32
 /* Go on with the loop, or leave it. */
 void han_end_loop(han_engine *, han_plan *, uint32_t s);
 
-/* All instructions that a stream has done at least once are before this one. */
+/* The end of the instructions that a stream has done at least once. */
 uint32_t han_reached(const han_engine *, const han_plan *, uint32_t s);
 
 /* Whether the next instruction of a stream belongs to this task. */
