@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ COUNT = 4  # numbers of a small message
 LONGER = 8192  # numbers of the 64 KiB of a persistent request
 MANY = 64  # persistent requests that are alive at once
 KINDS = 400  # calls that differ in size, type or operation
+ORDERS = 12  # orders of the ranks, each of which makes another communicator
 
 
 def nothing() -> None:
@@ -188,6 +190,19 @@ def _split_and_call(comm: MPI.Intracomm) -> Work:
     return Work(call, [recv])
 
 
+def _orders_in_turn(comm: MPI.Intracomm) -> Work:
+    rank, (send, recv) = comm.Get_rank(), pair(comm, 1)
+    orders = [*islice(permutations(range(comm.Get_size())), ORDERS)]
+
+    def call() -> None:
+        for order in orders:
+            part = comm.Split(0, order[rank])
+            part.Allreduce(send, recv)
+            part.Free()
+
+    return Work(call, [recv], len(orders))
+
+
 def _from_init_to_free(comm: MPI.Intracomm) -> Work:
     send, recv = pair(comm)
 
@@ -274,6 +289,7 @@ ROWS = (
     ProgramRow(COMMUNICATORS, "Split, Free", _split),
     ProgramRow(COMMUNICATORS, "Dup, Free", _dup),
     ProgramRow(COMMUNICATORS, "Split, Allreduce of 8B, Free", _split_and_call),
+    ProgramRow(COMMUNICATORS, f"the same of up to {ORDERS} orders of ranks", _orders_in_turn),
     ProgramRow(PERSISTENT, "Allreduce_init, Start, Wait, Free", _from_init_to_free),
     ProgramRow(PERSISTENT, "Start, Wait of 64KiB", _restarted),
     ProgramRow(PERSISTENT, "Start, Wait of a vector's Bcast", _restarted_vector),

@@ -98,6 +98,11 @@ class Binder:
             self._scratch = np.empty(nbytes, np.uint8)
         return self._scratch
 
+    @property
+    def room(self) -> int:
+        """The bytes of the scratch memory that plans share."""
+        return 0 if self._scratch is None else self._scratch.nbytes
+
     def _comm(
         self, engine: _native.Engine, tag: int, ranks: Members, signature: Signature
     ) -> MPI.Intracomm:

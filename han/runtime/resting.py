@@ -19,12 +19,13 @@ from typing import Protocol
 from han.model.channel_layout import RING_MAX
 from han.ranks.agreement import MORE, NOTHING
 
-MOST = 8  # sets of ranks of which a parent keeps parts
+MOST = 64  # sets of ranks of which a parent keeps parts
 PLACE = 2  # numbers that say where a rank is among the children: color and key of a Split
 MOST_TOLD = MORE - PLACE  # tokens of parts that a rank tells when it makes a child
+OLDEST_TOLD = MOST_TOLD // 2  # of them of the oldest parts: sets in rotation come back in order
 SCORE_MOST, SCORE_LEAST, SCORE_UNUSED = 8, 4, 3  # see Nest.promise
 MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
-MOST_ROOM = RING_MAX  # bytes of a rank's own rings that it keeps, unless one set alone has more
+MOST_ROOM = RING_MAX  # bytes of a rank's own memory that it keeps, unless one set alone has more
 
 Ranks = tuple[int, ...]
 _LOCK = threading.Lock()  # of all nests, as limits hold across them; parts end outside of it
@@ -43,7 +44,7 @@ class Parts(Protocol):
 
     @property
     def room(self) -> int:
-        """The bytes of this rank's rings."""
+        """The bytes of this rank's rings and scratch memory, which stay the same."""
 
     @property
     def nest(self) -> Nest | None:
@@ -64,6 +65,9 @@ class Nest:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Ranks, Parts] = OrderedDict()
+        self._nests: dict[Ranks, Nest] = {}  # those of the parts that have one
+        self._promised = 0  # parts
+        self._room = 0  # bytes of the parts that are kept or promised
         self._outer: Nest | None = None  # the nest in which the parent's own parts are
         self._offered: set[Ranks] = set()  # told to other ranks, which may count on them
         self._due: dict[int, tuple[Ranks, Parts] | None] = {}  # by handle of an unused child
@@ -85,9 +89,11 @@ class Nest:
         with _LOCK:
             if not self.open or ranks in self._offered:
                 return [parts]
-            before = self._kept.pop(ranks, None)
+            before = self._taken(ranks)
             self._kept[ranks] = parts
+            self._room += parts.room
             if parts.nest is not None:
+                self._nests[ranks] = parts.nest
                 parts.nest._outer = self
             return [*([] if before is None else [before]), *self._dropped()]
 
@@ -98,27 +104,20 @@ class Nest:
             oldest = next((ranks for ranks in self._kept if ranks not in self._offered), None)
             if oldest is None:
                 break
-            found.append(self._kept.pop(oldest))
+            found.append(self._kept[oldest])
+            self._taken(oldest)
         return found if self._outer is None else found + self._outer._dropped()
 
     @property
     def sets(self) -> int:
         """Of how many sets of ranks it keeps or has promised parts."""
-        return len(self._kept) + len(self._promised) + sum(nest.sets for nest in self._nests)
+        own = len(self._kept) + self._promised
+        return own + sum(nest.sets for nest in self._nests.values())
 
     @property
     def room(self) -> int:
-        """The bytes of this rank's rings that it keeps."""
-        own = sum(parts.room for parts in (*self._kept.values(), *self._promised))
-        return own + sum(nest.room for nest in self._nests)
-
-    @property
-    def _promised(self) -> list[Parts]:
-        return [promised[1] for promised in self._due.values() if promised is not None]
-
-    @property
-    def _nests(self) -> list[Nest]:
-        return [parts.nest for parts in self._kept.values() if parts.nest is not None]
+        """The bytes of this rank's rings and scratch memory that it keeps or has promised."""
+        return self._room + sum(nest.room for nest in self._nests.values())
 
     def take(self, ranks: Ranks) -> Parts | None:
         """Return the parts for a new child of these ranks, and keep them no longer; or None."""
@@ -131,23 +130,30 @@ class Nest:
 
     def _taken(self, ranks: Ranks) -> Parts | None:
         found = self._kept.pop(ranks, None)
-        if found is not None and found.nest is not None:
-            found.nest._outer = None
+        if found is not None:
+            self._room -= found.room
+            nest = self._nests.pop(ranks, None)
+            if nest is not None:
+                nest._outer = None
         return found
 
     # ---- children whose ranks agreed when they made them ------------------------------------
 
     def offer(self) -> tuple[int, ...]:
-        """Return tokens of the last parts, MOST_TOLD numbers; keep these parts until `promise`.
+        """Return tokens of some parts, MOST_TOLD numbers; keep these parts until `promise`.
 
-        The numbers are 0 unless most of the last children were used. A rank that has told others of
-        an error keeps no parts, so nothing about errors is asked.
+        They are the newest and the oldest ones: those of a program that uses one set of ranks after
+        the other again and again. The numbers are 0 unless most of the last children were used. A
+        rank that has told others of an error keeps no parts, so nothing about errors is asked.
         """
         if self._score < SCORE_LEAST or not self._kept:
             return NOTHING[PLACE:]
         with _LOCK:
-            self._offered = set(told := [*islice(reversed(self._kept), MOST_TOLD)])
-            tokens = [self._kept[ranks].token for ranks in told]
+            kept = self._kept
+            newest = [*islice(reversed(kept), MOST_TOLD - OLDEST_TOLD)]
+            oldest = islice(kept, min(OLDEST_TOLD, len(kept) - len(newest)))
+            self._offered = set(told := [*newest, *oldest])
+            tokens = [kept[ranks].token for ranks in told]
         return (*tokens, *NOTHING[PLACE + len(tokens) :])
 
     def promise(self, child: int, me: int, rows: Sequence[Sequence[int]]) -> None:
@@ -168,8 +174,14 @@ class Nest:
             agreed = parts is not None and all(parts.token in rows[r][PLACE:] for r in ranks)
             promised = self._taken(key) if agreed else None
             self._due[child] = None if promised is None else (key, promised)
-            self._score -= promised is not None
+            if promised is not None:
+                self._score -= 1
+                self._count(promised, 1)
             self._offered = set()
+
+    def _count(self, promised: Parts, one: int) -> None:
+        self._promised += one
+        self._room += one * promised.room
 
     def withdraw(self) -> None:
         """Offer nothing any more: the step failed, or this rank is in no child."""
@@ -184,6 +196,8 @@ class Nest:
                 return None
             promised = self._due.pop(child)
             self._score = min(self._score + 1 + (promised is not None), SCORE_MOST)
+            if promised is not None:
+                self._count(promised[1], -1)
         return None if promised is None else promised[1]
 
     def reclaim(self, child: int) -> None:
@@ -194,6 +208,8 @@ class Nest:
                 return
             self._score = max(self._score - SCORE_UNUSED, 0)
             promised = self._due.pop(child)
+            if promised is not None:
+                self._count(promised[1], -1)
         for one in self.put(*promised) if promised is not None else ():
             one.end()
 
@@ -215,7 +231,8 @@ class Nest:
         """Give back all."""
         with _LOCK:
             kept = [*self._kept.values()]
-            self._kept.clear()
+            for ranks in [*self._kept]:
+                self._taken(ranks)
         for parts in reversed(kept):
             parts.end()
 

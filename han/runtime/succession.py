@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.memory.shared import SharedMemory
+from han.runtime.binder import Binder
 from han.runtime.inherited import Inherited
 from han.runtime.leaving import State as Leaving
 from han.runtime.leaving import at_end
@@ -24,6 +25,7 @@ FREED = "it has been freed"
 class State(Leaving, Protocol):
     """The state of a communicator, as far as one that follows it takes it over."""
 
+    binder: Binder
     calls: _native.Calls[Request]
     persistent: Persistent
     plans: Plans
@@ -57,8 +59,8 @@ class Left(NamedTuple):
 
     @property
     def room(self) -> int:
-        """The bytes of this rank's rings."""
-        return self.state.engines.room
+        """The bytes of this rank's rings and scratch memory, which stay the same."""
+        return self.state.engines.room + self.state.binder.room
 
     @property
     def nest(self) -> Nest | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice, permutations
 
 import numpy as np
 import pytest
@@ -227,7 +228,7 @@ def test_what_belongs_to_one_communicator_alone_is_not_taken_over(comm):
         child.Free()
 
 
-@on_some
+@pytest.mark.mpi(ranks=[2, 3, 5], timeout=60, unit="s")
 def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm):
     arena = process_arena()
     comm.Barrier()
@@ -235,8 +236,8 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
     before = arena.usage().taken
     with opened(new_comm(FLAT)) as parent:
         used(parent)
-        for turn in range(2 * MOST):
-            child = parent.Split(0, parent.rank * (-1) ** turn)
+        for order in islice(permutations(range(parent.size)), MOST + 8):
+            child = parent.Split(0, order[parent.rank])
             used(child)
             child.Free()
         nest = parent._han.heritage().nest

@@ -158,6 +158,36 @@ def test_parts_are_offered_if_children_are_used():
     assert nest.take((7,)) is parts
 
 
+def test_sets_in_rotation_are_offered_when_their_turn_comes():
+    nest = used_nest(*(Parts(k) for k in range(1, MOST + 1)))
+    for turn in range(2 * MOST):
+        token = turn % MOST + 1
+        offered = nest.offer()
+        assert len({*offered}) == MOST_TOLD
+        nest.promise(turn, token, rows_of((token,), offered))
+        parts = nest.due(turn)
+        assert parts is not None, (turn, offered)
+        assert parts.token == token
+        keep(nest, (token,), parts)
+    few = used_nest(*(Parts(k) for k in range(1, MOST_TOLD)))
+    assert few.offer() == (*range(MOST_TOLD - 1, 0, -1), 0)
+
+
+def test_what_is_promised_counts():
+    nest = used_nest(*(Parts(k, room=10) for k in range(1, 4)))
+    nest.promise(1, 2, rows_of((2,), nest.offer()))
+    assert (len(nest), nest.sets, nest.room) == (2, 3, 30)
+    nest.reclaim(1)
+    assert (len(nest), nest.sets, nest.room) == (3, 3, 30)
+    nest.promise(2, 3, rows_of((3,), nest.offer()))
+    parts = nest.due(2)
+    assert (len(nest), nest.sets, nest.room) == (2, 2, 20)
+    keep(nest, (1,), parts)
+    assert (len(nest), nest.sets, nest.room) == (2, 2, 20)
+    nest.clear()
+    assert (len(nest), nest.sets, nest.room) == (0, 0, 0)
+
+
 def test_a_promise_needs_all_ranks_in_their_order():
     parts = Parts(7)
     nest = used_nest()
