@@ -43,9 +43,13 @@ class State(Leaving, Protocol):
 
 
 class Left(NamedTuple):
-    """The parts of a freed communicator, as a State that no communicator has."""
+    """The parts of a freed communicator, as a State that no communicator has.
+
+    `room`: the bytes of this rank's rings and scratch memory, which stay the same.
+    """
 
     state: State
+    room: int
 
     @property
     def token(self) -> int:
@@ -56,11 +60,6 @@ class Left(NamedTuple):
     def sound(self) -> bool:
         """Whether this rank knows of no error, and of no rank that has left."""
         return _sound(self.state)
-
-    @property
-    def room(self) -> int:
-        """The bytes of this rank's rings and scratch memory, which stay the same."""
-        return self.state.engines.room + self.state.binder.room
 
     @property
     def nest(self) -> Nest | None:
@@ -96,7 +95,8 @@ def leave(state: State) -> bool:
     state.calls = state.engines.dead
     at_end(parts)
     state.rests = True
-    for one in inherited.nest.put(ranks, Left(parts)):
+    room = parts.engines.room + parts.binder.room
+    for one in inherited.nest.put(ranks, Left(parts, room)):
         one.end()
     return True
 
