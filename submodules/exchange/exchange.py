@@ -34,6 +34,8 @@ from han.tasks.outline import Outline, levels_of
 
 FUSED = ("allreduce",)
 ALWAYS_MESSAGES = (*PRESETS, "scatter")
+PRESET = ("segment", "partition")  # what algorithms with factors of their own take
+MIXED = ("segment", "factors", "partition", "chunk", "writes")
 IN_MEMORY = (
     "tree reduces and broadcasts apart only where members share memory; scatter does in messages"
 )
@@ -61,36 +63,52 @@ class Exchange(Submodule):
     flags = FLAGS
     algorithms = {
         "recursive_doubling": Algorithm(
-            "messages of everything, log2(n) steps", FUSED, "always", canonical=True
+            "messages of everything, log2(n) steps",
+            FUSED,
+            "always",
+            takes=PRESET,
+            canonical=True,
         ),
         "halving": Algorithm(
             "messages: reduce-scatter and allgather, 2 log2(n) steps (Rabenseifner)",
             FUSED,
             "always",
+            takes=PRESET,
             canonical=True,
         ),
         "recursive": Algorithm(
             "reduce-scatter and allgather by groups of groups", FUSED, "always", canonical=True
         ),
-        "cyclic": Algorithm("members at growing distances, any number of them", FUSED, "never"),
+        "cyclic": Algorithm(
+            "members at growing distances, any number of them", FUSED, "never", takes=MIXED
+        ),
         "tree": Algorithm(
             "partial results of groups are whole vectors; on any level, where it reduces and "
             "broadcasts apart",
             (*FUSED, *halves.HALVES),
             "always",
+            takes=("segment", "factors", "partition", "chunk"),
             canonical=True,
         ),
-        "copyin": Algorithm("blocks go round and are combined on the way", FUSED, "never"),
+        "copyin": Algorithm(
+            "blocks go round and are combined on the way", FUSED, "never", takes=MIXED
+        ),
         "ring": Algorithm(
-            "messages: blocks go round twice, 2 (n - 1) steps between neighbours", FUSED, "never"
+            "messages: blocks go round twice, 2 (n - 1) steps between neighbours",
+            FUSED,
+            "never",
+            takes=PRESET,
         ),
         "bruck": Algorithm(
             "messages: cyclic shift with factors of 2; its barrier is the dissemination barrier",
             FUSED,
             "never",
+            takes=PRESET,
         ),
         "scatter": Algorithm(
-            "messages: scatter and allgather; reduce-scatter and gather", ordered="never"
+            "messages: scatter and allgather; reduce-scatter and gather",
+            ordered="never",
+            takes=("segment", "factors", "partition"),
         ),
     }
     parameters = {
@@ -114,6 +132,11 @@ class Exchange(Submodule):
             0,
             4096,
             tried=(0, 64, 4096),
+        ),
+        "writes": Parameter(
+            "bool",
+            "in shared memory: members write finished blocks into the cells of those who need "
+            "them (true), or read them there (false); small messages are read",
         ),
     }
 

@@ -16,21 +16,27 @@ Steps that combine without splitting are an exception. Several members combine t
 there, and a member reads the result of one of them only. So it waits for the others before it
 reuses a bank. A member does not wait for readers at the end of a run.
 
-Source: Jocksch et al., sections 2.1.1 and 3.1 (barriers integrated as counters). In the paper's
-allgather members write into the memory of others; here they read, and copy each byte once.
+In gathering steps members read the cells of others, and copy each byte once. With `writes`, each
+member writes the finished blocks that it has into the cells of the others instead, one small part
+after the other to all of them, so that it reads the part from its cache. A member copies what
+others have written into its result. It does so before it shows the next piece but one. Finished
+blocks of a later piece are made from what all members have shown of it, so whoever writes them
+needs no flag to know that the cells are free.
+
+Source: Jocksch et al., sections 2.1.1 (members write in the allgather) and 3.1 (barriers integrated
+as counters).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
 from han.submodules.exchange.factors import misfit
-from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least, runs
+from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least
 from han.submodules.exchange.patterns import PRESETS, asked_factors
+from han.submodules.exchange.script import Script
 from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
 from han.submodules.parts.fold import fold
@@ -65,51 +71,6 @@ def footprint(plan: Outline, level: int) -> int:
     tasks = None if in_messages else tasks_at(plan, level).get("allreduce")
     members = plan.topology.widest(level)
     return 0 if tasks is None else Layout.of(plan, level, tasks, members).nbytes
-
-
-class Script(NamedTuple):
-    """What a member does with a piece of one size.
-
-    `shows`: the runs that it copies into its cells. `folds`: for each stage, the sources of the
-    operands, and runs with the offsets of each operand and of the target. `takes`: for each step,
-    the members to read from, and runs with the offsets there and in the own cells.
-    """
-
-    shows: list[Run]
-    folds: list[list[tuple[tuple[Source, ...], list[Run]]]]
-    takes: list[list[tuple[int, list[Run]]]]
-
-    @classmethod
-    def of(cls, layout: Layout, me: int, nbytes: int, steps: range) -> Script:
-        """Return the script of member `me` for a piece of `nbytes` bytes, and gathering steps."""
-        pattern, bounds = layout.pattern, layout.partition.bounds(nbytes)
-        stages = range(1, pattern.stages + 1)
-        return cls(
-            runs(pattern.shown(me), bounds, [layout.offsets(me, 0, bounds)]),
-            [list(_folds(layout, me, stage, bounds)) for stage in stages],
-            [list(_takes(layout, me, step, bounds)) for step in steps],
-        )
-
-
-def _folds(
-    layout: Layout, me: int, stage: int, bounds: Sequence[tuple[int, int]]
-) -> Iterable[tuple[tuple[Source, ...], list[Run]]]:
-    target = layout.offsets(me, stage, bounds)
-    for sources, folds in groupby(layout.pattern.folds(me, stage), key=lambda fold: fold[1]):
-        blocks = tuple(b for part, _ in folds for b in part)
-        places = [None if s == OWN else layout.offsets(m, s, bounds) for m, s in sources]
-        yield sources, runs(blocks, bounds, [*places, target])
-
-
-def _takes(
-    layout: Layout, me: int, step: int, bounds: Sequence[tuple[int, int]]
-) -> Iterable[tuple[int, list[Run]]]:
-    last, finished = step == layout.pattern.gathers, layout.pattern.stages
-    mine = None if last else layout.offsets(me, finished, bounds)
-    for member, blocks in layout.pattern.takes(me, step):
-        theirs = layout.offsets(member, finished, bounds)
-        ordered = sorted((theirs[b], b) for b in blocks)
-        yield member, runs([b for _, b in ordered], bounds, [theirs, mine])
 
 
 def lower(context: Context) -> None:
@@ -182,9 +143,10 @@ class Exchange:
     def combine_and_take(self, piece: Piece) -> None:
         """Carry out all combining stages and gathering steps of a piece that has been shown."""
         self.combine(piece)
+        gather = self._give if self.layout.writes else self._take
         for step in self.steps:
             if piece.nbytes:
-                self._take(piece, step)
+                gather(piece, step)
 
     def combine(self, piece: Piece) -> None:
         """Carry out all combining stages of a piece."""
@@ -224,11 +186,13 @@ class Exchange:
 
     def targets(self, cell: Ref) -> tuple[Ref, Ref | None]:
         """Return where the last stage combines, and where it writes the same at the same time."""
-        return self.context.result, cell if self.pattern.gathers else None
+        read = self.pattern.gathers and not self.layout.writes
+        return self.context.result, cell if read else None
 
     def tells(self, worked: bool) -> bool:
         """Return whether other members wait for this one's last stage."""
-        return bool((worked and self.pattern.gathers) or self.unheard)
+        read = self.pattern.gathers and not self.layout.writes
+        return bool((worked and read) or self.unheard)
 
     def _await_room(self, piece: Piece, stage: int) -> None:
         """Wait until readers have finished with the region that a stage reuses."""
@@ -281,6 +245,26 @@ class Exchange:
                     self.stream.copy(self.cell(home, piece, finished, run, 1), result, nbytes)
         if not last:
             self.post(piece, finished + step)
+
+    def _give(self, piece: Piece, step: int) -> None:
+        """Write finished blocks into the cells of others; copy what others write to the result."""
+        finished, me, script = self.pattern.stages, self.group.me, self.script(piece)
+        parts = [
+            (at, min(self.step, run.stop - at), self.cell(member, piece, finished, run, 0))
+            for member, given in script.writes[step - 1]
+            for run in given
+            for at in range(run.start, run.stop, self.step)
+        ]
+        for at, nbytes, cell in sorted(parts, key=lambda part: part[0]):
+            start = piece.start + at
+            self.stream.copy(cell.to(start), self.context.result.to(start), nbytes)
+        self.post(piece, finished + step)
+        for member, parts_of in script.takes[step - 1]:
+            for run in parts_of:
+                self.wait_for(piece, (member, finished + step))
+                result = self.context.result.to(piece.start + run.start)
+                written = self.cell(me, piece, finished, run, 0)
+                self.stream.copy(result, written, run.stop - run.start)
 
     def await_readers(self, piece: Piece) -> None:
         """Wait for readers of the bank whose results this member does not read."""
