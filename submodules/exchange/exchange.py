@@ -23,6 +23,7 @@ from han.model.collectives import FUSED as AT_ONCE
 from han.model.topology import Topology
 from han.submodules.exchange import halves, messages, rooted
 from han.submodules.exchange import node as exchange_node
+from han.submodules.exchange.arrays import reads
 from han.submodules.exchange.factors import Factors, lists_of, never
 from han.submodules.exchange.order import reorders
 from han.submodules.exchange.patterns import PRESETS, own_factors
@@ -31,6 +32,7 @@ from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline, levels_of
+from han.tasks.signature import Signature
 
 FUSED = ("allreduce",)
 ALWAYS_MESSAGES = (*PRESETS, "scatter")
@@ -80,14 +82,17 @@ class Exchange(Submodule):
             "reduce-scatter and allgather by groups of groups", FUSED, "always", canonical=True
         ),
         "cyclic": Algorithm(
-            "members at growing distances, any number of them", FUSED, "never", takes=MIXED
+            "members at growing distances, any number of them",
+            FUSED,
+            "never",
+            takes=(*MIXED, "arrays"),
         ),
         "tree": Algorithm(
             "partial results of groups are whole vectors; on any level, where it reduces and "
             "broadcasts apart",
             (*FUSED, *halves.HALVES),
             "always",
-            takes=("segment", "factors", "partition", "chunk"),
+            takes=("segment", "factors", "partition", "chunk", "arrays"),
             canonical=True,
         ),
         "copyin": Algorithm(
@@ -138,6 +143,9 @@ class Exchange(Submodule):
             "in shared memory: members write finished blocks into the cells of those who need "
             "them (true), or read them there (false); small messages are read",
         ),
+        "arrays": Parameter(
+            "bool", "shared arrays are read where they are (true), or copied into cells (false)"
+        ),
     }
 
     def factor_lists(self, algorithm: str, members: int) -> list[Factors]:
@@ -166,6 +174,14 @@ class Exchange(Submodule):
     def sends(self, topology: Topology, level: int, choice: LevelChoice) -> bool:
         """Return whether members of a level send messages."""
         return not all(in_cells(topology, level, one) for one in choice.each)
+
+    def reads_mapped(
+        self, topology: Topology, signature: Signature, level: int,
+        choice: LevelChoice | None = None,
+    ) -> bool:  # fmt: skip
+        """Return whether members read users' arrays by a choice."""
+        several = () if choice is None else choice.each
+        return any(reads(topology, signature, level, one) for one in several)
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""

@@ -18,6 +18,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.submodules.exchange.arrays import reads_in_plan
 from han.submodules.exchange.gathered import Gathered
 from han.submodules.exchange.patterns import pattern_of
 from han.submodules.exchange.steps import Blocks, Pattern, Recursive, Steps
@@ -96,6 +97,7 @@ class Layout:
     pieces: int
     small: bool
     writes: bool = False  # members write finished blocks into the cells of those who need them
+    arrays: bool = False  # members read the operands of others in users' arrays
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...], members: int) -> Layout:
@@ -103,12 +105,13 @@ class Layout:
         kind, geometry, grain = tasks[0].kind, plan.geometries[level], plan.signature.grain
         assert geometry is not None
         choice, largest = plan.choice.levels[level].of(kind), max(t.nbytes for t in tasks)
-        if len(tasks) == 1:
+        arrays = reads_in_plan(plan, level, choice)
+        if len(tasks) == 1 and not arrays:
             for whole in (True, False):
                 tried = cls.in_slots(choice, members, grain, largest, whole)
                 if tried is not None:
                     return tried
-        one = cls.in_rings(choice, members, grain)
+        one = replace(cls.in_rings(choice, members, grain), arrays=arrays)
         usual = CHUNK if kind == "allreduce" else HALF_CHUNK
         chunk = min(choice.get("chunk", usual), lines(largest))
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
@@ -154,7 +157,15 @@ class Layout:
         """How many blocks each region holds, the same for every member."""
         pattern = self.pattern
         numbers = [len(pattern.laid(0, stage)) for stage in range(pattern.rooms)]
-        return [*numbers, len(self._laid(0, pattern.stages)) if pattern.gathers else 0]
+        if self.arrays:
+            numbers[0] = 0
+        kept = pattern.gathers and not self.in_results
+        return [*numbers, len(self._laid(0, pattern.stages)) if kept else 0]
+
+    @cached_property
+    def in_results(self) -> bool:
+        """Whether members read finished blocks in the results of others, and not in cells."""
+        return self.arrays and not self.writes and not isinstance(self.pattern, Gathered)
 
     def _laid(self, member: int, stage: int) -> Blocks:
         """Return the blocks in a region of a member, in order; all of them if others write them."""

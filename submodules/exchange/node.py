@@ -33,6 +33,7 @@ from collections.abc import Iterator
 
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
+from han.submodules.exchange.arrays import operand_at, result_at
 from han.submodules.exchange.factors import misfit
 from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least
 from han.submodules.exchange.patterns import PRESETS, asked_factors
@@ -93,6 +94,8 @@ def exchange_pieces(context: Context, exchange: Exchange) -> None:
                 stream.begin(following.task)
             exchange.show(following)
         exchange.combine_and_take(piece)
+        if following is None:
+            exchange.leave(piece)
         if piece.last:
             stream.end(piece.task)
 
@@ -115,6 +118,8 @@ class Exchange:
         self.unheard = () if self.layout.small else self.pattern.unheard(context.group.me)
         self.step = max(1, BLOCK // context.grain) * context.grain
         self.partials = self._rooms_for_partials()
+        if self.layout.arrays:
+            self.builder.show(level)
 
     def _rooms_for_partials(self) -> list[Ref]:
         """Reserve memory for partial results, if the member combines more than two operands."""
@@ -133,7 +138,7 @@ class Exchange:
         for run in script.shows:
             cell = self.cell(self.group.me, piece, 0, run, 0)
             self.stream.copy(cell, self._own(piece, run), run.stop - run.start)
-        if script.shows or not piece.nbytes:
+        if script.shows or not piece.nbytes or self.layout.arrays:
             self.post(piece, 0)
 
     def gathering(self) -> range:
@@ -181,12 +186,12 @@ class Exchange:
                 cell = self.cell(home, piece, stage, run, -1)
                 dst, also = self.targets(cell) if final else (cell, None)
                 self._fold(piece, sources, run, dst, also)
-        if self.tells(worked) if final else worked:
+        if self.layout.arrays or (self.tells(worked) if final else worked):
             self.post(piece, stage)
 
     def targets(self, cell: Ref) -> tuple[Ref, Ref | None]:
         """Return where the last stage combines, and where it writes the same at the same time."""
-        read = self.pattern.gathers and not self.layout.writes
+        read = self.pattern.gathers and not (self.layout.writes or self.layout.in_results)
         return self.context.result, cell if read else None
 
     def tells(self, worked: bool) -> bool:
@@ -207,12 +212,7 @@ class Exchange:
         self, piece: Piece, sources: tuple[Source, ...], run: Run, dst: Ref, also: Ref | None
     ) -> None:
         """Combine operands in their order, block by block; write `dst` and `also` last."""
-        operands = [
-            self._own(piece, run)
-            if stage == OWN
-            else self.cell(self.pattern.home(m, stage), piece, stage, run, k)
-            for k, (m, stage) in enumerate(sources)
-        ]
+        operands = [self._operand(piece, run, k, source) for k, source in enumerate(sources)]
         stop = piece.start + run.stop
         order = self.context.order_of([member for member, _ in sources])
         for at in range(piece.start + run.start, stop, self.step):
@@ -221,6 +221,15 @@ class Exchange:
             partials = [place.holding(at) for place in self.partials]
             nbytes = min(self.step, stop - at)
             fold(self.stream, order, awaited, nbytes, dst.to(at), partials, also=copy)
+
+    def _operand(self, piece: Piece, run: Run, place: int, source: Source) -> Ref:
+        """Return where a run of an operand is: in a send buffer, or in cells."""
+        member, stage = source
+        if stage == OWN:
+            return self._own(piece, run)
+        if not stage and self.layout.arrays:
+            return operand_at(self.context, member).to(piece.start + run.start)
+        return self.cell(self.pattern.home(member, stage), piece, stage, run, place)
 
     def _awaited(
         self, piece: Piece, sources: tuple[Source, ...], operands: list[Ref]
@@ -238,13 +247,27 @@ class Exchange:
             for run in parts:
                 self.wait_for(piece, (member, finished + step - 1))
                 result = self.context.result.to(piece.start + run.start)
-                shelf, nbytes = self.pattern.shelf(me, member, step), run.stop - run.start
+                nbytes = run.stop - run.start
+                if self.layout.in_results:
+                    there = result_at(self.context, member).to(piece.start + run.start)
+                    self.stream.copy(result, there, nbytes)
+                    continue
+                shelf = self.pattern.shelf(me, member, step)
                 self.stream.copy(result, self.cell(shelf, piece, finished, run, 0), nbytes)
                 if not last:
                     home = self.pattern.home(me, finished + step)
                     self.stream.copy(self.cell(home, piece, finished, run, 1), result, nbytes)
-        if not last:
+        if not last or self.layout.in_results:
             self.post(piece, finished + step)
+
+    def leave(self, piece: Piece) -> None:
+        """Wait until other members have read this one's arrays, of which `piece` is the last one.
+
+        Its result is made from what they have read in its operand.
+        """
+        for step in self.steps if self.layout.in_results and piece.nbytes else ():
+            for member in self.pattern.takers(self.group.me, step):
+                self.wait_for(piece, (member, self.pattern.stages + step))
 
     def _give(self, piece: Piece, step: int) -> None:
         """Write finished blocks into the cells of others; copy what others write to the result."""

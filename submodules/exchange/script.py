@@ -31,7 +31,9 @@ class Script(NamedTuple):
         pattern, bounds = layout.pattern, layout.partition.bounds(nbytes)
         stages = range(1, pattern.stages + 1)
         return cls(
-            runs(pattern.shown(me), bounds, [layout.offsets(me, 0, bounds)]),
+            runs(
+                () if layout.arrays else pattern.shown(me), bounds, [layout.offsets(me, 0, bounds)]
+            ),
             [list(_folds(layout, me, stage, bounds)) for stage in stages],
             [list(_takes(layout, me, step, bounds)) for step in steps],
             [list(_writes(layout, me, step, bounds)) for step in steps if layout.writes],
@@ -44,7 +46,8 @@ def _folds(
     target = layout.offsets(me, stage, bounds)
     for sources, folds in groupby(layout.pattern.folds(me, stage), key=lambda fold: fold[1]):
         blocks = tuple(b for part, _ in folds for b in part)
-        places = [None if s == OWN else layout.offsets(m, s, bounds) for m, s in sources]
+        there = (OWN, 0) if layout.arrays else (OWN,)
+        places = [None if s in there else layout.offsets(m, s, bounds) for m, s in sources]
         yield sources, runs(blocks, bounds, [*places, target])
 
 
@@ -52,8 +55,12 @@ def _takes(
     layout: Layout, me: int, step: int, bounds: Sequence[tuple[int, int]]
 ) -> Iterable[tuple[int, list[Run]]]:
     last, finished = step == layout.pattern.gathers, layout.pattern.stages
-    mine = None if last and not layout.writes else layout.offsets(me, finished, bounds)
+    in_own = layout.writes or not (last or layout.in_results)
+    mine = layout.offsets(me, finished, bounds) if in_own else None
     for member, blocks in layout.pattern.takes(me, step):
+        if layout.in_results:
+            yield member, runs(sorted(blocks), bounds, [None, None])
+            continue
         theirs = mine if layout.writes else layout.offsets(member, finished, bounds)
         assert theirs is not None, "only what is read in the last step is in no cell of its reader"
         ordered = sorted((theirs[b], b) for b in blocks)
