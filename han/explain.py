@@ -19,6 +19,7 @@ from han.tuning.explanation import Explanation
 
 if TYPE_CHECKING:
     from han.runtime.state import State
+    from han.tasks.plan import Plan
 
 
 def explain(
@@ -44,7 +45,7 @@ def explain(
     if planned.left:
         return Explanation(plan, decision)
     counted = sum(map(Counted.of, state.plans.counts(planned.signature)), Counted())
-    single_copy = any(plan.parts[k].reads_peers for k in plan.levels)
+    single_copy = any(_reads_peers(plan, level) for level in plan.levels)
     reads = f"{mappable} where they are" if signature.mapped else "by cross-memory attach"
     return Explanation(
         plan,
@@ -77,3 +78,9 @@ def make_signature(
     name = op_name(op)
     commutative = bool(name) or is_commutative(op)
     return call_signature(collective, nbytes, name, dtype, root, commutative=commutative)
+
+
+def _reads_peers(plan: Plan, level: int) -> bool:
+    """Return whether ranks read buffers of their peers on a level."""
+    part, choice = plan.parts[level], plan.choice.levels[level]
+    return part.reads_peers or part.reads_mapped(plan.topology, plan.signature, level, choice)

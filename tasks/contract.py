@@ -155,8 +155,14 @@ class Submodule(ABC):
         """Return the bytes of each rank's ring that a run takes, the same on all ranks."""
         return 0
 
-    def reads_mapped(self, topology: Topology, signature: Signature, level: int) -> bool:
-        """Return whether members of a level map all buffers of peers that they read."""
+    def reads_mapped(
+        self, topology: Topology, signature: Signature, level: int,
+        choice: LevelChoice | None = None,
+    ) -> bool:  # fmt: skip
+        """Return whether members of a level map all buffers of peers that they read by a choice.
+
+        None: by any.
+        """
         return False
 
 

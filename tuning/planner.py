@@ -187,6 +187,9 @@ class Planner:
 
 def _reads_mapped(plan: Plan) -> bool:
     """Whether ranks read mapped buffers, and all other data goes through shared memory."""
-    uses = [(plan.parts[level], level) for level in plan.levels]
-    reads = any(part.reads_mapped(plan.topology, plan.signature, level) for part, level in uses)
-    return reads and all(part.in_memory for part, _ in uses)
+    topology, signature = plan.topology, plan.signature
+    uses = [(plan.parts[level], level, plan.choice.levels[level]) for level in plan.levels]
+    reads = any(part.reads_mapped(topology, signature, level, one) for part, level, one in uses)
+    return reads and not any(
+        part.sends(topology, level, each) for part, level, one in uses for each in one.each
+    )

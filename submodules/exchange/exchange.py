@@ -23,6 +23,7 @@ from han.model.collectives import FUSED as AT_ONCE
 from han.model.topology import Topology
 from han.submodules.exchange import halves, messages, rooted
 from han.submodules.exchange import node as exchange_node
+from han.submodules.exchange.arrays import reads
 from han.submodules.exchange.factors import Factors, lists_of, never
 from han.submodules.exchange.order import reorders
 from han.submodules.exchange.patterns import PRESETS, own_factors
@@ -31,9 +32,12 @@ from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline, levels_of
+from han.tasks.signature import Signature
 
 FUSED = ("allreduce",)
 ALWAYS_MESSAGES = (*PRESETS, "scatter")
+PRESET = ("segment", "partition")  # what algorithms with factors of their own take
+MIXED = ("segment", "factors", "partition", "chunk", "writes")
 IN_MEMORY = (
     "tree reduces and broadcasts apart only where members share memory; scatter does in messages"
 )
@@ -61,36 +65,55 @@ class Exchange(Submodule):
     flags = FLAGS
     algorithms = {
         "recursive_doubling": Algorithm(
-            "messages of everything, log2(n) steps", FUSED, "always", canonical=True
+            "messages of everything, log2(n) steps",
+            FUSED,
+            "always",
+            takes=PRESET,
+            canonical=True,
         ),
         "halving": Algorithm(
             "messages: reduce-scatter and allgather, 2 log2(n) steps (Rabenseifner)",
             FUSED,
             "always",
+            takes=PRESET,
             canonical=True,
         ),
         "recursive": Algorithm(
             "reduce-scatter and allgather by groups of groups", FUSED, "always", canonical=True
         ),
-        "cyclic": Algorithm("members at growing distances, any number of them", FUSED, "never"),
+        "cyclic": Algorithm(
+            "members at growing distances, any number of them",
+            FUSED,
+            "never",
+            takes=(*MIXED, "arrays"),
+        ),
         "tree": Algorithm(
             "partial results of groups are whole vectors; on any level, where it reduces and "
             "broadcasts apart",
             (*FUSED, *halves.HALVES),
             "always",
+            takes=("segment", "factors", "partition", "chunk", "arrays"),
             canonical=True,
         ),
-        "copyin": Algorithm("blocks go round and are combined on the way", FUSED, "never"),
+        "copyin": Algorithm(
+            "blocks go round and are combined on the way", FUSED, "never", takes=MIXED
+        ),
         "ring": Algorithm(
-            "messages: blocks go round twice, 2 (n - 1) steps between neighbours", FUSED, "never"
+            "messages: blocks go round twice, 2 (n - 1) steps between neighbours",
+            FUSED,
+            "never",
+            takes=PRESET,
         ),
         "bruck": Algorithm(
             "messages: cyclic shift with factors of 2; its barrier is the dissemination barrier",
             FUSED,
             "never",
+            takes=PRESET,
         ),
         "scatter": Algorithm(
-            "messages: scatter and allgather; reduce-scatter and gather", ordered="never"
+            "messages: scatter and allgather; reduce-scatter and gather",
+            ordered="never",
+            takes=("segment", "factors", "partition"),
         ),
     }
     parameters = {
@@ -114,6 +137,14 @@ class Exchange(Submodule):
             0,
             4096,
             tried=(0, 64, 4096),
+        ),
+        "writes": Parameter(
+            "bool",
+            "in shared memory: members write finished blocks into the cells of those who need "
+            "them (true), or read them there (false); small messages are read",
+        ),
+        "arrays": Parameter(
+            "bool", "shared arrays are read where they are (true), or copied into cells (false)"
         ),
     }
 
@@ -143,6 +174,14 @@ class Exchange(Submodule):
     def sends(self, topology: Topology, level: int, choice: LevelChoice) -> bool:
         """Return whether members of a level send messages."""
         return not all(in_cells(topology, level, one) for one in choice.each)
+
+    def reads_mapped(
+        self, topology: Topology, signature: Signature, level: int,
+        choice: LevelChoice | None = None,
+    ) -> bool:  # fmt: skip
+        """Return whether members read users' arrays by a choice."""
+        several = () if choice is None else choice.each
+        return any(reads(topology, signature, level, one) for one in several)
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""

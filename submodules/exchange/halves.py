@@ -144,6 +144,12 @@ class _Reduce(Exchange):
             flag = self.builder.flag(self.group.level, self.group.slots[root], COMBINED)
             self.stream.wait(flag, done, self.group.ranks[root])
 
+    def leave(self, piece: Piece) -> None:
+        """Wait until other members have read this one's operand; the root has the result then."""
+        if self.layout.arrays and not self.group.leads:
+            for member in self.pattern.readers(self.group.me, 1):
+                self.wait_for(piece, (member, 1))
+
     def combine_and_take(self, piece: Piece) -> None:
         """Carry out all combining stages; the root copies the blocks of the others."""
         self.combine(piece)

@@ -12,12 +12,13 @@ Source: Jocksch et al., sections 2.1.1 (partitions) and 5.1 (a message of one li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.submodules.exchange.arrays import reads_in_plan
 from han.submodules.exchange.gathered import Gathered
 from han.submodules.exchange.patterns import pattern_of
 from han.submodules.exchange.steps import Blocks, Pattern, Recursive, Steps
@@ -95,6 +96,8 @@ class Layout:
     chunk: int
     pieces: int
     small: bool
+    writes: bool = False  # members write finished blocks into the cells of those who need them
+    arrays: bool = False  # members read the operands of others in users' arrays
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...], members: int) -> Layout:
@@ -102,20 +105,27 @@ class Layout:
         kind, geometry, grain = tasks[0].kind, plan.geometries[level], plan.signature.grain
         assert geometry is not None
         choice, largest = plan.choice.levels[level].of(kind), max(t.nbytes for t in tasks)
-        if len(tasks) == 1:
+        arrays = reads_in_plan(plan, level, choice)
+        if len(tasks) == 1 and not arrays:
             for whole in (True, False):
                 tried = cls.in_slots(choice, members, grain, largest, whole)
                 if tried is not None:
                     return tried
-        pattern, partition = in_cells(choice, members, grain)
+        one = replace(cls.in_rings(choice, members, grain), arrays=arrays)
         usual = CHUNK if kind == "allreduce" else HALF_CHUNK
         chunk = min(choice.get("chunk", usual), lines(largest))
-        one = cls(pattern, partition, grain, 1, False)
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
         area = geometry.area // kinds_at(plan, level)
         at_once = len(tasks) == 1 and largest <= chunk and one.bank(chunk) <= area
         chunk = one.fitting(chunk, area if not at_once else BANKS * area)
-        return cls(pattern, partition, chunk, number(tasks, chunk, grain), False)
+        return replace(one, chunk=chunk, pieces=number(tasks, chunk, grain))
+
+    @classmethod
+    def in_rings(cls, choice: LevelChoice, members: int, grain: int) -> Layout:
+        """Return the layout of a piece of one grain in the rings of cells."""
+        pattern, partition = in_cells(choice, members, grain)
+        writes = bool(choice.get("writes", 0)) and choice.algorithm != "tree"
+        return cls(pattern, partition, grain, 1, False, writes and pattern.gathers > 0)
 
     @classmethod
     def in_slots(
@@ -147,7 +157,21 @@ class Layout:
         """How many blocks each region holds, the same for every member."""
         pattern = self.pattern
         numbers = [len(pattern.laid(0, stage)) for stage in range(pattern.rooms)]
-        return [*numbers, len(pattern.laid(0, pattern.stages)) if pattern.gathers else 0]
+        if self.arrays:
+            numbers[0] = 0
+        kept = pattern.gathers and not self.in_results
+        return [*numbers, len(self._laid(0, pattern.stages)) if kept else 0]
+
+    @cached_property
+    def in_results(self) -> bool:
+        """Whether members read finished blocks in the results of others, and not in cells."""
+        return self.arrays and not self.writes and not isinstance(self.pattern, Gathered)
+
+    def _laid(self, member: int, stage: int) -> Blocks:
+        """Return the blocks in a region of a member, in order; all of them if others write them."""
+        if self.writes and stage >= self.pattern.stages:
+            return range(self.pattern.blocks)
+        return self.pattern.laid(member, stage)
 
     def region(self, stage: int) -> int:
         """Return where the region of a stage begins; that of finished blocks is the last one."""
@@ -186,7 +210,7 @@ class Layout:
         self, member: int, stage: int, bounds: Sequence[tuple[int, int]]
     ) -> Mapping[int, Spot]:
         """Return the places of blocks in a member's region of a stage, or of finished blocks."""
-        return _packed(self.pattern.laid(member, stage), bounds)
+        return _packed(self._laid(member, stage), bounds)
 
 
 def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, Spot]:
@@ -252,8 +276,7 @@ def runs(
 
 def least(choice: LevelChoice, members: int, element: int) -> int:
     """Return the bytes of cells that pieces of one element take: the least that can be used."""
-    one = Layout(*in_cells(choice, members, element), element, 1, False)
-    return BANKS * one.bank(element)
+    return BANKS * Layout.in_rings(choice, members, element).bank(element)
 
 
 LEAST_AREA = RING_MIN // 2  # han.model.channel_layout.Geometry.area of the smallest ring

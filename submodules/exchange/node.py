@@ -16,21 +16,28 @@ Steps that combine without splitting are an exception. Several members combine t
 there, and a member reads the result of one of them only. So it waits for the others before it
 reuses a bank. A member does not wait for readers at the end of a run.
 
-Source: Jocksch et al., sections 2.1.1 and 3.1 (barriers integrated as counters). In the paper's
-allgather members write into the memory of others; here they read, and copy each byte once.
+In gathering steps members read the cells of others, and copy each byte once. With `writes`, each
+member writes the finished blocks that it has into the cells of the others instead, one small part
+after the other to all of them, so that it reads the part from its cache. A member copies what
+others have written into its result. It does so before it shows the next piece but one. Finished
+blocks of a later piece are made from what all members have shown of it, so whoever writes them
+needs no flag to know that the cells are free.
+
+Source: Jocksch et al., sections 2.1.1 (members write in the allgather) and 3.1 (barriers integrated
+as counters).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
+from han.submodules.exchange.arrays import operand_at, result_at
 from han.submodules.exchange.factors import misfit
-from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least, runs
+from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least
 from han.submodules.exchange.patterns import PRESETS, asked_factors
+from han.submodules.exchange.script import Script
 from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
 from han.submodules.parts.fold import fold
@@ -67,51 +74,6 @@ def footprint(plan: Outline, level: int) -> int:
     return 0 if tasks is None else Layout.of(plan, level, tasks, members).nbytes
 
 
-class Script(NamedTuple):
-    """What a member does with a piece of one size.
-
-    `shows`: the runs that it copies into its cells. `folds`: for each stage, the sources of the
-    operands, and runs with the offsets of each operand and of the target. `takes`: for each step,
-    the members to read from, and runs with the offsets there and in the own cells.
-    """
-
-    shows: list[Run]
-    folds: list[list[tuple[tuple[Source, ...], list[Run]]]]
-    takes: list[list[tuple[int, list[Run]]]]
-
-    @classmethod
-    def of(cls, layout: Layout, me: int, nbytes: int, steps: range) -> Script:
-        """Return the script of member `me` for a piece of `nbytes` bytes, and gathering steps."""
-        pattern, bounds = layout.pattern, layout.partition.bounds(nbytes)
-        stages = range(1, pattern.stages + 1)
-        return cls(
-            runs(pattern.shown(me), bounds, [layout.offsets(me, 0, bounds)]),
-            [list(_folds(layout, me, stage, bounds)) for stage in stages],
-            [list(_takes(layout, me, step, bounds)) for step in steps],
-        )
-
-
-def _folds(
-    layout: Layout, me: int, stage: int, bounds: Sequence[tuple[int, int]]
-) -> Iterable[tuple[tuple[Source, ...], list[Run]]]:
-    target = layout.offsets(me, stage, bounds)
-    for sources, folds in groupby(layout.pattern.folds(me, stage), key=lambda fold: fold[1]):
-        blocks = tuple(b for part, _ in folds for b in part)
-        places = [None if s == OWN else layout.offsets(m, s, bounds) for m, s in sources]
-        yield sources, runs(blocks, bounds, [*places, target])
-
-
-def _takes(
-    layout: Layout, me: int, step: int, bounds: Sequence[tuple[int, int]]
-) -> Iterable[tuple[int, list[Run]]]:
-    last, finished = step == layout.pattern.gathers, layout.pattern.stages
-    mine = None if last else layout.offsets(me, finished, bounds)
-    for member, blocks in layout.pattern.takes(me, step):
-        theirs = layout.offsets(member, finished, bounds)
-        ordered = sorted((theirs[b], b) for b in blocks)
-        yield member, runs([b for _, b in ordered], bounds, [theirs, mine])
-
-
 def lower(context: Context) -> None:
     """Emit this rank's operations for an allreduce."""
     exchange_pieces(context, Exchange(context))
@@ -132,6 +94,8 @@ def exchange_pieces(context: Context, exchange: Exchange) -> None:
                 stream.begin(following.task)
             exchange.show(following)
         exchange.combine_and_take(piece)
+        if following is None:
+            exchange.leave(piece)
         if piece.last:
             stream.end(piece.task)
 
@@ -154,6 +118,8 @@ class Exchange:
         self.unheard = () if self.layout.small else self.pattern.unheard(context.group.me)
         self.step = max(1, BLOCK // context.grain) * context.grain
         self.partials = self._rooms_for_partials()
+        if self.layout.arrays:
+            self.builder.show(level)
 
     def _rooms_for_partials(self) -> list[Ref]:
         """Reserve memory for partial results, if the member combines more than two operands."""
@@ -172,7 +138,7 @@ class Exchange:
         for run in script.shows:
             cell = self.cell(self.group.me, piece, 0, run, 0)
             self.stream.copy(cell, self._own(piece, run), run.stop - run.start)
-        if script.shows or not piece.nbytes:
+        if script.shows or not piece.nbytes or self.layout.arrays:
             self.post(piece, 0)
 
     def gathering(self) -> range:
@@ -182,9 +148,10 @@ class Exchange:
     def combine_and_take(self, piece: Piece) -> None:
         """Carry out all combining stages and gathering steps of a piece that has been shown."""
         self.combine(piece)
+        gather = self._give if self.layout.writes else self._take
         for step in self.steps:
             if piece.nbytes:
-                self._take(piece, step)
+                gather(piece, step)
 
     def combine(self, piece: Piece) -> None:
         """Carry out all combining stages of a piece."""
@@ -219,16 +186,18 @@ class Exchange:
                 cell = self.cell(home, piece, stage, run, -1)
                 dst, also = self.targets(cell) if final else (cell, None)
                 self._fold(piece, sources, run, dst, also)
-        if self.tells(worked) if final else worked:
+        if self.layout.arrays or (self.tells(worked) if final else worked):
             self.post(piece, stage)
 
     def targets(self, cell: Ref) -> tuple[Ref, Ref | None]:
         """Return where the last stage combines, and where it writes the same at the same time."""
-        return self.context.result, cell if self.pattern.gathers else None
+        read = self.pattern.gathers and not (self.layout.writes or self.layout.in_results)
+        return self.context.result, cell if read else None
 
     def tells(self, worked: bool) -> bool:
         """Return whether other members wait for this one's last stage."""
-        return bool((worked and self.pattern.gathers) or self.unheard)
+        read = self.pattern.gathers and not self.layout.writes
+        return bool((worked and read) or self.unheard)
 
     def _await_room(self, piece: Piece, stage: int) -> None:
         """Wait until readers have finished with the region that a stage reuses."""
@@ -243,12 +212,7 @@ class Exchange:
         self, piece: Piece, sources: tuple[Source, ...], run: Run, dst: Ref, also: Ref | None
     ) -> None:
         """Combine operands in their order, block by block; write `dst` and `also` last."""
-        operands = [
-            self._own(piece, run)
-            if stage == OWN
-            else self.cell(self.pattern.home(m, stage), piece, stage, run, k)
-            for k, (m, stage) in enumerate(sources)
-        ]
+        operands = [self._operand(piece, run, k, source) for k, source in enumerate(sources)]
         stop = piece.start + run.stop
         order = self.context.order_of([member for member, _ in sources])
         for at in range(piece.start + run.start, stop, self.step):
@@ -257,6 +221,15 @@ class Exchange:
             partials = [place.holding(at) for place in self.partials]
             nbytes = min(self.step, stop - at)
             fold(self.stream, order, awaited, nbytes, dst.to(at), partials, also=copy)
+
+    def _operand(self, piece: Piece, run: Run, place: int, source: Source) -> Ref:
+        """Return where a run of an operand is: in a send buffer, or in cells."""
+        member, stage = source
+        if stage == OWN:
+            return self._own(piece, run)
+        if not stage and self.layout.arrays:
+            return operand_at(self.context, member).to(piece.start + run.start)
+        return self.cell(self.pattern.home(member, stage), piece, stage, run, place)
 
     def _awaited(
         self, piece: Piece, sources: tuple[Source, ...], operands: list[Ref]
@@ -274,13 +247,47 @@ class Exchange:
             for run in parts:
                 self.wait_for(piece, (member, finished + step - 1))
                 result = self.context.result.to(piece.start + run.start)
-                shelf, nbytes = self.pattern.shelf(me, member, step), run.stop - run.start
+                nbytes = run.stop - run.start
+                if self.layout.in_results:
+                    there = result_at(self.context, member).to(piece.start + run.start)
+                    self.stream.copy(result, there, nbytes)
+                    continue
+                shelf = self.pattern.shelf(me, member, step)
                 self.stream.copy(result, self.cell(shelf, piece, finished, run, 0), nbytes)
                 if not last:
                     home = self.pattern.home(me, finished + step)
                     self.stream.copy(self.cell(home, piece, finished, run, 1), result, nbytes)
-        if not last:
+        if not last or self.layout.in_results:
             self.post(piece, finished + step)
+
+    def leave(self, piece: Piece) -> None:
+        """Wait until other members have read this one's arrays, of which `piece` is the last one.
+
+        Its result is made from what they have read in its operand.
+        """
+        for step in self.steps if self.layout.in_results and piece.nbytes else ():
+            for member in self.pattern.takers(self.group.me, step):
+                self.wait_for(piece, (member, self.pattern.stages + step))
+
+    def _give(self, piece: Piece, step: int) -> None:
+        """Write finished blocks into the cells of others; copy what others write to the result."""
+        finished, me, script = self.pattern.stages, self.group.me, self.script(piece)
+        parts = [
+            (at, min(self.step, run.stop - at), self.cell(member, piece, finished, run, 0))
+            for member, given in script.writes[step - 1]
+            for run in given
+            for at in range(run.start, run.stop, self.step)
+        ]
+        for at, nbytes, cell in sorted(parts, key=lambda part: part[0]):
+            start = piece.start + at
+            self.stream.copy(cell.to(start), self.context.result.to(start), nbytes)
+        self.post(piece, finished + step)
+        for member, parts_of in script.takes[step - 1]:
+            for run in parts_of:
+                self.wait_for(piece, (member, finished + step))
+                result = self.context.result.to(piece.start + run.start)
+                written = self.cell(me, piece, finished, run, 0)
+                self.stream.copy(result, written, run.stop - run.start)
 
     def await_readers(self, piece: Piece) -> None:
         """Wait for readers of the bank whose results this member does not read."""

@@ -21,6 +21,7 @@ from han.submodules.solo.combine import Combiner
 from han.submodules.solo.each import each
 from han.submodules.solo.meet import meet
 from han.submodules.solo.reads import Reads, reads_mapped, share_room
+from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline
@@ -106,7 +107,10 @@ class Solo(Submodule):
         tasks = tasks_at(plan, level).get("reduce")
         return 0 if tasks is None else 2 * share_room(plan, level, "reduce")
 
-    def reads_mapped(self, topology: Topology, signature: Signature, level: int) -> bool:
+    def reads_mapped(
+        self, topology: Topology, signature: Signature, level: int,
+        choice: LevelChoice | None = None,
+    ) -> bool:  # fmt: skip
         """Return whether members of a level map all buffers of peers that they read."""
         return reads_mapped(topology, signature, level)
 

@@ -1,0 +1,72 @@
+"""Exchanges that read users' shared arrays where they are.
+
+A member reads the operands of the others in their send buffers, so no member copies its operand
+into cells. Partial results go through cells. Finished blocks are read in the results of those who
+have them, except in a tree, whose partial results are whole vectors in cells. A member leaves the
+run when the others have read its buffers.
+
+In place, a member overwrites only what it alone combines, and blocks whose results it has, which
+others have made from its operand. Where several members combine the same block, this does not hold,
+so exchanges with steps that combine without splitting go through cells.
+
+Source: Jocksch et al., section 2.1.4.
+"""
+
+from __future__ import annotations
+
+from han.model.channel_layout import PAGE
+from han.model.program import PEER_SLOTS, Base, PeerBase, Ref
+from han.model.topology import Topology
+from han.submodules.exchange.factors import phases_of
+from han.submodules.exchange.patterns import asked_factors
+from han.tasks.choice import LevelChoice
+from han.tasks.compositions import TREE
+from han.tasks.context import Context
+from han.tasks.outline import Outline, active_levels
+from han.tasks.signature import Signature
+
+READING = ("recursive", "cyclic", "tree")  # algorithms of which each stage has cells of its own
+
+
+def may_read(topology: Topology, signature: Signature, level: int) -> bool:
+    """Return whether operands on a level are arrays that all members map.
+
+    They are on the innermost level; elsewhere leaders have partial results.
+    """
+    if not (signature.mapped and signature.reduces and topology.shared[level]):
+        return False
+    return level in active_levels(topology)[:1] and topology.channel_ranks(level) <= PEER_SLOTS
+
+
+def reads(topology: Topology, signature: Signature, level: int, choice: LevelChoice) -> bool:
+    """Return whether members read the arrays of others; small messages go through small slots."""
+    if choice.algorithm not in READING or not choice.get("arrays", 1):
+        return False
+    if signature.nbytes <= PAGE:
+        return False
+    signed = asked_factors(choice)
+    whole = signed is not None and bool(phases_of(choice.algorithm, signed).middle)
+    return not whole and may_read(topology, signature, level)
+
+
+def reads_in_plan(plan: Outline, level: int, choice: LevelChoice) -> bool:
+    """Return whether members read arrays in a plan: only in trees are operands where they sent."""
+    if plan.choice.composition not in (TREE, "flat"):
+        return False
+    return reads(plan.topology, plan.signature, level, choice)
+
+
+def operand_at(context: Context, member: int) -> Ref:
+    """Return the operand of a member in its send buffer, which this rank maps."""
+    return _at(context, member, Base.SEND)
+
+
+def result_at(context: Context, member: int) -> Ref:
+    """Return the result of a member in its receive buffer, which this rank maps."""
+    return _at(context, member, Base.RECV)
+
+
+def _at(context: Context, member: int, base: Base) -> Ref:
+    group, builder = context.group, context.builder
+    peer = PeerBase(base, builder.channel(group.level), group.slots[member])
+    return Ref(peer.number, 0)

@@ -1,0 +1,94 @@
+"""Exchanges through shared memory, on 1 to 9 ranks of even, uneven and interleaved machines."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from _support import WORLD, Call, Checker, Reference, comm_with, interleaved, opened
+from mpi4py import MPI
+
+WRITING = [
+    {"algorithm": algorithm, "chunk": chunk, "writes": True}
+    for algorithm in ("recursive", "cyclic", "copyin")
+    for chunk in ("2KiB", "1MiB")
+]
+COUNTS = (0, 1, 6, 513, 1000, 9001)
+
+
+def calls_of(size: int) -> Iterator[Call]:
+    """Yield allreduces of several sizes, types and operations, in place and not, and barriers."""
+    for count, in_place in itertools.product(COUNTS, (False, True)):
+        yield Call("allreduce", count, "float64", "sum", 0, in_place)
+        yield Call("allreduce", count, "int32", "max", 0, not in_place)
+        yield Call("barrier")
+    yield from (Call("allreduce", 3000, "int64", "prod") for _ in range(6))
+
+
+def shapes_of(size: int) -> list[list[int]]:
+    """Return the sockets of the ranks: one, uneven ones, and interleaved ones."""
+    return [[0] * size, [r // 3 for r in range(size)], interleaved(size)[0], [*range(size)]]
+
+
+def comms_of_all_sizes() -> Iterator[MPI.Intracomm]:
+    """Yield communicators of 1 to 9 ranks to those who are in them."""
+    for size in range(1, WORLD.size + 1):
+        comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED, WORLD.rank)
+        if comm != MPI.COMM_NULL:
+            yield comm
+            comm.Free()
+    WORLD.Barrier()
+
+
+@pytest.mark.mpi(ranks=9, timeout=300, unit="s")
+def test_exchanges_that_write_on_one_to_nine_ranks(mpi_ranks):
+    for comm in comms_of_all_sizes():
+        reference = Reference(comm.Dup())
+        shapes = itertools.cycle(shapes_of(comm.size))
+        for use, nodes in zip(WRITING, itertools.islice(shapes, comm.size, None), strict=False):
+            levels = [nodes, [0] * comm.size]
+            force = {"levels": {"network": {"submodule": "exchange", **use}}}
+            with opened(comm_with(comm, levels, force, shared_to=1)) as ours:
+                check = Checker(ours, reference)
+                for call in calls_of(comm.size):
+                    check(call, (comm.size, use, nodes))
+                check.agree()
+                if comm.size > 1 and len(set(nodes)) > 1:
+                    assert "writes True" in str(ours.explain("allreduce", nbytes=80_000))
+
+
+READING = ("recursive", "cyclic", "tree")
+
+
+@pytest.mark.mpi(ranks=7, timeout=120, unit="s")
+def test_shared_arrays_are_read_where_they_are_on_two_to_seven_ranks(mpi_ranks):
+    for comm in comms_of_all_sizes():
+        for algorithm, chunk in itertools.product(READING, ("4KiB", "1MiB")):
+            level = {"submodule": "exchange", "algorithm": algorithm, "chunk": chunk}
+            force = {"levels": {"network": level}}
+            with opened(comm_with(comm, [[0] * comm.size], force, shared_to=0)) as ours:
+                read = run_on_shared_arrays(ours, ("reduce",) * (algorithm == "tree"))
+                assert read or comm.size == 1, (comm.size, algorithm)
+
+
+def run_on_shared_arrays(comm, more):
+    """Make calls on shared arrays, in place and not; return how often ranks read those of peers."""
+    before = comm._han.engines.own.alternatives
+    for turn, count in enumerate((100, 40_001, 9000, 40_001)):
+        send, recv = comm.empty(count, "i8"), comm.empty(count, "i8")
+        own = np.arange(count) * (comm.rank + turn)
+        total = np.arange(count) * sum(r + turn for r in range(comm.size))
+        for in_place in (False, True, True, False):
+            send[:], recv[:] = own, own if in_place else 0
+            comm.Allreduce(MPI.IN_PLACE if in_place else send, recv)
+            np.testing.assert_array_equal(recv, total)
+            np.testing.assert_array_equal(send, own)
+            send[:] = 0  # peers have read it
+        for root in {0, comm.size - 1} if more else ():
+            send[:], recv[:] = own, 0
+            comm.Reduce(send, recv if comm.rank == root else None, root=root)
+            send[:] = 0
+            np.testing.assert_array_equal(recv, total if comm.rank == root else 0 * total)
+    return comm._han.engines.own.alternatives - before
