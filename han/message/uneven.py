@@ -247,7 +247,7 @@ def _numbers(numbers: Any, what: str, size: int, signed: bool = False) -> tuple[
 def _whole(numbers: Any, what: str) -> tuple[int, ...]:
     try:
         return tuple(int(n.__index__()) for n in numbers)
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, NotImplementedError):  # the last: views of two dimensions
         raise ArgumentTypeError(
             f"{what}: {numbers!r} does not hold a whole number for each rank"
         ) from None

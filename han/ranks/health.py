@@ -20,6 +20,7 @@ from han.ranks.meeting import Meeting, abandon
 from han.ranks.notices import Notices, first_cause, peer_error
 
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at the same step
+FREED = "it has been freed"
 
 
 def raised_alike(error: BaseException) -> bool:
@@ -44,10 +45,12 @@ def _refuse_inside_op() -> None:
 
 def revoked(failed: str) -> RevokedError:
     """Return the error of a call on a communicator that is revoked because of `failed`."""
-    return RevokedError(
-        f"this communicator cannot be used any more: {failed}; "
-        "make a new han.Comm from a communicator of the ranks that are left"
+    way_out = (
+        "free it after its last call and the last Start of its persistent requests"
+        if failed == FREED
+        else "make a new han.Comm from a communicator of the ranks that are left"
     )
+    return RevokedError(f"this communicator cannot be used any more: {failed}; {way_out}")
 
 
 class FailingEngines(Protocol):

@@ -25,7 +25,7 @@ from han.ranks.discover import (
     discover,
     gather_facts,
 )
-from han.ranks.health import AGREED, Health
+from han.ranks.health import AGREED, FREED, Health
 from han.ranks.mail import Mail
 from han.ranks.meeting import Meeting, Patience, setup_limit
 from han.ranks.notices import Notices
@@ -47,7 +47,7 @@ from han.runtime.programs import Programs
 from han.runtime.progress import set_helper, tell_limit
 from han.runtime.request import Request
 from han.runtime.resting import Nest
-from han.runtime.succession import FREED, Left, leave, succeed
+from han.runtime.succession import Left, leave, succeed
 from han.runtime.tuned import agreed_table
 from han.runtime.waiting import Waiting, naps
 from han.tasks.size_classes import bound_of

@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.memory.shared import SharedMemory
+from han.ranks.health import FREED
 from han.runtime.binder import Binder
 from han.runtime.inherited import Inherited
 from han.runtime.leaving import State as Leaving
@@ -19,7 +20,6 @@ from han.runtime.resting import Nest, Ranks
 from han.trace.tracing import Tracing
 
 T = TypeVar("T")
-FREED = "it has been freed"
 
 
 class State(Leaving, Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import collections
 import ctypes
 import gc
 import sys
@@ -32,6 +33,10 @@ OUTSIDE = MPI.DOUBLE.Create_hvector(2, 1, 16).Commit()
 
 class Derived(np.ndarray):
     """A subclass of NumPy's arrays."""
+
+
+class Listed(list[Any]):
+    """A subclass of lists."""
 
 
 # ---- what the reader need not know --------------------------------------------------------------
@@ -156,7 +161,7 @@ listed = st.one_of(
     st.tuples(data, counts, amounts, types, types),
     st.just(()),
 )
-spellings = data | listed | listed.map(list)
+spellings = data | listed | listed.map(list) | listed.map(Listed)
 
 
 @settings(max_examples=4000, deadline=None)
@@ -347,7 +352,9 @@ def test_what_a_table_shows_may_be_of_a_device_damaged_or_nothing():
 
 SIZE = 3
 KINDS_OF_COUNTS = (
-    list, tuple, range, *(np.dtype(code) for code in ("i4", "i8", "u4", "u8", "i2", ">i8", "f8")),
+    list, tuple, range, collections.deque, Listed, lambda numbers: memoryview(bytes(numbers)),
+    lambda numbers: array.array("i", numbers), lambda numbers: (ctypes.c_short * 3)(*numbers[:3]),
+    *(np.dtype(code) for code in ("i4", "i8", "u4", "u8", "i2", ">i8", "f8", "?", "O")),
 )  # fmt: skip
 
 
@@ -380,10 +387,14 @@ def in_kind(numbers: list[int], kind: Any) -> Any:
 
 numbers_of = st.lists(st.integers(0, 3), min_size=SIZE - 1, max_size=SIZE + 1)
 in_kinds = st.builds(in_kind, numbers_of, st.sampled_from(KINDS_OF_COUNTS))
-odd = st.sampled_from([
+ODD: list[Any] = [
     [1, -1, 2], [2**63, 2**63, 0], [2**64, 0, 0], [1, None, 1], [1.0, 1, 1], [True, np.uint8(2), 0],
-    np.array([[1, 1, 1]]), np.array(2), np.array([2, -1, 1]), np.arange(6)[::2], ["1", "1", "1"],
-])  # fmt: skip
+    np.array([[1, 1, 1]]), [1, np.array([1]), 1], {0: 1, 1: 1, 2: 1},
+    np.ma.array([1, 1, 1], mask=[0, 1, 0]),
+    np.array(2), np.array([2, -1, 1]), np.arange(6)[::2], ["1", "1", "1"],
+    memoryview(np.array([[1, 1, 1]])), memoryview(bytearray(3)).cast("c"),
+]  # fmt: skip
+odd = st.integers(0, len(ODD) - 1).map(ODD.__getitem__)  # not all can be hashed
 every_count = amounts | in_kinds | odd
 every_pair = st.tuples(every_count, every_count)
 vectors = st.one_of(
@@ -430,7 +441,7 @@ def test_reader_leaves_other_blocks_to_the_parser():
     a = np.arange(6.0)
     for spec in (
         [a, ([1, 2, 3], [5, 3, 0])], [a, ([1, 1, 1], 2)], [a, (None, [0, 2, 4])], [a, (1, 2, 3)],
-        [a, [1, 2, 4]], [a, [1, 2]], [a, np.array([1, 2, 3], "i2")], [a, [1, 1, 1], OUTSIDE],
+        [a, [1, 2, 4]], [a, [1, 2]], [a, np.array([1, 2, 3], "f8")], [a, [1, 1, 1], OUTSIDE],
     ):  # fmt: skip
         check_vector(spec)
         assert _native.read_vector(READER, spec, SIZE) is None, spec

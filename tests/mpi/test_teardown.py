@@ -139,6 +139,22 @@ def test_freeing_what_mpi_does_not_free_frees_the_part_of_han(mpi_ranks):
 
 
 @on_two
+def test_a_request_of_a_freed_communicator(mpi_ranks):
+    for make in (lambda: han.Comm(WORLD.Dup()), han.Comm(WORLD).Dup):
+        comm, total = make(), np.zeros(4)
+        idle = comm.Allreduce_init(np.ones(4), np.zeros(4))
+        started = comm.Allreduce_init(np.ones(4), total)
+        started.Start()
+        comm.Free()
+        started.Wait()
+        assert total.tolist() == [WORLD.size] * 4
+        with pytest.raises(han.RevokedError, match=r"has been freed; free it after .* last Start"):
+            idle.Start()
+        idle.Free()
+        started.Free()
+
+
+@on_two
 def test_free_completes_what_its_owner_has_dropped(mpi_ranks):
     for kind, _ in itertools.product(("nonblocking", "persistent"), range(5)):
         comm = new_comm()

@@ -10,8 +10,13 @@ typedef struct {
     int32_t rank, size;
 } han_caller;
 
+/* Whether one buffer is a part of the other one. */
+typedef enum { HAN_OTHER, HAN_SEND_IN_RECV, HAN_RECV_IN_SEND } han_sharing;
+
 typedef struct {
     han_buffer send, recv; /* the caller releases their objects */
+    han_sharing sharing;   /* said of buffers that have copies */
+    han_part part;         /* of the buffer that holds the other one */
     han_entry key;
     PyObject *end;    /* called when the run has ended; or NULL */
     uint64_t *counts; /* bytes of each block, or NULL; the caller frees them with PyMem_Free */

@@ -134,6 +134,8 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
                               mode go) {
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
+    c.sharing = HAN_OTHER;
+    c.part = (han_part){0};
     c.key = (han_entry){0};
     c.end = NULL;
     c.counts = NULL;

@@ -16,12 +16,18 @@ bool han_py_packed(const han_buffer *b, han_buffer *copy) {
     return copy->owner;
 }
 
-int han_py_pack(const ReaderObject *r, const han_buffer *b, void *packed) {
-    if (!b->nbytes) return 0;
-    int rc;
+int han_py_pack(const ReaderObject *r, const han_buffer *b, han_part part, char *packed) {
+    const uint8_t *from = b->data + part.from;
+    uint64_t nbytes = part.count * b->each;
+    int rc = 0;
+    if (!nbytes) return 0;
+    if (!b->datatype) {
+        memcpy(packed + part.to, from, nbytes);
+        return 0;
+    }
     han_handle type = han_py_handle(r, b->datatype);
     Py_BEGIN_ALLOW_THREADS /* MPI's own lock may be held by a thread that waits for Python's */
-    rc = han_pack(&r->mpi, b->data, (int)b->count, type, packed, (int)b->packed, r->self);
+    rc = han_pack(&r->mpi, from, (int)part.count, type, packed + part.to, (int)nbytes, r->self);
     Py_END_ALLOW_THREADS
     return rc;
 }
@@ -33,6 +39,7 @@ typedef struct {
     ReaderObject *reader;
     han_buffer buffer;
     uint64_t *blocks; /* of the buffer, or NULL */
+    han_part part;    /* that is packed */
     PyObject *packed;
     bool unpacks;
 } PackerObject;
@@ -87,7 +94,7 @@ static PyObject *packer_call(PackerObject *self, PyObject *args, PyObject *kwarg
     (void)args, (void)kwargs;
     char *packed = PyBytes_AS_STRING(self->packed);
     int rc = self->unpacks ? deliver(self->reader, &self->buffer, packed)
-                           : han_py_pack(self->reader, &self->buffer, packed);
+                           : han_py_pack(self->reader, &self->buffer, self->part, packed);
     if (!rc) Py_RETURN_NONE;
     PyObject *code = PyLong_FromLong(rc);
     if (code) PyErr_SetObject(self->reader->error, code);
@@ -112,10 +119,10 @@ static PyTypeObject PackerType = {
     .tp_doc = "Copies what a call sends from a buffer of a derived type, or what it has received.",
 };
 
-static PyObject *packer(ReaderObject *reader, const han_buffer *b, PyObject *packed, bool unpacks) {
+static PackerObject *packer(ReaderObject *reader, const han_buffer *b, PyObject *packed) {
     size_t size = 2 * (size_t)b->n_blocks * sizeof *b->blocks;
     uint64_t *blocks = size ? PyMem_Malloc(size) : NULL;
-    if (size && !blocks) return PyErr_NoMemory();
+    if (size && !blocks) return (PackerObject *)PyErr_NoMemory();
     PackerObject *self = PyObject_New(PackerObject, &PackerType);
     if (!self) {
         PyMem_Free(blocks);
@@ -126,18 +133,24 @@ static PyObject *packer(ReaderObject *reader, const han_buffer *b, PyObject *pac
     self->packed = Py_NewRef(packed);
     self->buffer = *b;
     self->buffer.blocks = self->blocks = blocks;
-    self->unpacks = unpacks;
+    self->part = (han_part){0};
+    self->unpacks = true;
     Py_XINCREF(b->owner);
     Py_XINCREF(b->datatype);
+    return self;
+}
+
+PyObject *han_py_packer(ReaderObject *reader, const han_buffer *b, han_part part,
+                        PyObject *packed) {
+    PackerObject *self = packer(reader, b, packed);
+    if (!self) return NULL;
+    self->part = part;
+    self->unpacks = false;
     return (PyObject *)self;
 }
 
-PyObject *han_py_packer(ReaderObject *reader, const han_buffer *b, PyObject *packed) {
-    return packer(reader, b, packed, false);
-}
-
 PyObject *han_py_unpacker(ReaderObject *reader, const han_buffer *b, PyObject *packed) {
-    return packer(reader, b, packed, true);
+    return (PyObject *)packer(reader, b, packed);
 }
 
 int han_py_open_packing(void) {

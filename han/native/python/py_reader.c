@@ -3,20 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* Whether an object is an array of one whole number, which Python takes as an index. */
-static bool is_number(PyObject *o) {
-    return PyArray_CheckExact(o) && !PyArray_NDIM((PyArrayObject *)o) &&
-           PyArray_ISINTEGER((PyArrayObject *)o);
-}
-
-bool han_py_whole(PyObject *o, uint64_t *n) {
-    if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer) && !is_number(o)) return false;
-    Py_ssize_t number =
-        PyLong_Check(o) ? PyLong_AsSsize_t(o) : PyNumber_AsSsize_t(o, PyExc_OverflowError);
-    if (number == -1 && PyErr_Occurred()) PyErr_Clear();
-    *n = (uint64_t)number;
-    return number >= 0;
-}
+#include "python/py_whole.h"
 
 /* ---- lists -------------------------------------------------------------------------------- */
 
@@ -31,8 +18,6 @@ static bool is_type(const ReaderObject *r, PyObject *o) {
 
 static PyObject *given(PyObject *o) { return o == Py_None ? NULL : o; }
 
-static bool is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); }
-
 static bool items_of(const ReaderObject *r, PyObject *list, items *out) {
     PyObject **item = PySequence_Fast_ITEMS(list);
     Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
@@ -44,7 +29,7 @@ static bool items_of(const ReaderObject *r, PyObject *list, items *out) {
         out->count = given(item[1]);
     if (n > 2) out->type = given(item[n - 1]);
     if (n > 3) out->displacement = given(item[2]);
-    if (!out->count || !is_list(out->count)) return true;
+    if (!out->count || !han_py_is_list(out->count)) return true;
     item = PySequence_Fast_ITEMS(out->count);
     if (PySequence_Fast_GET_SIZE(out->count) != 2) return false;
     out->displacement = given(item[1]);
@@ -198,7 +183,7 @@ static bool of_list(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buf
 }
 
 bool han_py_read_other(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *out) {
-    if (!is_list(o)) return of_object(r, o, out) && out->element;
+    if (!han_py_is_list(o)) return of_object(r, o, out) && out->element;
     return of_list(r, o, blocks, out);
 }
 

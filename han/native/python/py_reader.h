@@ -59,6 +59,12 @@ typedef struct {
     uint64_t each, step;
 } han_buffer;
 
+/* Some elements of a buffer. */
+typedef struct {
+    uint64_t from, count, to; /* bytes before them in the buffer; their number; bytes before them in
+                               * the packed copy */
+} han_part;
+
 extern PyTypeObject ReaderType;
 
 /* Read an argument that is no plain array, as han_py_read does. */
@@ -71,8 +77,12 @@ PyObject *han_py_operation(const ReaderObject *, PyObject *op);
 /* Take the elements of a packed buffer as they lie in memory, if their type is a predefined one with
  * gaps, such as MPI.DOUBLE_INT: so the MPI library combines them. False for derived types. */
 bool han_py_with_gaps(const ReaderObject *, han_buffer *);
-/* Read a whole number that is not negative: an int, or one of NumPy. */
-bool han_py_whole(PyObject *, uint64_t *);
+/* Whether an argument is a list or a tuple, whose items are those that are iterated. */
+static inline bool han_py_is_list(PyObject *o) {
+    getiterfunc iterates = Py_TYPE(o)->tp_iter;
+    return (PyList_Check(o) && iterates == PyList_Type.tp_iter) ||
+           (PyTuple_Check(o) && iterates == PyTuple_Type.tp_iter);
+}
 
 int han_py_add_reader(PyObject *module);
 

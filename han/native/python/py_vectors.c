@@ -1,5 +1,7 @@
 #include "python/py_vectors.h"
 
+#include "python/py_whole.h"
+
 bool han_py_blocks(han_blocks *b, uint64_t **counts, int32_t rank, int32_t size) {
     *counts = PyMem_Malloc(2 * (size_t)size * sizeof **counts);
     if (!*counts) return false;
@@ -7,39 +9,15 @@ bool han_py_blocks(han_blocks *b, uint64_t **counts, int32_t rank, int32_t size)
     return true;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------ */
+/* ---- counts and displacements ------------------------------------------------------------- */
 
-static bool is_list(PyObject *o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); }
-
-/* One number of an array of integers of 32 or 64 bits; false if it is negative. */
-static bool element_at(PyArrayObject *a, npy_intp k, bool wide, bool is_signed, uint64_t *out) {
-    const char *at = PyArray_BYTES(a) + k * PyArray_STRIDE(a, 0);
-    if (!is_signed) {
-        *out = wide ? *(const uint64_t *)(const void *)at : *(const uint32_t *)(const void *)at;
-        return true;
-    }
-    int64_t n = wide ? *(const int64_t *)(const void *)at : *(const int32_t *)(const void *)at;
-    *out = (uint64_t)n;
-    return n >= 0;
+/* Read a number for each block, of which none may be negative. */
+static bool read_each(PyObject *o, const han_blocks *b, uint64_t *out) {
+    if (!han_py_integers(o, b->size, (int64_t *)out)) return false;
+    for (int32_t r = 0; r < b->size; r++)
+        if (out[r] > INT64_MAX) return false;
+    return true;
 }
-
-static bool is_array_of_numbers(PyObject *o, int32_t n) {
-    if (!PyArray_CheckExact(o)) return false;
-    PyArrayObject *a = (PyArrayObject *)o;
-    return PyArray_NDIM(a) == 1 && PyArray_DIM(a, 0) == n && PyArray_ISBEHAVED_RO(a) &&
-           PyTypeNum_ISINTEGER(PyArray_TYPE(a)) &&
-           (PyArray_ITEMSIZE(a) == 4 || PyArray_ITEMSIZE(a) == 8);
-}
-
-/* Read number `k` of `n` in an array, list or tuple. Code of an item's class may change a list. */
-static bool number_at(PyObject *o, int32_t k, int32_t n, uint64_t *out) {
-    if (is_list(o))
-        return PySequence_Fast_GET_SIZE(o) == n && han_py_whole(PySequence_Fast_GET_ITEM(o, k), out);
-    PyArrayObject *a = (PyArrayObject *)o;
-    return element_at(a, k, PyArray_ITEMSIZE(a) == 8, PyTypeNum_ISSIGNED(PyArray_TYPE(a)), out);
-}
-
-static bool are_numbers(PyObject *o, int32_t n) { return is_list(o) || is_array_of_numbers(o, n); }
 
 /* Find where blocks begin, once their counts are known. */
 static bool measure(han_blocks *b) {
@@ -55,14 +33,9 @@ static bool measure(han_blocks *b) {
 
 bool han_py_read_counts(PyObject *o, han_blocks *b) {
     uint64_t all;
-    bool one = han_py_whole(o, &all);
-    if (!one && !are_numbers(o, b->size)) return false;
-    for (int32_t r = 0; r < b->size; r++) {
-        if (one)
-            b->counts[r] = all;
-        else if (!number_at(o, r, b->size, &b->counts[r]))
-            return false;
-    }
+    if (!han_py_is_number(o)) return read_each(o, b, b->counts) && measure(b);
+    if (!han_py_whole(o, &all)) return false;
+    for (int32_t r = 0; r < b->size; r++) b->counts[r] = all;
     return measure(b);
 }
 
@@ -86,25 +59,53 @@ static bool in_order(const han_blocks *b) {
     return up || down;
 }
 
+typedef struct {
+    uint64_t start, end;
+} range;
+
+static int by_start(const void *a, const void *b) {
+    uint64_t one = ((const range *)a)->start, two = ((const range *)b)->start;
+    return (one > two) - (one < two);
+}
+
+/* Whether no two blocks overlap, in whatever order they are. */
+static bool are_apart(const han_blocks *b) {
+    if (in_order(b)) return true;
+    range *ranges = PyMem_Malloc((size_t)b->size * sizeof *ranges);
+    size_t n = 0;
+    if (!ranges) return false;
+    for (int32_t r = 0; r < b->size; r++)
+        if (b->counts[r]) ranges[n++] = (range){b->places[r], b->places[r] + b->counts[r]};
+    qsort(ranges, n, sizeof *ranges, by_start);
+    bool apart = true;
+    for (size_t k = 1; k < n; k++) apart = apart && ranges[k - 1].end <= ranges[k].start;
+    PyMem_Free(ranges);
+    return apart;
+}
+
+/* Find where blocks are that have one distance. */
+static bool spread_out(PyObject *o, const han_blocks *b) {
+    uint64_t distance;
+    if (!han_py_whole(o, &distance)) return false;
+    for (int32_t r = 0; r < b->size; r++)
+        if (__builtin_mul_overflow(distance, (uint64_t)r, &b->places[r])) return false;
+    return true;
+}
+
 /* Read displacements, or NULL: blocks are contiguous. One number is the distance of all. Blocks that
- * may overlap are refused: Python looks at them. */
+ * overlap are refused. */
 static bool place(PyObject *o, const han_blocks *b, spread *s) {
-    uint64_t distance = 0, at = 0, end;
-    bool one = o && han_py_whole(o, &distance);
-    if (o && !one && !are_numbers(o, b->size)) return false;
+    uint64_t at = 0, end;
+    if (o && !(han_py_is_number(o) ? spread_out(o, b) : read_each(o, b, b->places))) return false;
     *s = (spread){.joined = true};
     for (int32_t r = 0; r < b->size; at += b->counts[r++]) {
-        uint64_t *start = &b->places[r];
-        *start = at;
-        if (one ? __builtin_mul_overflow(distance, (uint64_t)r, start)
-                : o && !number_at(o, r, b->size, start))
-            return false;
+        if (!o) b->places[r] = at;
         if (!b->counts[r]) continue;
-        if (__builtin_add_overflow(*start, b->counts[r], &end)) return false;
+        if (__builtin_add_overflow(b->places[r], b->counts[r], &end)) return false;
         if (end > s->reach) s->reach = end;
-        s->joined = s->joined && *start == at;
+        s->joined = s->joined && b->places[r] == at;
     }
-    return s->joined || in_order(b);
+    return s->joined || are_apart(b);
 }
 
 /* ---- lists -------------------------------------------------------------------------------- */
@@ -124,7 +125,7 @@ static bool is_type(const ReaderObject *r, PyObject *o) {
 static bool split(parts *p) {
     if (!p->counts || !PyTuple_Check(p->counts)) return true;
     PyObject *pair = p->counts;
-    if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) return false;
+    if (!han_py_is_list(pair) || PyTuple_GET_SIZE(pair) != 2) return false;
     p->counts = given(PyTuple_GET_ITEM(pair, 0));
     p->starts = given(PyTuple_GET_ITEM(pair, 1));
     return true;
@@ -132,7 +133,7 @@ static bool split(parts *p) {
 
 static bool parts_of(const ReaderObject *r, PyObject *o, parts *p) {
     *p = (parts){.data = o};
-    if (!is_list(o)) return true;
+    if (!han_py_is_list(o)) return true;
     PyObject **item = PySequence_Fast_ITEMS(o);
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     if (n < 1 || n > 4) return false;
@@ -166,7 +167,9 @@ static bool read_data(const ReaderObject *r, const parts *p, PyObject *total, ha
 
 /* Divide all elements of a buffer: the first blocks get one more where a remainder is left. */
 static bool divide(const han_buffer *all, han_blocks *b) {
-    uint64_t count = all->nbytes / all->element->size, size = (uint64_t)b->size;
+    bool direct = all->use == HAN_DIRECT;
+    uint64_t count = direct ? all->nbytes / all->element->size : all->count;
+    uint64_t size = (uint64_t)b->size;
     for (int32_t r = 0; r < b->size; r++)
         b->counts[r] = count / size + ((uint64_t)r < count % size);
     return measure(b);
@@ -185,17 +188,26 @@ static bool divide_apart(const han_blocks *b, const spread *s, han_buffer *out) 
     return !__builtin_mul_overflow(b->total, out->each, &out->nbytes);
 }
 
-bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
-    parts p;
+static bool of_parts(const ReaderObject *r, const parts *p, han_blocks *b, han_buffer *out) {
     spread s;
-    if (!parts_of(r, o, &p)) return false;
-    if (!p.counts)
-        return !p.starts && read_data(r, &p, NULL, out) && out->use == HAN_DIRECT && divide(out, b);
-    if (!han_py_read_counts(p.counts, b) || !place(p.starts, b, &s)) return false;
+    if (!p->counts)
+        return !p->starts && read_data(r, p, NULL, out) && divide(out, b) && place(NULL, b, &s) &&
+               divide_apart(b, &s, out);
+    if (!han_py_read_counts(p->counts, b) || !place(p->starts, b, &s)) return false;
     PyObject *reach = PyLong_FromUnsignedLongLong(s.reach);
-    bool found = reach && read_data(r, &p, reach, out) && divide_apart(b, &s, out);
+    bool found = reach && read_data(r, p, reach, out) && divide_apart(b, &s, out);
     if (!reach) PyErr_Clear();
     Py_XDECREF(reach);
+    return found;
+}
+
+bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
+    parts p;
+    if (!parts_of(r, o, &p)) return false;
+    PyObject *const held[] = {p.data, p.counts, p.starts, p.type};
+    for (int k = 0; k < 4; k++) Py_XINCREF(held[k]); /* code of their classes may change the list */
+    bool found = of_parts(r, &p, b, out);
+    for (int k = 0; k < 4; k++) Py_XDECREF(held[k]);
     return found;
 }
 

@@ -1,5 +1,5 @@
 /* Reads buffers with a block for each rank, given by counts, as han/message/uneven.py does. A reader
- * refuses what py_reader.h does, negative displacements, and blocks apart in neither order. */
+ * refuses what py_reader.h does, negative displacements, and blocks that overlap. */
 #ifndef HAN_PY_VECTORS_H
 #define HAN_PY_VECTORS_H
 

@@ -1,0 +1,291 @@
+"""Numbers of every class, lists of subclasses, and buffers in place: MPI's results, found in C."""
+
+from __future__ import annotations
+
+import array
+import collections
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from _support import FLAT, new_comm, opened
+from mpi4py import MPI
+
+WORLD = MPI.COMM_WORLD
+D = MPI.DOUBLE
+on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=240, unit="s")
+
+
+class Number:
+    """A number by its index only."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+class Numbers(Sequence[int]):
+    """A sequence that is no list."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self.values = list(values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.values[k]
+
+
+class List(list[Any]):
+    """A subclass of lists."""
+
+
+class Tuple(tuple[Any, ...]):
+    """A subclass of tuples."""
+
+
+class Derived(np.ndarray):
+    """A subclass of NumPy's arrays."""
+
+
+def every_other(numbers: Any) -> Any:
+    return np.repeat(numbers, 2)[::2]
+
+
+LISTS: dict[str, Callable[[Sequence[int]], Any]] = {  # of a number for each rank
+    "list": list,
+    "subclass of list": List,
+    "deque": collections.deque,
+    "sequence": Numbers,
+    "indices": lambda n: [Number(k) for k in n],
+    "scalars": lambda n: [np.int16(k) for k in n],
+    "arrays of one number": lambda n: [np.array(k) for k in n],
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "memoryview": lambda n: memoryview(array.array("i", n)),
+    "strided memoryview": lambda n: memoryview(every_other(n)),
+    "strided": every_other,
+    "backward": lambda n: np.array(n[::-1])[::-1],
+    "objects": lambda n: np.array([Number(k) for k in n], "O"),
+    "masked": np.ma.array,
+    "subclass of arrays": lambda n: np.array(n).view(Derived),
+    "C ints": lambda n: (ctypes.c_int * len(n))(*n),
+    **{f"array.{c}": (lambda n, c=c: array.array(c, n)) for c in "bBhHiIlLqQ"},
+    **{c: (lambda n, c=c: np.array(n, c)) for c in "bBhHiIlLqQ"},
+    ">i2": lambda n: np.array(n, ">i2"),
+    ">u8": lambda n: np.array(n, ">u8"),
+}
+
+
+def known(comm: MPI.Intracomm, name: str, *arguments: Any) -> None:
+    """Make a call until it is known, then expect that it is found."""
+    method = getattr(comm, name)
+    for _ in range(3):
+        method(*arguments)
+    before = comm._han.calls.hits
+    method(*arguments)
+    assert comm._han.calls.hits == before + 1, (name, arguments)
+
+
+@on_ranks
+def test_a_number_for_each_rank_in_every_object(mpi_ranks):
+    size, rank = WORLD.size, WORLD.rank
+    with opened(new_comm(FLAT)) as comm:
+        for counts in ([2] * size, [r + 1 for r in range(size)]):
+            starts = [r * (size + 2) for r in range(size)]
+            mine = np.arange(float(counts[rank])) + 100 * rank
+            operands = np.arange(float(sum(counts))) * (rank + 1)
+            room = size * (size + 2)
+            wanted, total = np.full(room, -1.0), np.zeros(counts[rank])
+            WORLD.Allgatherv(mine, [wanted, counts, starts, D])
+            WORLD.Reduce_scatter(operands, total, counts)
+            for how, spell in LISTS.items():
+                found = np.full(room, -1.0)
+                known(comm, "Allgatherv", mine, [found, spell(counts), spell(starts), D])
+                assert found.tolist() == wanted.tolist(), how
+                known(comm, "Allgatherv", mine, [found, (spell(counts), spell(starts)), D])
+                result = np.zeros(counts[rank])
+                known(comm, "Reduce_scatter", operands, result, spell(counts))
+                assert result.tolist() == total.tolist(), how
+
+
+@on_ranks
+def test_ranges_and_single_numbers(mpi_ranks):
+    size, rank = WORLD.size, WORLD.rank
+    with opened(new_comm(FLAT)) as comm:
+        counts, starts = range(3, 3 + size), range(0, size * (size + 4), size + 4)
+        mine, found, wanted = np.arange(float(counts[rank])), *np.full((2, size * (size + 4)), -1.0)
+        WORLD.Allgatherv(mine, [wanted, list(counts), list(starts), D])
+        known(comm, "Allgatherv", mine, [found, counts, starts, D])
+        assert found.tolist() == wanted.tolist()
+        mine, found, wanted = np.arange(3.0), *np.full((2, 5 * size), -1.0)
+        WORLD.Allgatherv(mine, [wanted, 3, 5, D])
+        for one in (Number, np.uint8, np.array):
+            found[:] = -1
+            known(comm, "Allgatherv", mine, [found, one(3), one(5), D])
+            assert found.tolist() == wanted.tolist()
+            known(comm, "Bcast", [found, one(2), D], one(size - 1))
+            known(comm, "Bcast", [found, (one(2), one(1)), D], one(size - 1))
+
+
+@on_ranks
+def test_lists_of_other_classes(mpi_ranks):
+    pair = collections.namedtuple("pair", "data type")
+    with opened(new_comm(FLAT)) as comm:
+        for spell in (
+            lambda a: List([a, D]),
+            lambda a: Tuple((a, a.size, D)),
+            lambda a: pair(a, D),
+            lambda a: [a, Tuple((a.size, 0)), D],
+        ):
+            a, b = np.arange(4.0) + comm.rank, np.zeros(4)
+            known(comm, "Allreduce", spell(a), spell(b))
+            assert b.tolist() == (np.arange(4.0) * comm.size + sum(range(comm.size))).tolist()
+
+
+class Other(list[Any]):
+    """A list whose items are others than those that it iterates."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((np.zeros(3), D))
+
+
+@on_ranks
+def test_a_list_that_iterates_other_items_is_left_to_the_parser(mpi_ranks):
+    with opened(new_comm(FLAT)) as comm:
+        a = np.ones(4)
+        for _ in range(3):
+            comm.Bcast(Other([a, D]))
+            comm.Bcast([np.zeros(3), D])
+
+
+@on_ranks
+def test_a_list_may_change_while_its_counts_are_read(mpi_ranks):
+    class Rude(Number):
+        def __index__(self) -> int:
+            spec.clear()
+            return self.value
+
+    with opened(new_comm(FLAT)) as comm:
+        mine, a = np.full(2, comm.rank + 1.0), np.zeros(2 * comm.size)
+        known(comm, "Allgatherv", mine, [a, 2, D])
+        for _ in range(3):
+            a[:] = 0
+            spec: list[Any] = [a, Rude(2), D]
+            comm.Allgatherv(mine, spec)
+            assert a.tolist() == np.repeat(np.arange(comm.size) + 1.0, 2).tolist()
+
+
+@on_ranks
+def test_blocks_in_any_order(mpi_ranks):
+    size, rank = WORLD.size, WORLD.rank
+    with opened(new_comm(FLAT)) as comm:
+        for counts in ([2] * size, [r + 1 for r in range(size)], [r % 2 for r in range(size)]):
+            starts = [(r + 1) % size * (size + 1) for r in range(size)]
+            mine = np.arange(float(counts[rank])) + 100 * rank
+            found, wanted = np.full((2, size * (size + 1)), -1.0)
+            WORLD.Allgatherv(mine, [wanted, counts, starts, D])
+            known(comm, "Allgatherv", mine, [found, counts, starts, D])
+            assert found.tolist() == wanted.tolist()
+        if size > 2:
+            with pytest.raises(ValueError, match="overlap"):
+                comm.Allgatherv(np.zeros(2), [np.zeros(9), [2] * size, [4, 0, 3], D])
+
+
+# ---- in place -----------------------------------------------------------------------------------
+
+
+def types() -> dict[str, MPI.Datatype]:
+    return {
+        "vector": D.Create_vector(2, 1, 2).Commit(),
+        "pair": D.Create_contiguous(2).Commit(),
+        "wide": D.Create_contiguous(2).Create_resized(0, 40).Commit(),
+        "late": D.Create_hindexed([2], [8]).Commit(),
+        "with gaps": MPI.DOUBLE_INT,
+    }
+
+
+def calls(datatype: MPI.Datatype, a: Any) -> dict[str, tuple[str, tuple[Any, ...]]]:
+    """Return calls in place on `a`: their names and arguments."""
+    size, root = WORLD.size, WORLD.size - 1
+    at_root = WORLD.rank == root
+    one, all_blocks = [np.zeros(16), 2, datatype], [a, (2, 1), datatype]
+    up, apart = [r % 2 + 1 for r in range(size)], [(size - 1 - r) * 3 for r in range(size)]
+    return {
+        "gather": ("Gather", (MPI.IN_PLACE, all_blocks, root) if at_root else (one, None, root)),
+        "scatter": ("Scatter", (all_blocks, MPI.IN_PLACE, root) if at_root else (None, one, root)),
+        "allgather": ("Allgather", (MPI.IN_PLACE, all_blocks)),
+        "alltoall": ("Alltoall", (MPI.IN_PLACE, all_blocks)),
+        "joined": ("Allgatherv", (MPI.IN_PLACE, [a, up, datatype])),
+        "apart": ("Allgatherv", (MPI.IN_PLACE, [a, up, apart, datatype])),
+        "numbers apart": ("Allgatherv", (MPI.IN_PLACE, [a, up, apart, D])),
+    }
+
+
+def made(comm: MPI.Intracomm, form: str, name: str, arguments: tuple[Any, ...]) -> None:
+    """Make a call: blocking, nonblocking, or twice by a persistent request."""
+    if form == "blocking":
+        getattr(comm, name)(*arguments)
+    elif form == "nonblocking":
+        getattr(comm, f"I{name.lower()}")(*arguments).Wait()
+    else:
+        request = getattr(comm, f"{name}_init")(*arguments)
+        request.Start()
+        request.Wait()
+        request.Free()
+
+
+@on_ranks
+def test_buffers_in_place_of_derived_types_and_with_gaps(mpi_ranks):
+    def fill() -> None:
+        data[:] = np.arange(data.size) + 1000 * WORLD.rank
+
+    data = np.zeros(40 * WORLD.size)
+    with opened(new_comm(FLAT)) as comm:
+        for how, datatype in types().items():
+            for what, (name, arguments) in calls(datatype, data).items():
+                fill()
+                getattr(WORLD, name)(*arguments)
+                wanted = data.tolist()
+                for form in ("blocking", "nonblocking", "persistent"):
+                    for _ in range(4):
+                        fill()
+                        before = comm._han.calls.hits
+                        made(comm, form, name, arguments)
+                        assert data.tolist() == wanted, (how, what, form)
+                    assert comm._han.calls.hits == before + 1, (how, what, form)
+
+
+@on_ranks
+def test_blocks_of_pairs_are_combined(mpi_ranks):
+    size, rank = WORLD.size, WORLD.rank
+    pair = np.dtype([("value", "f8"), ("at", "i4")], align=True)
+    with opened(new_comm(FLAT)) as comm:
+        for counts in ([1] * size, [400] * size, [r + 1 for r in range(size)]):
+            operands = np.zeros(sum(counts), pair)
+            operands["value"] = (np.arange(operands.size) * 7 + rank * 3) % 5
+            operands["at"] = rank
+            send = [operands, MPI.DOUBLE_INT]
+            forms: list[tuple[str, tuple[Any, ...]]] = [("Reduce_scatter", (counts,))]
+            if len(set(counts)) == 1:
+                forms.append(("Reduce_scatter_block", ()))
+            wanted = np.zeros(counts[rank], pair)
+            WORLD.Reduce_scatter(send, [wanted, MPI.DOUBLE_INT], counts, MPI.MAXLOC)
+            for name, more in forms:
+                for form in ("blocking", "nonblocking", "persistent"):
+                    for in_place in (False, True):
+                        for _ in range(4):
+                            result = operands.copy() if in_place else np.zeros(counts[rank], pair)
+                            source = MPI.IN_PLACE if in_place else send
+                            before = comm._han.calls.hits
+                            given = (source, [result, MPI.DOUBLE_INT], *more, MPI.MAXLOC)
+                            made(comm, form, name, given)
+                            behind = operands[counts[rank] :] if in_place else operands[:0]
+                            expected = np.concatenate([wanted, behind])
+                            assert (result == expected).all(), (name, form, in_place)
+                        assert comm._han.calls.hits == before + 1, (name, form, in_place)
