@@ -8,7 +8,7 @@ communicator is revoked: no rank can use it any more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from mpi4py import MPI
@@ -77,7 +77,7 @@ class FailingEngines(Protocol):
 
 
 class Preparing:
-    """The block in which a call is prepared; a function with ``yield`` takes thrice as long."""
+    """The block in which a call is prepared; functions with ``yield`` take thrice as long."""
 
     __slots__ = ("_health", "_issued")
 
@@ -94,6 +94,54 @@ class Preparing:
             return
         if health.engines.own.issued == issued:
             health._miss(issued, error)
+
+
+class Initiating:
+    """The block in which a persistent request is made; see `Health.initiating`."""
+
+    __slots__ = ("_call", "_health", "_story")
+
+    def __init__(self, health: Health, story: str) -> None:
+        self._health, self._story = health, story
+
+    def __enter__(self) -> int:
+        health, notices = self._health, self._health.notices
+        self._call, notices.left = notices.left, notices.left + 1
+        if notices.early:
+            try:
+                health.listen(health.engines.own.issued, self._story)
+            except BaseException as error:
+                self._tell(error)
+                raise
+        return self._call
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._tell(error)
+
+    def _tell(self, error: BaseException) -> None:
+        if self._health.failed is None and not raised_alike(error):
+            self._health.notices.tell(self._call, error)
+
+
+class Together:
+    """The block of a collective step; see `Health.together`."""
+
+    __slots__ = ("_before", "_health", "_step")
+
+    def __init__(self, health: Health, step: str) -> None:
+        self._health, self._step = health, step
+
+    def __enter__(self) -> None:
+        self._before, self._health.step = self._health.step, self._step
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        health = self._health
+        try:
+            if error is not None and health.failed is None and not raised_alike(error):
+                health.give_up(error)
+        finally:
+            health.step = self._before
 
 
 class Health:
@@ -164,22 +212,12 @@ class Health:
         """Prepare a call: if this raises, tell the other ranks and count the call all the same."""
         return Preparing(self)
 
-    @contextlib.contextmanager
-    def initiating(self, story: str) -> Iterator[int]:
+    def initiating(self, story: str) -> Initiating:
         """Count a call that makes a persistent request; if it raises here, tell the other ranks.
 
         Such calls are counted as those that are left to the MPI library. Yields its number.
         """
-        notices = self.notices
-        call, notices.left = notices.left, notices.left + 1
-        try:
-            if notices.early:
-                self.listen(self.engines.own.issued, story)
-            yield call
-        except BaseException as error:
-            if self.failed is None and not raised_alike(error):
-                notices.tell(call, error)
-            raise
+        return Initiating(self, story)
 
     def _miss(self, call: int, error: BaseException) -> None:
         """Tell the other ranks that `call` raised before data moved; run an empty plan instead."""
@@ -190,21 +228,12 @@ class Health:
         except BaseException:  # such as MemoryError or a second interrupt
             self.give_up(error)
 
-    @contextlib.contextmanager
-    def together(self, step: str) -> Iterator[None]:
+    def together(self, step: str) -> Together:
         """Take a collective step: if it raises here, revoke the communicator.
 
         Errors that all ranks raise at the same step (AGREED) do not revoke it.
         """
-        before, self.step = self.step, step
-        try:
-            yield
-        except BaseException as error:
-            if self.failed is None and not raised_alike(error):
-                self.give_up(error)
-            raise
-        finally:
-            self.step = before
+        return Together(self, step)
 
     def gather(self, step: str, ranks: Sequence[int] | None = None) -> None:
         """Wait until all ranks, or those in `ranks`, have reached `step`; collectives progress."""

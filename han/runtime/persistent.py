@@ -261,19 +261,17 @@ class Persistent:
     def _prepared(self, kind: Kind, slot: Slot, send: int, recv: int) -> Prepared:
         """Return the plan of a kind in a slot, with an alternative if these buffers allow it."""
         prepared = slot.plans.get(kind) or self._bound(kind, slot)
-        if prepared.planned is not None and self._shared.holds(send, recv):
-            self._add_alternative(kind, slot, prepared, prepared.planned)
-        if kind.keeps and _small(prepared):
+        planned, has_alternative = prepared.planned, prepared.native.alternative is not None
+        if planned is not None and not has_alternative and self._shared.holds(send, recv):
+            self._add_alternative(kind, slot, prepared, planned)
+        if kind.keeps and slot.latest is not kind and _small(prepared):
             slot.keep(kind, prepared)
         return prepared
 
-    def _add_alternative(
-        self, kind: Kind, slot: Slot, prepared: Prepared, planned: Planned
-    ) -> None:
-        """Make the alternative of a plan, if it may have one that is not made yet."""
-        native, plan = prepared.native, planned.alternative
-        if plan is not None and native.alternative is None:
-            native.alternative = self._other(kind, slot, prepared, plan).native
+    def _add_alternative(self, kind: Kind, slot: Slot, to: Prepared, planned: Planned) -> None:
+        """Make the alternative of a plan, if it may have one."""
+        if planned.alternative is not None:
+            to.native.alternative = self._other(kind, slot, to, planned.alternative).native
 
     def _bound(self, kind: Kind, slot: Slot) -> Prepared:
         """Make the plan of a kind in a slot, and its rival."""

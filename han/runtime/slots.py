@@ -69,11 +69,13 @@ class Slot:
     engine: _native.Engine
     channels: list[Channel]
     plans: dict[object, Prepared] = field(default_factory=dict)
+    latest: object = None  # what the slot kept last
 
     def keep(self, kind: object, prepared: Prepared) -> None:
         """Keep a plan that is in use, and not more than MOST_PLANS in all."""
         self.plans.pop(kind, None)
         self.plans[kind] = prepared  # the last one: the one used last
+        self.latest = kind
         if len(self.plans) > MOST_PLANS:
             del self.plans[next(iter(self.plans))]
             self.tidy()
@@ -144,6 +146,11 @@ class Slots:
         notices, `story` tells what this rank is in.
         """
         board = self._board or self._opened(story())
+        leads = self._health.rank == LEADER
+        found = None if leads else board.read()
+        slot = self._leads(board, call, need) if leads else self._follows(found, call)
+        if slot is not None:
+            return slot
         patience = Patience()
 
         def pause() -> None:
@@ -156,15 +163,35 @@ class Slots:
             return choice
 
         def follow() -> int:
-            while (found := board.read()) is None:
+            nonlocal found
+            while found is None:
                 pause()
-            choice, theirs = found
+                found = board.read()
+            (choice, theirs), found = found, None
             if theirs != call:
                 shown = f"its buffer is {DEVICE}" if choice == ON_DEVICE else ""
                 raise differs(self._health, LEADER, story(), shown)
             return choice
 
-        return self._chosen(lead if self._health.rank == LEADER else follow, story)
+        return self._chosen(lead if leads else follow, story)
+
+    def _leads(self, board: _native.Board, call: int, need: Need) -> Slot | None:
+        """Publish the first slot that fits and that all ranks have left; None if it must wait."""
+        if need in (Need.LEFT, Need.ON_DEVICE):
+            return None
+        self._reclaim(board)
+        fit = self._fit(self._free, need is Need.LARGE)
+        choice = (fit & -fit).bit_length() - 1
+        if not fit or not board.publish(choice, call):
+            return None
+        self._free &= ~(1 << choice)
+        return self._every[choice]
+
+    def _follows(self, found: tuple[int, int] | None, call: int) -> Slot | None:
+        """Return the slot that the leader has published for this call; None if it did not yet."""
+        if found is None or found[1] != call or found[0] >= MOST_SLOTS:
+            return None
+        return self._every[found[0]]
 
     def _choose(self, board: _native.Board, need: Need, pause: Callable[[], None]) -> int:
         """Choose a slot that all ranks have left.

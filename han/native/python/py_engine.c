@@ -5,6 +5,7 @@
 #include "engine/queue.h"
 #include "engine/wait.h"
 #include "python/py_plan.h"
+#include "python/py_plan_make.h"
 #include "python/py_run.h"
 
 static bool interrupted(void *unused) {

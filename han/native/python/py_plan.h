@@ -6,7 +6,4 @@
 
 extern PyTypeObject PlanType;
 
-/* Engine.plan: make a Plan from a program's records. */
-PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
-
 #endif

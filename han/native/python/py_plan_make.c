@@ -1,0 +1,272 @@
+#include "python/py_plan_make.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/kernels.h"
+#include "engine/facts.h"
+#include "engine/sizes.h"
+#include "python/py_plan.h"
+
+/* The arguments of Engine.plan. */
+typedef struct {
+    Py_buffer code, writes, terms, strides; /* the last two may be empty */
+    PyObject *streams, *footprint, *comms, *scratch, *keep, *shifts; /* borrowed */
+    unsigned long long signature, number, arena, arena_size, grains, grain;
+    unsigned long long mpi_op, mpi_dtype; /* handles */
+    unsigned whole, blocks;
+    Py_ssize_t requests, element, operand;
+    int sync, brief, commutative, op, dtype, leader;
+} arguments;
+
+static void *copy_of(const void *data, size_t bytes) {
+    void *p = NULL;
+    if (posix_memalign(&p, HAN_LINE, bytes ? bytes : HAN_LINE)) return NULL;
+    if (bytes) memcpy(p, data, bytes);
+    return p;
+}
+
+static int fill_streams(han_plan *p, PyObject *streams) {
+    Py_ssize_t n = PyTuple_GET_SIZE(streams);
+    if (n > HAN_MAX_STREAMS) {
+        PyErr_Format(PyExc_ValueError, "a program of %zd streams, at most %d", n, HAN_MAX_STREAMS);
+        return -1;
+    }
+    p->n_streams = (uint32_t)n;
+    for (Py_ssize_t s = 0; s < n; s++)
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(streams, s), "II", &p->streams[s].start,
+                              &p->streams[s].stop))
+            return -1;
+    return 0;
+}
+
+static int fill_comms(PlanObject *self, PyObject *comms) {
+    Py_ssize_t n = PyTuple_GET_SIZE(comms);
+    self->comms = calloc((size_t)n + 1, sizeof *self->comms);
+    if (!self->comms) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < n; k++)
+        self->comms[k] = (han_handle)PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(comms, k));
+    self->plan.comms = self->comms;
+    self->plan.n_comms = (uint32_t)n;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Make the table of blocks that differ in size, of which the terms must speak; 0 or -1. */
+static int fill_table(PlanObject *self, uint32_t n_blocks) {
+    han_plan *p = &self->plan;
+    if (!n_blocks) return 0;
+    bool fits = self->terms;
+    for (uint32_t k = 0; fits && k < p->n_code; k++) {
+        const han_term *t = &self->terms[k];
+        fits = t->block < n_blocks;
+        for (int ref = 0; ref < 4; ref++) fits &= t->blocks[ref] < n_blocks;
+    }
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "the terms are not those of the blocks");
+        return -1;
+    }
+    p->n_blocks = n_blocks;
+    p->table = calloc(n_blocks, sizeof *p->table);
+    if (p->table) return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
+/* Copy the terms of a plan for many sizes; 0 or -1. */
+static int fill_terms(PlanObject *self, const arguments *a) {
+    han_plan *p = &self->plan;
+    const Py_buffer *terms = &a->terms;
+    if (!terms->buf) return 0;
+    bool fits = (size_t)terms->len == p->n_code * sizeof(han_term) && a->grains && a->grain;
+    self->terms = fits ? copy_of(terms->buf, (size_t)terms->len) : NULL;
+    p->terms = self->terms;
+    p->grains = a->grains;
+    p->grain = a->grain;
+    p->nbytes = a->grains * a->grain;
+    if (fits) p->message = han_block_of(p, p->nbytes, 0);
+    if (fits && !self->terms) PyErr_NoMemory();
+    if (!fits) PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
+    return self->terms ? 0 : -1;
+}
+
+/* Whether a block and its strides stay among the plan's blocks, the last of `times` times too. */
+static bool within_blocks(const han_plan *p, int64_t block, int64_t stride, uint64_t times) {
+    int64_t last = block + stride * (int64_t)(times - 1);
+    return !p->n_blocks || (last >= 0 && last < (int64_t)p->n_blocks);
+}
+
+/* Whether the mark at the end of a loop fits the records and strides before it. */
+static bool loop_fits(const PlanObject *self, uint32_t stream, uint32_t end, size_t n_strides) {
+    const han_plan *p = &self->plan;
+    const han_instr *mark = &self->code[end];
+    uint64_t times = mark->off[0];
+    if (times < 2 || times > UINT32_MAX || !mark->n || mark->n > end - p->streams[stream].start ||
+        mark->off[1] > n_strides || mark->n > n_strides - mark->off[1])
+        return false;
+    for (uint32_t k = 0; k < mark->n; k++) {
+        const uint32_t at = end - (uint32_t)mark->n + k;
+        const han_stride *stride = &self->strides[mark->off[1] + k];
+        if (self->code[at].code == HAN_LOOP) return false;
+        if (!self->terms) continue;
+        const han_term *t = &self->terms[at];
+        bool fits = within_blocks(p, t->block, (int32_t)stride->block, times);
+        for (int ref = 0; ref < 4; ref++)
+            fits &= within_blocks(p, t->blocks[ref], (int16_t)stride->blocks[ref], times);
+        if (!fits) return false;
+    }
+    return true;
+}
+
+/* Copy the strides of loops, which must fit; 0 or -1. */
+static int fill_strides(PlanObject *self, const Py_buffer *strides) {
+    han_plan *p = &self->plan;
+    size_t n = strides->buf ? (size_t)strides->len / sizeof(han_stride) : 0;
+    if (strides->buf) self->strides = copy_of(strides->buf, (size_t)strides->len);
+    if (strides->buf && !self->strides) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    p->strides = self->strides;
+    for (uint32_t s = 0; s < p->n_streams; s++) {
+        if (p->streams[s].stop > p->n_code) {
+            PyErr_Format(PyExc_ValueError, "stream %u of %u records", s, p->n_code);
+            return -1;
+        }
+        for (uint32_t k = p->streams[s].start; k < p->streams[s].stop; k++)
+            if (self->code[k].code == HAN_LOOP && !loop_fits(self, s, k, n)) {
+                PyErr_Format(PyExc_ValueError, "the loop that ends at record %u does not fit", k);
+                return -1;
+            }
+    }
+    return 0;
+}
+
+/* Copy the records, the terms and the strides of a program; 0 or -1. */
+static int fill_program(PlanObject *self, const arguments *a) {
+    han_plan *p = &self->plan;
+    self->code = copy_of(a->code.buf, (size_t)a->code.len);
+    if (!self->code) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    p->code = p->fitted = self->code;
+    p->n_code = (uint32_t)((size_t)a->code.len / sizeof(han_instr));
+    return fill_terms(self, a) || fill_table(self, a->blocks) || fill_streams(p, a->streams) ||
+                   fill_strides(self, &a->strides)
+               ? -1
+               : 0;
+}
+
+/* Note what the program takes of its channels; 0 or -1. */
+static int fill_channels(han_plan *p, const arguments *a) {
+    size_t written = (size_t)a->writes.len;
+    memcpy(p->writes, a->writes.buf, written < sizeof p->writes ? written : sizeof p->writes);
+    Py_ssize_t n = PyTuple_GET_SIZE(a->footprint);
+    for (Py_ssize_t c = 0; c < n && c < HAN_MAX_CHANNELS; c++)
+        p->footprint[c] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(a->footprint, c));
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static void fill_call(han_plan *p, const arguments *a) {
+    p->sync = a->sync;
+    p->brief = a->brief;
+    p->signature = a->signature;
+    p->number = a->number;
+    p->arena = a->arena;
+    p->arena_size = a->arena_size;
+    p->whole = a->whole;
+    p->tried = a->leader >= 0;
+    p->leader = a->leader >= 0 ? (uint32_t)a->leader : 0;
+}
+
+static void fill_reduction(han_plan *p, const arguments *a) {
+    p->commutative = a->commutative;
+    p->element = (size_t)a->element;
+    p->op = (han_handle)a->mpi_op;
+    p->dtype = (han_handle)a->mpi_dtype;
+    if (a->op < 0) return;
+    p->reduce = han_reduce_kernel((enum han_op)a->op, (enum han_dtype)a->dtype);
+    p->reduce2 = han_reduce2_kernel((enum han_op)a->op, (enum han_dtype)a->dtype);
+}
+
+/* Make the memory that runs use, and take the memory that the caller gives; 0 or -1. */
+static int fill_memory(PlanObject *self, const arguments *a) {
+    han_plan *p = &self->plan;
+    p->n_requests = (uint32_t)a->requests;
+    p->requests = calloc((size_t)a->requests + 1, sizeof *p->requests);
+    p->operand_size = (size_t)a->operand;
+    p->operand = malloc((size_t)a->operand + HAN_LINE);
+    if (!p->requests || !p->operand) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (a->scratch != Py_None) {
+        if (PyObject_GetBuffer(a->scratch, &self->scratch, PyBUF_WRITABLE)) return -1;
+        p->scratch = self->scratch.buf;
+        p->scratch_size = (uint64_t)self->scratch.len;
+    }
+    if (a->shifts != Py_None) {
+        if (PyObject_GetBuffer(a->shifts, &self->shifts, PyBUF_SIMPLE)) return -1;
+        p->shifts = self->shifts.buf;
+    }
+    return 0;
+}
+
+static int fill_plan(PlanObject *self, const arguments *a, unsigned ranks) {
+    han_plan *p = &self->plan;
+    if (fill_program(self, a) || fill_channels(p, a)) return -1;
+    fill_call(p, a);
+    fill_reduction(p, a);
+    han_plan_facts(p, a->op >= 0, ranks);
+    self->keep = Py_NewRef(a->keep);
+    return fill_memory(self, a) || fill_comms(self, a->comms) ? -1 : 0;
+}
+
+/* Read the arguments, of which `release` gives back the buffers; 0 or -1. */
+static int parse(PyObject *args, PyObject *kwargs, arguments *a) {
+    static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
+                            "brief",  "signature", "kernel",  "element", "op",
+                            "dtype",  "commutative", "operand", "comms",   "scratch",
+                            "keep",   "number",  "shifts", "arena",  "whole", "leader",
+                            "terms",  "grains",  "grain",  "blocks", "strides", NULL};
+    *a = (arguments){.shifts = Py_None, .leader = -1};
+    return PyArg_ParseTupleAndKeywords(
+               args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKIz*", names, &a->code,
+               &PyTuple_Type, &a->streams, &a->requests, &PyTuple_Type, &a->footprint, &a->writes,
+               &a->sync, &a->brief, &a->signature, &a->op, &a->dtype, &a->element, &a->mpi_op,
+               &a->mpi_dtype, &a->commutative, &a->operand, &PyTuple_Type, &a->comms, &a->scratch,
+               &a->keep, &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole, &a->leader,
+               &a->terms, &a->grains, &a->grain, &a->blocks, &a->strides)
+               ? 0
+               : -1;
+}
+
+static void release(arguments *a) {
+    PyBuffer_Release(&a->code);
+    PyBuffer_Release(&a->writes);
+    PyBuffer_Release(&a->terms);
+    PyBuffer_Release(&a->strides);
+}
+
+/* How many ranks share this machine's caches: those of the largest channel. */
+static unsigned sharing(const han_engine *e) {
+    unsigned ranks = 1;
+    for (uint32_t c = 0; c < e->n_channels; c++)
+        if (e->channels[c].size > ranks) ranks = e->channels[c].size;
+    return ranks;
+}
+
+PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
+    arguments a;
+    if (parse(args, kwargs, &a)) return NULL;
+    PlanObject *self = PyObject_New(PlanObject, &PlanType);
+    if (self) {
+        memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
+        if (fill_plan(self, &a, sharing(&engine->engine))) Py_CLEAR(self);
+    }
+    release(&a);
+    return (PyObject *)self;
+}
