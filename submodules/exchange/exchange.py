@@ -38,6 +38,7 @@ FUSED = ("allreduce",)
 ALWAYS_MESSAGES = (*PRESETS, "scatter")
 PRESET = ("segment", "partition")  # what algorithms with factors of their own take
 MIXED = ("segment", "factors", "partition", "chunk", "writes")
+NESTED = ("inner", "arrays")
 IN_MEMORY = (
     "tree reduces and broadcasts apart only where members share memory; scatter does in messages"
 )
@@ -85,14 +86,14 @@ class Exchange(Submodule):
             "members at growing distances, any number of them",
             FUSED,
             "never",
-            takes=(*MIXED, "arrays"),
+            takes=(*MIXED, *NESTED),
         ),
         "tree": Algorithm(
             "partial results of groups are whole vectors; on any level, where it reduces and "
             "broadcasts apart",
             (*FUSED, *halves.HALVES),
             "always",
-            takes=("segment", "factors", "partition", "chunk", "arrays"),
+            takes=("segment", "factors", "partition", "chunk", *NESTED),
             canonical=True,
         ),
         "copyin": Algorithm(
@@ -137,6 +138,14 @@ class Exchange(Submodule):
             0,
             4096,
             tried=(0, 64, 4096),
+        ),
+        "inner": Parameter(
+            "int",
+            "so many consecutive members, such as those of a socket, exchange first, then these "
+            "groups; 0: no groups",
+            0,
+            1 << 16,
+            tried=(0, 2, 3),
         ),
         "writes": Parameter(
             "bool",

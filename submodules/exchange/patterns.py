@@ -20,6 +20,7 @@ from han.submodules.exchange.factors import (
     twos,
 )
 from han.submodules.exchange.folded import fold
+from han.submodules.exchange.nested import Nested
 from han.submodules.exchange.rings import CopyIn, Ring
 from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
 from han.tasks.choice import LevelChoice
@@ -47,6 +48,9 @@ PRESETS: dict[str, Callable[[int], Steps]] = {
 }
 
 
+NESTING = ("recursive", "cyclic", "tree")  # algorithms with groups of members
+
+
 def own_factors(preset: str) -> str:
     """Return why a preset takes no factors."""
     return f"{preset} has factors of its own: leave factors out, or take recursive"
@@ -63,7 +67,8 @@ def message_steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
         return cyclic(members, asked_factors(choice))
     whole = choice.algorithm == "recursive" and nbytes <= choice.get("whole", PAGE)
     recursive = choice.algorithm in ("recursive", "tree")
-    exchanging = core_of(members) if recursive and not asked_factors(choice) else members
+    free = recursive and not asked_factors(choice) and not asked_inner(choice)
+    exchanging = core_of(members) if free else members
     return fold(pattern_of(choice, exchanging, whole), members)
 
 
@@ -72,22 +77,41 @@ def asked_factors(choice: LevelChoice) -> Factors | None:
     return choice.factors("factors")
 
 
+def asked_inner(choice: LevelChoice) -> int:
+    """Return how many consecutive members exchange among themselves first; 0: no groups."""
+    return choice.get("inner", 0) if choice.algorithm in NESTING else 0
+
+
+def misfit_of(choice: LevelChoice, members: int) -> str | None:
+    """Return the reason why a choice's factors or groups do not suit so many members, or None."""
+    inner, signed = asked_inner(choice), asked_factors(choice)
+    if inner and signed is not None:
+        return "inner: factors say which members exchange first; leave one of them out"
+    if inner and members % inner and inner < members:
+        return f"inner: {members} members are not groups of {inner}; leave inner out"
+    return misfit(choice.algorithm, members, signed)
+
+
 def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
     """Return the exchange that a choice describes; `whole`: no step splits the message.
 
     Raises ValueError if the factors do not suit the number of members.
     """
     signed = asked_factors(choice)
-    reason = misfit(choice.algorithm, members, signed)
+    reason = misfit_of(choice, members)
     if reason is not None:
         raise ValueError(reason)
     if choice.algorithm == "copyin":
         return CopyIn(members, signed or (members,))
+    inner = asked_inner(choice)
+    nests = 1 < inner < members
+    if choice.algorithm == "cyclic" and nests:
+        return Nested(cyclic(inner, None), cyclic(members // inner, None))
     if choice.algorithm == "cyclic":
         return cyclic(members, signed)
-    scatter, middle, gather = phases_of(
-        choice.algorithm, signed or both_ways(recursive_factors(members))
-    )
+    parts = (inner, members // inner) if nests else (members,)
+    usual = tuple(factor for part in parts for factor in recursive_factors(part))
+    scatter, middle, gather = phases_of(choice.algorithm, signed or both_ways(usual))
     return Recursive((), scatter + middle, ()) if whole else Recursive(scatter, middle, gather)
 
 
