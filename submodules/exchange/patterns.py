@@ -15,6 +15,7 @@ from han.submodules.exchange.factors import (
     core_of,
     cyclic_factors,
     misfit,
+    most_of,
     phases_of,
     recursive_factors,
     twos,
@@ -64,7 +65,7 @@ def message_steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
     if choice.algorithm in PRESETS:
         return PRESETS[choice.algorithm](members)
     if choice.algorithm == "scatter":  # on any level, where smaller groups need fewer factors
-        return cyclic(members, asked_factors(choice))
+        return cyclic(members, asked_factors(choice), asked_ports(choice))
     whole = choice.algorithm == "recursive" and nbytes <= choice.get("whole", PAGE)
     recursive = choice.algorithm in ("recursive", "tree")
     free = recursive and not asked_factors(choice) and not asked_inner(choice)
@@ -82,9 +83,16 @@ def asked_inner(choice: LevelChoice) -> int:
     return choice.get("inner", 0) if choice.algorithm in NESTING else 0
 
 
+def asked_ports(choice: LevelChoice) -> int:
+    """Return how many messages a member has under way at a time; 0: as many as usual."""
+    return choice.get("ports", 0) if choice.algorithm in (*NESTING, "scatter") else 0
+
+
 def misfit_of(choice: LevelChoice, members: int) -> str | None:
     """Return the reason why a choice's factors or groups do not suit so many members, or None."""
     inner, signed = asked_inner(choice), asked_factors(choice)
+    if signed is not None and asked_ports(choice):
+        return "ports: factors say how many messages are under way; leave one of them out"
     if inner and signed is not None:
         return "inner: factors say which members exchange first; leave one of them out"
     if inner and members % inner and inner < members:
@@ -103,21 +111,22 @@ def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
         raise ValueError(reason)
     if choice.algorithm == "copyin":
         return CopyIn(members, signed or (members,))
-    inner = asked_inner(choice)
+    inner, ports = asked_inner(choice), asked_ports(choice)
     nests = 1 < inner < members
     if choice.algorithm == "cyclic" and nests:
-        return Nested(cyclic(inner, None), cyclic(members // inner, None))
+        return Nested(cyclic(inner, None, ports), cyclic(members // inner, None, ports))
     if choice.algorithm == "cyclic":
-        return cyclic(members, signed)
+        return cyclic(members, signed, ports)
     parts = (inner, members // inner) if nests else (members,)
-    usual = tuple(factor for part in parts for factor in recursive_factors(part))
+    usual = tuple(factor for part in parts for factor in recursive_factors(part, most_of(ports)))
     scatter, middle, gather = phases_of(choice.algorithm, signed or both_ways(usual))
     return Recursive((), scatter + middle, ()) if whole else Recursive(scatter, middle, gather)
 
 
-def cyclic(members: int, signed: Factors | None) -> Cyclic:
-    """Return the cyclic shift of signed factors, or of the fewest ones."""
+def cyclic(members: int, signed: Factors | None, ports: int = 0) -> Cyclic:
+    """Return the cyclic shift of signed factors, or of the fewest ones for so many ports."""
     if signed is None:
-        return Cyclic(members, cyclic_factors(members), cyclic_factors(members))
+        usual = cyclic_factors(members, most_of(ports))
+        return Cyclic(members, usual, usual)
     scatter, _, gather = phases_of("cyclic", signed)
     return Cyclic(members, tuple(reversed(scatter)), gather)
