@@ -18,7 +18,7 @@ from han.model.channel_layout import PAGE
 from han.model.program import PEER_SLOTS, Base, PeerBase, Ref
 from han.model.topology import Topology
 from han.submodules.exchange.factors import phases_of
-from han.submodules.exchange.patterns import asked_factors
+from han.submodules.exchange.patterns import PRESETS, asked_factors
 from han.tasks.choice import LevelChoice
 from han.tasks.compositions import TREE
 from han.tasks.context import Context
@@ -49,9 +49,17 @@ def reads(topology: Topology, signature: Signature, level: int, choice: LevelCho
     return not whole and may_read(topology, signature, level)
 
 
+def in_memory(choice: LevelChoice) -> bool:
+    """Return whether no kind of tasks sends messages on a level.
+
+    A result that is received in place is lent to the MPI library before others have read it.
+    """
+    return not any(one.algorithm in (*PRESETS, "scatter") for one in choice.each)
+
+
 def reads_in_plan(plan: Outline, level: int, choice: LevelChoice) -> bool:
     """Return whether members read arrays in a plan: only in trees are operands where they sent."""
-    if plan.choice.composition not in (TREE, "flat"):
+    if plan.choice.composition not in (TREE, "flat") or not in_memory(plan.choice.levels[level]):
         return False
     return reads(plan.topology, plan.signature, level, choice)
 

@@ -23,7 +23,7 @@ from han.model.collectives import FUSED as AT_ONCE
 from han.model.topology import Topology
 from han.submodules.exchange import halves, messages, rooted
 from han.submodules.exchange import node as exchange_node
-from han.submodules.exchange.arrays import reads
+from han.submodules.exchange.arrays import in_memory, reads
 from han.submodules.exchange.factors import Factors, lists_of, never
 from han.submodules.exchange.order import reorders
 from han.submodules.exchange.patterns import PRESETS, own_factors
@@ -38,6 +38,7 @@ FUSED = ("allreduce",)
 ALWAYS_MESSAGES = (*PRESETS, "scatter")
 PRESET = ("segment", "partition")  # what algorithms with factors of their own take
 MIXED = ("segment", "factors", "partition", "chunk", "writes")
+NESTED = ("inner", "ports", "arrays")
 IN_MEMORY = (
     "tree reduces and broadcasts apart only where members share memory; scatter does in messages"
 )
@@ -85,14 +86,14 @@ class Exchange(Submodule):
             "members at growing distances, any number of them",
             FUSED,
             "never",
-            takes=(*MIXED, "arrays"),
+            takes=(*MIXED, *NESTED),
         ),
         "tree": Algorithm(
             "partial results of groups are whole vectors; on any level, where it reduces and "
             "broadcasts apart",
             (*FUSED, *halves.HALVES),
             "always",
-            takes=("segment", "factors", "partition", "chunk", "arrays"),
+            takes=("segment", "factors", "partition", "chunk", *NESTED),
             canonical=True,
         ),
         "copyin": Algorithm(
@@ -113,7 +114,7 @@ class Exchange(Submodule):
         "scatter": Algorithm(
             "messages: scatter and allgather; reduce-scatter and gather",
             ordered="never",
-            takes=("segment", "factors", "partition"),
+            takes=("segment", "factors", "partition", "ports"),
         ),
     }
     parameters = {
@@ -137,6 +138,22 @@ class Exchange(Submodule):
             0,
             4096,
             tried=(0, 64, 4096),
+        ),
+        "ports": Parameter(
+            "int",
+            "messages or cells that a member uses at a time: factors are at most one more; 0: as "
+            "many as usual",
+            0,
+            1 << 16,
+            tried=(0, 1, 7),
+        ),
+        "inner": Parameter(
+            "int",
+            "so many consecutive members, such as those of a socket, exchange first, then these "
+            "groups; 0: no groups",
+            0,
+            1 << 16,
+            tried=(0, 2, 3),
         ),
         "writes": Parameter(
             "bool",
@@ -180,7 +197,7 @@ class Exchange(Submodule):
         choice: LevelChoice | None = None,
     ) -> bool:  # fmt: skip
         """Return whether members read users' arrays by a choice."""
-        several = () if choice is None else choice.each
+        several = () if choice is None or not in_memory(choice) else choice.each
         return any(reads(topology, signature, level, one) for one in several)
 
     def footprint(self, plan: Outline, level: int) -> int:

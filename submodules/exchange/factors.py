@@ -15,7 +15,7 @@ from math import prod
 from typing import NamedTuple
 
 Factors = tuple[int, ...]
-MOST = 4  # the largest factor that is chosen where it is not a prime number
+MOST = 4  # the largest factor that is chosen where it is not a prime number: for three ports
 LARGEST = 16  # the largest factor that a tuner tries
 MOST_PRIME = 7  # between nodes: for larger prime factors, some members only pass their operand on
 
@@ -39,29 +39,43 @@ def primes(number: int) -> list[int]:
     return found + [number] * (number > 1)
 
 
-def recursive_factors(members: int) -> Factors:
-    """Return the prime factors of the number of members, twos joined into fours, largest first.
+def most_of(ports: int) -> int:
+    """Return the largest factor for a number of ports; 0: the usual one.
 
-    The first step works on the whole message, and a large factor leaves little of it to the next
-    steps. Eight members have factors 4, 2, as in figure 1 of Jocksch et al.
+    In a step of factor f a member sends f - 1 messages at the same time, or reads f - 1 cells.
+
+    Source: Jocksch et al., section 2.1.3 ("each factor is the number of ports plus one").
     """
-    factors = primes(members)
-    twos = factors.count(2)
-    joined = [MOST] * (twos // 2) + [2] * (twos % 2)
-    return tuple(sorted(joined + [f for f in factors if f > 2], reverse=True))
+    return ports + 1 if ports else MOST
 
 
-def cyclic_factors(members: int) -> Factors:
-    """Return the fewest factors of at most 4 whose product reaches the number of members.
+def recursive_factors(members: int, most: int = MOST) -> Factors:
+    """Return the prime factors of the number of members, joined up to `most`, largest first.
+
+    Larger primes stay. The first step works on the whole message, and a large factor leaves little
+    of it to the next steps. Eight members have factors 4, 2, as in figure 1 of Jocksch et al.
+    """
+    joined: list[int] = []
+    for factor in reversed(primes(members)):
+        fits = [k for k, product in enumerate(joined) if product * factor <= most]
+        if fits:
+            joined[fits[0]] *= factor
+        else:
+            joined.append(factor)
+    return tuple(sorted(joined, reverse=True))
+
+
+def cyclic_factors(members: int, most: int = MOST) -> Factors:
+    """Return the fewest factors of at most `most` whose product reaches the number of members.
 
     Each is as small as that allows. They are in the order of an allgather. 7 and 8 members have
     factors 3, 3.
     """
-    steps = next(k for k in range(members.bit_length() + 1) if MOST**k >= members)
+    steps = next(k for k in range(members.bit_length() + 1) if most**k >= members)
     factors: list[int] = []
     for left in range(steps, 0, -1):
         rest = -(-members // prod(factors))
-        factors.append(next(f for f in range(2, MOST + 1) if f**left >= rest))
+        factors.append(next(f for f in range(2, most + 1) if f**left >= rest))
     return tuple(factors)
 
 

@@ -17,10 +17,15 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from han.model.program import Ref
-from han.submodules.exchange.factors import misfit
 from han.submodules.exchange.layout import lines, partition_of
 from han.submodules.exchange.mail import Transfer, mail_of
-from han.submodules.exchange.patterns import PRESETS, asked_factors, message_steps, own_factors
+from han.submodules.exchange.patterns import (
+    PRESETS,
+    asked_factors,
+    message_steps,
+    misfit_of,
+    own_factors,
+)
 from han.submodules.exchange.steps import OWN, Blocks, Steps, Take, spans
 from han.submodules.exchange.steps import Fold as Blocked
 from han.submodules.parts.fold import fold
@@ -77,10 +82,9 @@ def unfit(question: Question) -> str | None:
     choice, element = question.choice, question.signature.element
     if element > MOST:
         return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
-    factors = asked_factors(choice)
-    if factors is not None and choice.algorithm in PRESETS:
+    if asked_factors(choice) is not None and choice.algorithm in PRESETS:
         return own_factors(choice.algorithm)
-    return misfit(choice.algorithm, question.topology.widest(question.level), factors)
+    return misfit_of(choice, question.topology.widest(question.level))
 
 
 def lower(context: Context) -> None:

@@ -34,9 +34,8 @@ from collections.abc import Iterator
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
 from han.submodules.exchange.arrays import operand_at, result_at
-from han.submodules.exchange.factors import misfit
 from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least
-from han.submodules.exchange.patterns import PRESETS, asked_factors
+from han.submodules.exchange.patterns import PRESETS, misfit_of
 from han.submodules.exchange.script import Script
 from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
@@ -54,7 +53,7 @@ def unfit(question: Question) -> str | None:
     """Return the reason why an exchange inside a node cannot serve the call, or None."""
     topology, choice = question.topology, question.choice
     members, element = topology.widest(question.level), question.signature.element
-    reason = misfit(choice.algorithm, members, asked_factors(choice))
+    reason = misfit_of(choice, members)
     if reason is not None:
         return reason
     taken = least(choice, members, element)

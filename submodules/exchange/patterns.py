@@ -15,11 +15,13 @@ from han.submodules.exchange.factors import (
     core_of,
     cyclic_factors,
     misfit,
+    most_of,
     phases_of,
     recursive_factors,
     twos,
 )
 from han.submodules.exchange.folded import fold
+from han.submodules.exchange.nested import Nested
 from han.submodules.exchange.rings import CopyIn, Ring
 from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
 from han.tasks.choice import LevelChoice
@@ -47,6 +49,9 @@ PRESETS: dict[str, Callable[[int], Steps]] = {
 }
 
 
+NESTING = ("recursive", "cyclic", "tree")  # algorithms with groups of members
+
+
 def own_factors(preset: str) -> str:
     """Return why a preset takes no factors."""
     return f"{preset} has factors of its own: leave factors out, or take recursive"
@@ -60,10 +65,11 @@ def message_steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
     if choice.algorithm in PRESETS:
         return PRESETS[choice.algorithm](members)
     if choice.algorithm == "scatter":  # on any level, where smaller groups need fewer factors
-        return cyclic(members, asked_factors(choice))
+        return cyclic(members, asked_factors(choice), asked_ports(choice))
     whole = choice.algorithm == "recursive" and nbytes <= choice.get("whole", PAGE)
     recursive = choice.algorithm in ("recursive", "tree")
-    exchanging = core_of(members) if recursive and not asked_factors(choice) else members
+    free = recursive and not asked_factors(choice) and not asked_inner(choice)
+    exchanging = core_of(members) if free else members
     return fold(pattern_of(choice, exchanging, whole), members)
 
 
@@ -72,28 +78,55 @@ def asked_factors(choice: LevelChoice) -> Factors | None:
     return choice.factors("factors")
 
 
+def asked_inner(choice: LevelChoice) -> int:
+    """Return how many consecutive members exchange among themselves first; 0: no groups."""
+    return choice.get("inner", 0) if choice.algorithm in NESTING else 0
+
+
+def asked_ports(choice: LevelChoice) -> int:
+    """Return how many messages a member has under way at a time; 0: as many as usual."""
+    return choice.get("ports", 0) if choice.algorithm in (*NESTING, "scatter") else 0
+
+
+def misfit_of(choice: LevelChoice, members: int) -> str | None:
+    """Return the reason why a choice's factors or groups do not suit so many members, or None."""
+    inner, signed = asked_inner(choice), asked_factors(choice)
+    if signed is not None and asked_ports(choice):
+        return "ports: factors say how many messages are under way; leave one of them out"
+    if inner and signed is not None:
+        return "inner: factors say which members exchange first; leave one of them out"
+    if inner and members % inner and inner < members:
+        return f"inner: {members} members are not groups of {inner}; leave inner out"
+    return misfit(choice.algorithm, members, signed)
+
+
 def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:
     """Return the exchange that a choice describes; `whole`: no step splits the message.
 
     Raises ValueError if the factors do not suit the number of members.
     """
     signed = asked_factors(choice)
-    reason = misfit(choice.algorithm, members, signed)
+    reason = misfit_of(choice, members)
     if reason is not None:
         raise ValueError(reason)
     if choice.algorithm == "copyin":
         return CopyIn(members, signed or (members,))
+    inner, ports = asked_inner(choice), asked_ports(choice)
+    nests = 1 < inner < members
+    if choice.algorithm == "cyclic" and nests:
+        return Nested(cyclic(inner, None, ports), cyclic(members // inner, None, ports))
     if choice.algorithm == "cyclic":
-        return cyclic(members, signed)
-    scatter, middle, gather = phases_of(
-        choice.algorithm, signed or both_ways(recursive_factors(members))
-    )
+        return cyclic(members, signed, ports)
+    parts = (inner, members // inner) if nests else (members,)
+    usual = tuple(factor for part in parts for factor in recursive_factors(part, most_of(ports)))
+    scatter, middle, gather = phases_of(choice.algorithm, signed or both_ways(usual))
     return Recursive((), scatter + middle, ()) if whole else Recursive(scatter, middle, gather)
 
 
-def cyclic(members: int, signed: Factors | None) -> Cyclic:
-    """Return the cyclic shift of signed factors, or of the fewest ones."""
+def cyclic(members: int, signed: Factors | None, ports: int = 0) -> Cyclic:
+    """Return the cyclic shift of signed factors, or of the fewest ones for so many ports."""
     if signed is None:
-        return Cyclic(members, cyclic_factors(members), cyclic_factors(members))
+        usual = cyclic_factors(members, most_of(ports))
+        return Cyclic(members, usual, usual)
     scatter, _, gather = phases_of("cyclic", signed)
     return Cyclic(members, tuple(reversed(scatter)), gather)

@@ -14,7 +14,7 @@ from math import prod
 from han.submodules.exchange.factors import Factors
 from han.submodules.exchange.mail import Transfer
 from han.submodules.exchange.messages import Exchange
-from han.submodules.exchange.patterns import asked_factors, cyclic
+from han.submodules.exchange.patterns import asked_factors, asked_ports, cyclic
 from han.submodules.exchange.steps import Take, arc
 from han.tasks.context import Context
 
@@ -75,7 +75,7 @@ class Rooted(Exchange):
         work = context.result if kept else context.builder.accumulator()
         super().__init__(context, work, combines=not broadcasts)
         group = context.group
-        pattern = cyclic(group.size, asked_factors(context.choice))
+        pattern = cyclic(group.size, asked_factors(context.choice), asked_ports(context.choice))
         self.down = Tree(group.size, group.root, pattern.scatter)
         self.up = Tree(group.size, group.root, pattern.gather)
 

@@ -39,14 +39,15 @@ def direct(context: Context) -> None:
     slots = [builder.small(group.level, s) for s in group.slots]
     beside = _beside(context, stream.sequence)
     data = [(s + beside).holding(task.start) for s in slots]
+    source, result = (ref.to(task.start) for ref in (context.source, context.result))
     stream.sequence += 1
     stream.begin(task)
     if group.me in context.contributors:
-        stream.copy(data[group.me], context.source, task.nbytes)
+        stream.copy(data[group.me], source, task.nbytes)
     stream.post(slots[group.me], stream.sequence)
-    partials = _partials(context, task.nbytes, context.result)
+    partials = _partials(context, task.nbytes, result)
     operands = _awaited(context, slots, data)
-    fold(stream, context.order, operands, task.nbytes, context.result, partials)
+    fold(stream, context.order, operands, task.nbytes, result, partials)
     for _ in operands:  # members without an operand
         pass
     stream.end(task)

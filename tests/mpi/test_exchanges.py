@@ -92,3 +92,25 @@ def run_on_shared_arrays(comm, more):
             send[:] = 0
             np.testing.assert_array_equal(recv, total if comm.rank == root else 0 * total)
     return comm._han.engines.own.alternatives - before
+
+
+@pytest.mark.mpi(ranks=9, timeout=120, unit="s")
+def test_exchanges_that_follow_sockets_on_one_to_nine_ranks(mpi_ranks):
+    """In cells and in messages; the built-in choice serves where groups do not fit."""
+    for comm in comms_of_all_sizes():
+        reference = Reference(comm.Dup())
+        for turn, (algorithm, inner) in enumerate(
+            itertools.product(("recursive", "cyclic", "tree"), (2, 3))
+        ):
+            level = {"submodule": "exchange", "algorithm": algorithm, "inner": inner}
+            force = {"levels": {"network": level}}
+            shared_to = -1 if turn % 2 and algorithm != "tree" else 0
+            with opened(comm_with(comm, [[0] * comm.size], force, shared_to=shared_to)) as ours:
+                check = Checker(ours, reference)
+                for call in calls_of(comm.size):
+                    check(call, (comm.size, algorithm, inner, shared_to))
+                check.agree()
+                explained = str(ours.explain("allreduce", nbytes=80_000))
+                fits = comm.size > 1 and (comm.size % inner == 0 or comm.size < inner)
+                assert (f"(inner {inner})" in explained) == fits, explained
+                assert (f"are not groups of {inner}" in explained) == (comm.size > 1 and not fits)

@@ -111,6 +111,17 @@ def test_leaders_with_partial_results_go_through_cells():
         verify([plan] * 2, in_place=in_place)
 
 
+def test_operands_of_results_that_come_in_messages_go_through_cells():
+    """In place, a receive would be under way while others read the operand."""
+    signature = replace(signature_of("allreduce", 64 * KiB, ordered=False), mapped=True)
+    level = level_choice("exchange", "scatter").where("reduce", level_choice("exchange", "tree"))
+    plan = planned(topology_of([[0] * 4], 0), signature, Choice((level,), 4 * KiB))
+    assert not any(in_arrays(plan, rank) for rank in range(4))
+    assert not _reads_mapped(plan)
+    for in_place in (False, True):
+        verify([plan] * 2, in_place=in_place)
+
+
 def test_all_sizes_of_a_class_are_proved():
     for collective, algorithm in (("allreduce", "recursive"), ("reduce", "tree")):
         for members in (2, 4, 6):
