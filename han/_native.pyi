@@ -313,6 +313,16 @@ class Operations:
         """Start sending to `rank`."""
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start receiving from `rank`."""
+    def forward(
+        self, source: Ref, result: Ref, parent: tuple[int, ...], children: tuple[int, ...],
+        turns: tuple[_Turn, ...], step: int, window: int, first: int, /,
+    ) -> tuple[tuple[int, ...], int]:  # fmt: skip
+        """Receive pieces of `step` bytes from a parent, if any, and send them on to children.
+
+        `window` receives are posted ahead, and as many sends to each child are in flight at most.
+        Requests are those from `first` on. Return how long the stream is after each task, and the
+        first request that is not used.
+        """
     def circulate(
         self, source: Ref, result: Ref, cells: tuple[Ref, ...], peers: tuple[int, int],
         pieces: tuple[tuple[int, int] | None, ...], width: int,

@@ -40,10 +40,9 @@ def _footprint(plan: Plan) -> tuple[int, ...]:
 
     A run's cells are in half of a ring, so a message of some MiB in segments uses all of them.
     """
-    unit = _unit(plan)
-    size = plan.signature.nbytes % unit + FIRST[-1] * unit
-    few = plan.segments == 1 or size > plan.signature.nbytes or size < RING_MAX
-    return (plan if few else _smaller(plan, size)).footprint()
+    nbytes, unit = plan.signature.nbytes, _unit(plan)
+    size = nbytes % unit + -(-RING_MAX // unit) * unit
+    return (plan if plan.segments == 1 or size > nbytes else _smaller(plan, size)).footprint()
 
 
 def _periodic(plan: Plan) -> bool:

@@ -11,6 +11,7 @@
 #include "python/py_batches.h"
 #include "python/py_emit.h"
 #include "python/py_methods.h"
+#include "python/py_forward.h"
 #include "python/py_pieces.h"
 #include "python/py_ring.h"
 
@@ -269,6 +270,9 @@ static PyMethodDef methods[] = {
     {"irecv", HAN_FAST(irecv),
      "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
      "Start receiving from `rank`."},
+    {"forward", HAN_FAST(han_forward),
+     "forward($self, source, result, parent, children, turns, step, window, first, /)\n--\n\n"
+     "Receive pieces and send them on (han/submodules/adapt/bcast.py)."},
     {"circulate", HAN_FAST(han_circulate),
      "circulate($self, source, result, cells, peers, pieces, width, awaits, free, first, /)\n"
      "--\n\n"
