@@ -323,6 +323,17 @@ class Operations:
         Requests are those from `first` on. Return how long the stream is after each task, and the
         first request that is not used.
         """
+    def combine_pieces(
+        self, dst: Ref, own: Ref, children: tuple[tuple[int, bool, Ref, int], ...],
+        parent: tuple[int, ...], turns: tuple[_Turn, ...], step: int, window: int, stride: int,
+        first: int, /,
+    ) -> tuple[tuple[int, ...], int]:  # fmt: skip
+        """Combine pieces of children with this rank's own ones; send them to a parent, if any.
+
+        A child is its rank, whether its operands come first, a room for `window` pieces at most,
+        `stride` bytes apart, and the first of as many requests. Sends have requests from `first`
+        on. Return how long the stream is after each task, and the first request that is not used.
+        """
     def circulate(
         self, source: Ref, result: Ref, cells: tuple[Ref, ...], peers: tuple[int, int],
         pieces: tuple[tuple[int, int] | None, ...], width: int,

@@ -23,7 +23,7 @@ from han.tasks.plan import Plan
 UNIT = 512 << 10  # bytes; most periods divide them
 FIRST = (3, 6, 12)  # units of the first sample; more where its period is too long to be seen
 MORE = 2  # samples at most that follow the first one, each a period longer
-MANY = 256  # operations of a program that takes longer to lower than samples
+MANY = 400  # operations of a program that takes longer to lower than samples
 GAIN = 3  # a message has so many times the bytes of the first sample at least
 
 
