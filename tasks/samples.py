@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from han.model.channel_layout import RING_MAX
+from han.model.channel_layout import PAGE, RING_MAX
 from han.model.collectives import SPREADING
 from han.model.loops import period, repeated, roll
 from han.model.program import Program
@@ -49,6 +49,7 @@ def _periodic(plan: Plan) -> bool:
     """Whether all parts say that larger messages only need more of the same operations."""
     signature, levels = plan.signature, plan.levels
     apart = plan.lockstep or plan.largest is not None or not signature.grains
+    apart |= signature.grain > PAGE  # few elements make a message that does not use all cells
     return bool(levels) and not apart and all(plan.parts[level].periodic for level in levels)
 
 

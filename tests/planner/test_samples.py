@@ -17,10 +17,13 @@ from han.model.topology import Topology, virtual
 from han.submodules.registry import registered
 from han.tasks import samples
 from han.tasks.call import call_signature
+from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.samples import lower_with_loops
+from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of, largest_of
 from han.tuning.built_in.traits import NodeTraits
+from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable
 
@@ -94,7 +97,7 @@ def test_random_plans_from_samples(of_any_size, part):
         draw = Random(number)
         for plan in example(number).plans:
             element = plan.signature.element
-            if not ROWS[plan.signature.collective].recv or plan.signature.counts:
+            if not ROWS[plan.signature.collective].recv:
                 continue
             size = draw.choice([300, 1000, 1013]) * KiB // element * element
             whole = class_of(plan.signature.changed(count=size // element), size)
@@ -109,6 +112,17 @@ def test_random_plans_from_samples(of_any_size, part):
             used += found.strides is not None and samples._of_samples(large, rank) is not None
             assert not differs(found, lower(large, rank)), (number, large, rank)
     assert used > 15
+
+
+@pytest.mark.parametrize("element", [8, 4096, 5000, 1 << 19])
+def test_footprints_of_large_elements_are_the_plans(element):
+    inner = level_choice("sm", "flat", cells=64)
+    choice = Choice((inner, level_choice("adapt", "chain")), 1 << 17)
+    signature = Signature("bcast", (64 << 20) // element, element)
+    topology = planner_of(8, 4, 0).topology
+    plan = plan_of_choice(topology, class_of(signature, signature.nbytes), choice, 1 << 22)
+    for rank in range(8):
+        assert lower_with_loops(plan, rank).footprint == plan.footprint()
 
 
 def test_programs_that_are_not_large_are_lowered_as_they_are(lowered):
