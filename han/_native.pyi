@@ -14,6 +14,7 @@ _Array: TypeAlias = npt.NDArray[Any]  # for NumPy, arrays are buffers from Pytho
 _Readable: TypeAlias = ReadableBuffer | _Array
 _Writable: TypeAlias = WriteableBuffer | _Array
 _Pair: TypeAlias = tuple[int, int]
+_Records: TypeAlias = tuple[_Readable, _Readable | None, tuple[_Pair, ...]]
 _Triple: TypeAlias = tuple[int, int, int]
 _Arrival: TypeAlias = tuple[int, int, int, int]
 _Fold: TypeAlias = tuple[int, int, bool, tuple[int, ...], tuple[int, ...]]
@@ -312,6 +313,27 @@ class Operations:
         """Start sending to `rank`."""
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start receiving from `rank`."""
+    def forward(
+        self, source: Ref, result: Ref, parent: tuple[int, ...], children: tuple[int, ...],
+        turns: tuple[_Turn, ...], step: int, window: int, first: int, /,
+    ) -> tuple[tuple[int, ...], int]:  # fmt: skip
+        """Receive pieces of `step` bytes from a parent, if any, and send them on to children.
+
+        `window` receives are posted ahead, and as many sends to each child are in flight at most.
+        Requests are those from `first` on. Return how long the stream is after each task, and the
+        first request that is not used.
+        """
+    def combine_pieces(
+        self, dst: Ref, own: Ref, children: tuple[tuple[int, bool, Ref, int], ...],
+        parent: tuple[int, ...], turns: tuple[_Turn, ...], step: int, window: int, stride: int,
+        first: int, /,
+    ) -> tuple[tuple[int, ...], int]:  # fmt: skip
+        """Combine pieces of children with this rank's own ones; send them to a parent, if any.
+
+        A child is its rank, whether its operands come first, a room for `window` pieces at most,
+        `stride` bytes apart, and the first of as many requests. Sends have requests from `first`
+        on. Return how long the stream is after each task, and the first request that is not used.
+        """
     def circulate(
         self, source: Ref, result: Ref, cells: tuple[Ref, ...], peers: tuple[int, int],
         pieces: tuple[tuple[int, int] | None, ...], width: int,
@@ -422,6 +444,20 @@ def rolled(
     """Return records with loops, their terms, strides and streams; None if loops save too little.
 
     See :mod:`han.model.loops`. Raises ValueError unless the streams divide the code.
+    """
+
+def period(code: _Readable, terms: _Readable | None, streams: tuple[_Pair, ...], /) -> int:
+    """Return after how many grains of the message all streams repeat; 0: none was found."""
+
+def repeated(
+    shorter: _Records, longer: _Records, grains: int, scratch: int, times: int, /
+) -> tuple[memoryview, memoryview, memoryview, tuple[_Pair, ...]] | None:
+    """Return records with loops for a longer message than those of two samples.
+
+    The samples are code, terms and streams. The second one's message is `grains` grains longer, and
+    it needs `scratch` bytes more. The result's message is longer than that of the first one by
+    `times` times this. None if the samples differ in more than a group of operations that the
+    second one carries out once more, in each stream. See :mod:`han.model.loops`.
     """
 
 @final

@@ -38,11 +38,6 @@ class Task(NamedTuple):
         return self.kind, self.level
 
 
-def names(tasks: Iterable[Task]) -> tuple[str, ...]:
-    """Return the names of tasks with their segments, as ``str`` does."""
-    return tuple([f"{task[0]}({task[3]})" for task in tasks])
-
-
 class Staged:
     """Stage names and streams of a task graph; both follow from its stages."""
 
@@ -126,24 +121,58 @@ class Tasks(Staged):
         return self.sources[task]
 
 
+@dataclass(frozen=True)
+class Segments:
+    """A message of `nbytes` bytes in segments of `step` bytes; an empty one is one segment."""
+
+    nbytes: int
+    step: int
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield where each segment starts and stops."""
+        return ((a, min(a + self.step, self.nbytes)) for a in self._starts)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @property
+    def _starts(self) -> range:
+        return range(0, self.nbytes, self.step) if self.nbytes else range(1)
+
+
 class Chains(Tasks):
     """Tasks of segments that pass through the same steps.
 
     A task waits for that of the step before, and for that of the segment before. So what follows
-    from the links is known without them.
+    from the links is known without them, and tasks are made when they are first asked for.
     """
 
-    def __init__(self, all: tuple[Task, ...], steps: int) -> None:
-        """Take the tasks of all segments: `steps` tasks of the first one, then of the next one."""
-        object.__setattr__(self, "all", all)
-        object.__setattr__(self, "steps", steps)
+    def __init__(self, steps: Sequence[tuple[str, str, int]], cut: Segments) -> None:
+        """Take name, kind and level of each step, and the segments."""
+        for name, value in (("steps", len(steps)), ("_passed", steps), ("_cut", cut)):
+            object.__setattr__(self, name, value)
 
     steps: int
+    _passed: Sequence[tuple[str, str, int]]
+    _cut: Segments
+
+    @cached_property
+    def all(self) -> tuple[Task, ...]:
+        """The tasks of the first segment, then those of the next one."""
+        fields = [
+            (*passed, segment, start, stop, step)
+            for segment, (start, stop) in enumerate(self._cut)
+            for step, passed in enumerate(self._passed)
+        ]
+        return tuple(map(Task._make, fields))
+
+    def __len__(self) -> int:
+        return self.steps * len(self._cut)
 
     @property
     def segments(self) -> int:
         """Number of segments of the message."""
-        return max(1, len(self.all) // (self.steps or 1))
+        return len(self._cut) if self.steps else 1
 
     @cached_property
     def links(self) -> tuple[Link, ...]:

@@ -13,7 +13,7 @@ from han.tasks.builders import build
 from han.tasks.choice import LEFT, Choice
 from han.tasks.compositions import composition
 from han.tasks.contract import Submodule
-from han.tasks.graph import summarise
+from han.tasks.graph import Tasks, summarise
 from han.tasks.outline import Outline, as_called, geometries, levels_of
 from han.tasks.signature import Signature
 from han.tasks.size_classes import cut_in_proportion, exact
@@ -51,6 +51,11 @@ class Plan(Outline):
         tasks = cut_in_proportion(self.tasks, self.signature, nbytes)
         return replace(self, signature=signature, tasks=tasks, largest=self)
 
+    def alike(self, signature: Signature) -> Plan:
+        """Return the plan of a call that differs in size, with the same choice and channels."""
+        tasks = _tasks(self.topology, signature, self.choice, self.parts)
+        return replace(self, signature=signature, tasks=tasks)
+
     @kept
     def _footprint(self) -> tuple[int, ...]:
         return tuple(
@@ -72,16 +77,22 @@ def make_plan(
     `parts` are the submodules that the choice names, by level.
     """
     topology = as_called(topology, signature, choice.composition)
+    tasks = _tasks(topology, signature, choice, parts)
+    channels = geometries(topology, memory)
+    return Plan(topology, signature, choice, tasks, channels, tuple(parts))
+
+
+def _tasks(
+    topology: Topology, signature: Signature, choice: Choice, parts: Sequence[Submodule]
+) -> Tasks:
+    """Return the tasks of a call; the topology is that on which the composition works."""
     levels = [] if choice.composition == LEFT else levels_of(topology, signature)
     fused = bool(levels) and _fuses(parts, choice, levels[-1])
     steps = composition(choice.composition).steps
     if steps is None:
-        tasks = build(signature, levels, topology.symbols, choice.segment, fused)
-    else:
-        passed = steps(topology, signature, choice, partial(_fuses, parts, choice))
-        tasks = chain_of_steps(passed, topology.symbols, signature, choice.segment)
-    channels = geometries(topology, memory)
-    return Plan(topology, signature, choice, tasks, channels, tuple(parts))
+        return build(signature, levels, topology.symbols, choice.segment, fused)
+    passed = steps(topology, signature, choice, partial(_fuses, parts, choice))
+    return chain_of_steps(passed, topology.symbols, signature, choice.segment)
 
 
 def _fuses(parts: Sequence[Submodule], choice: Choice, level: int) -> bool:

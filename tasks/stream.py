@@ -19,8 +19,9 @@ from han.model.program import (
     Ref,
     StreamInfo,
 )
+from han.model.task_names import TaskNames
 from han.tasks.addresses import Addresses
-from han.tasks.graph import Chains, Task, names
+from han.tasks.graph import Chains, Task
 from han.tasks.outline import Outline
 from han.tasks.tags import stream_tag
 
@@ -362,7 +363,7 @@ class Builder(Addresses):
             rank=self.rank,
             code=np.frombuffer(code, INSTRUCTION),
             streams=infos,
-            tasks=names(self._tasks),
+            tasks=TaskNames.of((task.name, task.segment) for task in self._tasks),
             requests=self.requests,
             scratch=self.scratch_bytes,
             operand=max((s.operand for s in streams), default=0),

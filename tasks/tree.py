@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from han.model.collectives import ROWS
-from han.tasks.graph import Chains, Task, Tasks
+from han.tasks.graph import Chains, Segments, Tasks
 from han.tasks.signature import Signature
 
 
-def segments(signature: Signature, segment: int | None) -> list[tuple[int, int]]:
+def segments(signature: Signature, segment: int | None) -> Segments:
     """Cut the message into segments of whole grains; at least one, perhaps empty."""
     nbytes, grain = signature.nbytes, signature.grain
     step = nbytes if segment is None else max(1, segment // grain) * grain
-    if not nbytes:
-        return [(0, 0)]
-    return [(a, min(a + step, nbytes)) for a in range(0, nbytes, step)]
+    return Segments(nbytes, step or 1)
 
 
 def chain_of_steps(
@@ -32,12 +30,7 @@ def chain_of_steps(
         (symbols[level] + ROWS[kind].letter + _turn(steps[:k].count((kind, level))), kind, level)
         for k, (kind, level) in enumerate(steps)
     ]
-    fields = [
-        (*names, i, start, stop, step)
-        for i, (start, stop) in enumerate(segments(signature, segment))
-        for step, names in enumerate(named)
-    ]
-    return Chains(tuple(map(Task._make, fields)), len(steps))
+    return Chains(named, segments(signature, segment))
 
 
 def _turn(before: int) -> str:

@@ -12,9 +12,9 @@ from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.choice import LEFT
-from han.tasks.lower import lower
 from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
+from han.tasks.samples import lower_with_loops
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
 from han.tuning.built_in.shipped import shipped
@@ -153,8 +153,8 @@ class Planner:
         return {level.submodule for use in uses for level in use.levels.values()}
 
     def program(self, plan: Plan) -> Program:
-        """Lower a plan for this rank."""
-        return lower(plan, self.rank)
+        """Lower a plan for this rank; a large program has loops."""
+        return lower_with_loops(plan, self.rank)
 
     def decide(self, signature: Signature, blocking: bool) -> Decision:
         """Decide for a call, as for the largest one of its class of sizes.

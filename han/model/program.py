@@ -193,7 +193,7 @@ class Program:
     rank: int
     code: npt.NDArray[np.void]
     streams: tuple[StreamInfo, ...]
-    tasks: tuple[str, ...]
+    tasks: Sequence[str]
     requests: int
     scratch: int
     operand: int

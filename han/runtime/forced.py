@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from han.message.parsers import Parser
-from han.model.loops import roll
 from han.runtime.prepared import Prepared
 from han.runtime.state import State
 from han.tasks.choice import Choice
@@ -48,7 +47,7 @@ def forced(
         if planned.talks:
             state.engines.let_talk()
         plan = planned.plan
-        program = roll(state.planner.program(plan))
+        program = state.planner.program(plan)
         prepared = state.binder.bind(program, replace(message, signature=sized), state.engines.own)
     run = partial(
         state.engines.own.run, prepared.native, message.send, message.recv, message.keep,

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from time import perf_counter
 
-from han.model.loops import roll
 from han.model.program import Program
 from han.runtime.alike import ALIKE, Call, Key
 from han.tasks.plan import Plan
@@ -34,7 +33,7 @@ class Programs:
         program = ALIKE.get(key)
         self.shared += program is not None
         if program is None:
-            program = roll(self.planner.program(plan()))
+            program = self.planner.program(plan())
             ALIKE.put(key, program)
         self.seconds += perf_counter() - begun
         self.made += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +36,7 @@ class Names(NamedTuple):
     collective: str
     nbytes: int
     streams: tuple[str, ...]
-    tasks: tuple[str, ...]
+    tasks: Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.submodules.adapt.sends import Sends, cut_for
+from han.submodules.adapt.sends import Sends, cut_for, sizes_of
 from han.submodules.adapt.trees import kin
 from han.submodules.parts.pieces import Piece
 from han.tasks.context import Context
@@ -13,10 +13,31 @@ from han.tasks.stream import Stream
 
 def bcast(context: Context) -> None:
     """Broadcast from the group's root along the tree."""
-    stream, (parent, children) = context.stream, kin(context)
-    pieces, in_all, window = cut_for(context)
+    (parent, kids), builder = kin(context), context.builder
+    children = [child.member for child in kids]
+    if (len(children) < 2 or builder.most_branches < 2) and not builder.plan.lockstep:
+        _in_one_stream(context, parent, children)
+    else:
+        _piece_by_piece(context, parent, children)
+
+
+def _in_one_stream(context: Context, parent: int | None, children: list[int]) -> None:
+    """Emit all tasks at once: no branch is of use."""
+    ranks, builder, stream = context.group.ranks, context.builder, context.stream
+    size, window = sizes_of(context)
+    step = max(context.grain, size // context.grain * context.grain)
+    ends, builder.requests = stream.forward(
+        context.source, context.result, () if parent is None else (ranks[parent],),
+        tuple([ranks[child] for child in children]), stream.turns(context.tasks), step, window,
+        builder.requests,
+    )  # fmt: skip
+    stream.end_turns(context.tasks, ends)
+
+
+def _piece_by_piece(context: Context, parent: int | None, children: list[int]) -> None:
+    stream, (pieces, in_all, window) = context.stream, cut_for(context)
     arrivals = None if parent is None else _Arrivals.of(context, parent, pieces, window)
-    forward = _Forward.of(context, [c.member for c in children], window, in_all)
+    forward = _Forward.of(context, children, window, in_all)
     for piece in pieces:
         stream.label(piece.task)
         if arrivals is not None:

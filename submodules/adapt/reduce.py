@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from han.model.program import Ref
-from han.submodules.adapt.sends import Sends, cut_for
+from han.submodules.adapt.sends import Sends, cut_for, sizes_of
 from han.submodules.adapt.trees import Child, Kin, kin
 from han.submodules.parts.pieces import Piece
 from han.tasks.context import Context
@@ -19,6 +19,29 @@ def reduce(context: Context) -> None:
     pieces, in_all, window = cut_for(context)
     tree = kin(context)
     inbox = _Inbox.of(context, tree, pieces, min(window, len(pieces)), in_all)
+    if not (inbox.branches or inbox.arrival or context.builder.lockstep):
+        _in_one_stream(context, tree, inbox)
+    else:
+        _piece_by_piece(context, tree, pieces, inbox)
+
+
+def _in_one_stream(context: Context, tree: Kin, inbox: _Inbox) -> None:
+    """Emit all tasks at once."""
+    builder, ranks, stream = context.builder, context.group.ranks, context.stream
+    dst, own = _place_of_result(context, tree, 0)
+    children = tuple(
+        [(ranks[c.member], c.before, inbox.room[c], inbox.requests[c][0]) for c in tree.children]
+    )
+    size, _ = sizes_of(context)
+    ends, builder.requests = stream.combine_pieces(
+        dst, own, children, () if tree.parent is None else (ranks[tree.parent],),
+        stream.turns(context.tasks), max(context.grain, size // context.grain * context.grain),
+        inbox.window, inbox.size, builder.requests,
+    )  # fmt: skip
+    stream.end_turns(context.tasks, ends)
+
+
+def _piece_by_piece(context: Context, tree: Kin, pieces: list[Piece], inbox: _Inbox) -> None:
     combine = _as_they_arrive if inbox.arrival else _in_order
     for child in tree.children:
         for piece in pieces[: inbox.window]:
@@ -36,7 +59,7 @@ def _pass_on(
     stream = context.stream
     sends = Sends(stream, inbox.window)
     for piece in pieces:
-        dst, own = _place_of_result(context, tree, piece)
+        dst, own = _place_of_result(context, tree, piece.start)
         combine(inbox, piece, dst, own)
         stream.label(piece.task)
         for branch in inbox.branches:
@@ -50,17 +73,17 @@ def _pass_on(
     sends.drain()
 
 
-def _place_of_result(context: Context, tree: Kin, piece: Piece) -> tuple[Ref, Ref]:
-    """Return where this rank combines a piece, and where its own operand of the piece is.
+def _place_of_result(context: Context, tree: Kin, start: int) -> tuple[Ref, Ref]:
+    """Return where this rank combines a piece from byte `start` on, and where its own operand is.
 
     A rank with a parent and children combines in the accumulator, as its send buffer is the user's.
     """
-    own = context.source.to(piece.start)
+    own = context.source.to(start)
     if tree.parent is None:
-        return context.result.to(piece.start), own
+        return context.result.to(start), own
     if not tree.children:
         return own, own
-    return context.builder.accumulator().to(piece.start), own
+    return context.builder.accumulator().to(start), own
 
 
 def _in_order(inbox: _Inbox, piece: Piece, dst: Ref, own: Ref) -> None:

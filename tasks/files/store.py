@@ -161,7 +161,8 @@ def _program(program: Program) -> dict[str, Any]:
     columns = [program.code[name].tolist() for name in INSTRUCTION.names or ()]
     rows = [(Code(code).name, *rest) for code, *rest in zip(*columns, strict=True)]
     return {
-        **{k: getattr(program, k) for k in _Program.model_fields if k not in ("code", "streams")},
+        **{k: getattr(program, k) for k in _Program.model_fields},
+        "tasks": list(program.tasks),
         "code": rows,
         "streams": [asdict(s) for s in program.streams],
     }

@@ -7,6 +7,7 @@ and tag is the same message as the k-th receive, because MPI keeps their order.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +60,7 @@ class Loader:
         self.met: list[Meeting] = []
         self.written: list[tuple[int, ...]] = []
         self.shapes: dict[int, Shape] = {}  # by identity of the program, which the shape holds
-        self.labels: list[tuple[tuple[str, ...], tuple[str, ...]]] = []  # of streams and tasks
+        self.labels: list[tuple[tuple[str, ...], Sequence[str]]] = []  # of streams and tasks
 
     def load(self, role: Role) -> None:
         """Add the program of the next rank."""

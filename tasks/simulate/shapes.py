@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +38,7 @@ class Shape:
     lines: tuple[Numbers, Numbers]
     requests: int
     collectives: bool
-    labels: tuple[tuple[str, ...], tuple[str, ...]]  # of streams and tasks
+    labels: tuple[tuple[str, ...], Sequence[str]]  # of streams and tasks
 
     @classmethod
     def of(cls, program: Program, element: int) -> Shape:

@@ -16,7 +16,7 @@ SPAN = np.dtype(
         ("end", "f8"), ("copying", "f8"), ("reducing", "f8"), ("start", "f8"),
     ]
 )  # fmt: skip
-Labels = Sequence[tuple[tuple[str, ...], tuple[str, ...]]]
+Labels = Sequence[tuple[tuple[str, ...], Sequence[str]]]
 
 
 def task_times(spans: bytes, labels: Labels, signature: Signature) -> Iterator[TaskTime]:

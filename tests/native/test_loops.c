@@ -236,9 +236,7 @@ int main(int argc, char **argv)
         found++;
         require(rolled.length <= plain.length / 2, "loops save half of the records", call);
         compare(&plain, &rolled);
-        free(rolled.code);
-        free(rolled.terms);
-        free(rolled.strides);
+        han_free_records(&rolled);
     }
     require(found > calls / 2, "many programs have loops", found);
     return 0;

@@ -151,7 +151,7 @@ def test_stages_of_short_messages_and_of_one_and_three_levels():
 @given(st.integers(0, 300), st.integers(1, 40), st.one_of(st.none(), st.integers(1, 500)))
 def test_segments_and_pieces_cover_the_message_in_whole_elements(count, element, size):
     signature = Signature("allreduce", count, element)
-    parts = segments(signature, size)
+    parts = list(segments(signature, size))
     assert [a for a, _ in parts] == [0, *(b for _, b in parts[:-1])]
     assert parts[-1][1] == signature.nbytes
     assert all(b % element == 0 for _, b in parts)

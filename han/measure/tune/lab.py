@@ -36,6 +36,7 @@ from han.ranks.discover import outnumber_processors
 from han.runtime.forced import Forced, forced
 from han.runtime.state import State
 from han.tasks.choice import Choice
+from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.errors import Errors
@@ -164,7 +165,7 @@ class Lab(Session):
     def _program(self, signature: Signature, choice: Choice) -> Program | None:
         if self.rules.objection(signature, choice) is not None:
             return None
-        return self.state.planner.program(self.plan(signature, choice))
+        return lower(self.plan(signature, choice), self.state.planner.rank)
 
     def buffers(self, signature: Signature) -> Buffers:
         """Return this rank's buffers for a call; those of the last size are kept."""

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory/strides.h"
+
 enum {
     LONGEST = 1024,  /* records of a loop */
     CANDIDATES = 48, /* lengths that are tried at one record */
@@ -31,68 +33,31 @@ typedef struct {
 
 /* ---- kinds and strides ------------------------------------------------------------------------ */
 
-static bool counts(const han_instr *i) {
-    return i->code == HAN_POST || i->code == HAN_WAIT || i->code == HAN_AWAIT;
-}
-
 static uint64_t mix(uint64_t h, uint64_t value) {
     h = (h ^ value) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 29;
 }
 
-/* What does not change in a loop. Flags and the memory of peers may be those of peers in turn. */
-static uint32_t fixed_base(uint32_t base) {
-    return base & HAN_B_PEER ? base & ~((1u << HAN_PEER_CHANNEL_SHIFT) - 1) : base;
-}
-
-static uint32_t fixed_peer(const han_instr *i) {
-    bool in_turn = i->code == HAN_WAIT || i->code >= HAN_PULL;
-    return in_turn ? 0 : (uint32_t)i->peer;
-}
-
 static uint64_t kind_of(const search *s, uint32_t k) {
     const han_instr *i = &s->code[k];
     uint64_t h = mix(i->code, (uint64_t)i->slot << 16 | i->stream);
-    h = mix(h, fixed_peer(i));
-    for (int ref = 0; ref < 4; ref++) h = mix(h, fixed_base(i->base[ref]));
-    if (!counts(i)) h = mix(h, i->n);
+    h = mix(h, han_fixed_peer(i));
+    for (int ref = 0; ref < 4; ref++) h = mix(h, han_fixed_base(i->base[ref]));
+    if (!han_counts(i)) h = mix(h, i->n);
     if (s->terms) h = mix(h, (uint64_t)s->terms[k].each << 32 | (s->terms[k].stop - s->terms[k].start));
     return h;
 }
 
 /* Whether two records are of one kind; two kinds may have the same hash. */
 static bool same_kind(const search *s, uint32_t a, uint32_t b) {
-    const han_instr *i = &s->code[a], *j = &s->code[b];
-    if (s->kinds[a] != s->kinds[b]) return false;
-    uint64_t other = (uint64_t)(i->code ^ j->code) | (uint64_t)(i->stream ^ j->stream) |
-                     (i->slot ^ j->slot) | (fixed_peer(i) ^ fixed_peer(j)) |
-                     (counts(i) ? 0 : i->n ^ j->n);
-    for (int ref = 0; ref < 4; ref++) other |= fixed_base(i->base[ref]) ^ fixed_base(j->base[ref]);
-    if (!s->terms) return !other;
-    const han_term *t = &s->terms[a], *u = &s->terms[b];
-    return !(other | (t->each ^ u->each) | ((t->stop - t->start) ^ (u->stop - u->start)));
+    return s->kinds[a] == s->kinds[b] && han_alike(han_record_at(s->code, s->terms, a),
+                                                   han_record_at(s->code, s->terms, b));
 }
 
 /* Write what is added to record `a` in record `b`. */
 static void stride_between(const search *s, uint32_t a, uint32_t b, han_stride *stride) {
-    const han_instr *i = &s->code[a], *j = &s->code[b];
-    memset(stride, 0, sizeof *stride);
-    stride->n = j->n - i->n;
-    stride->task = j->task - i->task;
-    stride->peer = (int32_t)((uint32_t)j->peer - (uint32_t)i->peer);
-    for (int ref = 0; ref < 4; ref++) {
-        stride->off[ref] = j->off[ref] - i->off[ref];
-        stride->base[ref] = (uint16_t)(j->base[ref] - i->base[ref]);
-    }
-    if (!s->terms) return;
-    const han_term *t = &s->terms[a], *u = &s->terms[b];
-    stride->start = u->start - t->start;
-    stride->block = u->block - t->block;
-    for (int ref = 0; ref < 4; ref++) {
-        stride->offset[ref] = u->offset[ref] - t->offset[ref];
-        stride->origin[ref] = u->origin[ref] - t->origin[ref];
-        stride->blocks[ref] = (uint16_t)(u->blocks[ref] - t->blocks[ref]);
-    }
+    *stride = han_stride_between(han_record_at(s->code, s->terms, a),
+                                 han_record_at(s->code, s->terms, b));
 }
 
 /* Link the records of a stream that are of the same kind; 0, or -1 if there is no memory. */
@@ -216,7 +181,7 @@ static int roll_streams(search *s, const han_records_of *program, han_records_of
     return 0;
 }
 
-static void free_records(han_records_of *records) {
+void han_free_records(han_records_of *records) {
     free(records->code);
     free(records->terms);
     free(records->strides);
@@ -255,7 +220,7 @@ int han_roll(const han_records_of *program, han_records_of *out) {
     if (found == 1 && out->length <= n / 2)
         shrink(out);
     else {
-        free_records(out);
+        han_free_records(out);
         found = found < 0 ? -1 : 0;
     }
     return found;

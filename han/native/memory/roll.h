@@ -22,4 +22,6 @@ typedef struct {
  * empty; -1 if there is no memory. */
 int han_roll(const han_records_of *program, han_records_of *rolled);
 
+void han_free_records(han_records_of *);
+
 #endif

@@ -11,6 +11,7 @@
 #include "python/py_batches.h"
 #include "python/py_emit.h"
 #include "python/py_methods.h"
+#include "python/py_forward.h"
 #include "python/py_pieces.h"
 #include "python/py_ring.h"
 
@@ -269,6 +270,13 @@ static PyMethodDef methods[] = {
     {"irecv", HAN_FAST(irecv),
      "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
      "Start receiving from `rank`."},
+    {"forward", HAN_FAST(han_forward),
+     "forward($self, source, result, parent, children, turns, step, window, first, /)\n--\n\n"
+     "Receive pieces and send them on (han/submodules/adapt/bcast.py)."},
+    {"combine_pieces", HAN_FAST(han_combine_pieces),
+     "combine_pieces($self, dst, own, children, parent, turns, step, window, stride, first, /)\n"
+     "--\n\n"
+     "Combine pieces of children and send them to a parent (han/submodules/adapt/reduce.py)."},
     {"circulate", HAN_FAST(han_circulate),
      "circulate($self, source, result, cells, peers, pieces, width, awaits, free, first, /)\n"
      "--\n\n"

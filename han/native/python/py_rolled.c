@@ -1,5 +1,6 @@
 #include "python/py_rolled.h"
 
+#include "memory/repeat.h"
 #include "memory/roll.h"
 #include "python/py_joined.h"
 
@@ -55,26 +56,86 @@ static PyObject *roll(const han_records_of *program) {
     return views_of(&rolled);
 }
 
+/* The views of a program's records. */
+typedef struct {
+    Py_buffer code, terms;
+    han_records_of records;
+} viewed;
+
+static void release(viewed *program) {
+    PyBuffer_Release(&program->code);
+    PyBuffer_Release(&program->terms);
+}
+
+/* Read code, terms and streams; 0, or -1 with an error. */
+static int take_records(PyObject *tuple, viewed *out) {
+    PyObject *streams;
+    *out = (viewed){0};
+    if (!PyArg_ParseTuple(tuple, "y*z*O!", &out->code, &out->terms, &PyTuple_Type, &streams))
+        return -1;
+    size_t n = (size_t)out->code.len / sizeof(han_instr);
+    out->records = (han_records_of){.code = out->code.buf, .terms = out->terms.buf, .length = n};
+    if (out->terms.buf && (size_t)out->terms.len != n * sizeof(han_term))
+        PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
+    else if (!take_streams(streams, &out->records))
+        return 0;
+    release(out);
+    return -1;
+}
+
 static PyObject *rolled(PyObject *module, PyObject *args) {
     (void)module;
-    Py_buffer code, terms;
-    PyObject *streams, *found = NULL;
-    if (!PyArg_ParseTuple(args, "y*z*O!:rolled", &code, &terms, &PyTuple_Type, &streams)) return NULL;
-    size_t n = (size_t)code.len / sizeof(han_instr);
-    han_records_of program = {.code = code.buf, .terms = terms.buf, .length = n};
-    if (terms.buf && (size_t)terms.len != n * sizeof(han_term))
-        PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
-    else if (!take_streams(streams, &program))
-        found = roll(&program);
-    PyBuffer_Release(&code);
-    PyBuffer_Release(&terms);
+    viewed program;
+    if (take_records(args, &program)) return NULL;
+    PyObject *found = roll(&program.records);
+    release(&program);
     return found;
+}
+
+static PyObject *period(PyObject *module, PyObject *args) {
+    (void)module;
+    viewed program;
+    if (take_records(args, &program)) return NULL;
+    const uint32_t found = han_period(&program.records);
+    release(&program);
+    return PyLong_FromUnsignedLong(found);
+}
+
+static PyObject *repeated(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *given[2];
+    viewed shorter, longer;
+    han_samples samples = {&shorter.records, &longer.records, 0, 0};
+    han_records_of out;
+    unsigned long long scratch;
+    unsigned int times;
+    if (!PyArg_ParseTuple(args, "O!O!IKI:repeated", &PyTuple_Type, &given[0], &PyTuple_Type,
+                          &given[1], &samples.grains, &scratch, &times) ||
+        take_records(given[0], &shorter))
+        return NULL;
+    if (take_records(given[1], &longer)) {
+        release(&shorter);
+        return NULL;
+    }
+    samples.scratch = scratch;
+    const int found = han_repeat(&samples, times, &out);
+    release(&shorter);
+    release(&longer);
+    if (found < 0) return PyErr_NoMemory();
+    if (!found) Py_RETURN_NONE;
+    return views_of(&out);
 }
 
 static PyMethodDef functions[] = {
     {"rolled", rolled, METH_VARARGS,
      "rolled($module, code, terms, streams, /)\n--\n\n"
      "Return records with loops, their terms, strides and streams; None if loops save too little."},
+    {"period", period, METH_VARARGS,
+     "period($module, code, terms, streams, /)\n--\n\n"
+     "Return after how many grains of the message all streams repeat; 0: none was found."},
+    {"repeated", repeated, METH_VARARGS,
+     "repeated($module, shorter, longer, grains, scratch, times, /)\n--\n\n"
+     "Return records with loops for a longer message than those of two samples, or None."},
     {NULL, NULL, 0, NULL},
 };
 
