@@ -245,9 +245,10 @@ def _numbers(numbers: Any, what: str, size: int, signed: bool = False) -> tuple[
 
 
 def _whole(numbers: Any, what: str) -> tuple[int, ...]:
+    """Return the items 0, 1 ... of a sequence, as mpi4py and the look-up in C read it."""
     try:
-        return tuple(int(n.__index__()) for n in numbers)
-    except (AttributeError, TypeError, NotImplementedError):  # the last: views of two dimensions
+        return tuple(int(numbers[k].__index__()) for k in range(len(numbers)))
+    except (AttributeError, TypeError, LookupError, NotImplementedError):  # a view of two axes
         raise ArgumentTypeError(
             f"{what}: {numbers!r} does not hold a whole number for each rank"
         ) from None

@@ -25,7 +25,7 @@ MOST_TOLD = MORE - PLACE  # tokens of parts that a rank tells when it makes a ch
 OLDEST_TOLD = MOST_TOLD // 2  # of them of the oldest parts: sets in rotation come back in order
 SCORE_MOST, SCORE_LEAST, SCORE_UNUSED = 8, 4, 3  # see Nest.promise
 MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
-MOST_ROOM = RING_MAX  # bytes of a rank's own memory that it keeps, unless one set alone has more
+MOST_ROOM = 2 * RING_MAX  # bytes of a rank's memory that it keeps, unless one set alone has more
 
 Ranks = tuple[int, ...]
 _LOCK = threading.Lock()  # of all nests, as limits hold across them; parts end outside of it

@@ -13,6 +13,8 @@ import pytest
 from _support import FLAT, new_comm, opened
 from mpi4py import MPI
 
+import han
+
 WORLD = MPI.COMM_WORLD
 D = MPI.DOUBLE
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=240, unit="s")
@@ -129,8 +131,10 @@ def test_ranges_and_single_numbers(mpi_ranks):
             found[:] = -1
             known(comm, "Allgatherv", mine, [found, one(3), one(5), D])
             assert found.tolist() == wanted.tolist()
-            known(comm, "Bcast", [found, one(2), D], one(size - 1))
-            known(comm, "Bcast", [found, (one(2), one(1)), D], one(size - 1))
+            for count in (one(2), (one(2), one(1))):
+                found[:] = rank
+                known(comm, "Bcast", [found, count, D], one(size - 1))
+                assert np.count_nonzero(found == size - 1) == (5 * size if rank == size - 1 else 2)
 
 
 @on_ranks
@@ -158,10 +162,52 @@ class Other(list[Any]):
 @on_ranks
 def test_a_list_that_iterates_other_items_is_left_to_the_parser(mpi_ranks):
     with opened(new_comm(FLAT)) as comm:
-        a = np.ones(4)
+        a, calls = np.full(4, float(comm.rank)), comm._han.calls
         for _ in range(3):
             comm.Bcast(Other([a, D]))
-            comm.Bcast([np.zeros(3), D])
+        assert a.tolist() == [comm.rank] * 4, "C takes no items that an iteration does not yield"
+        assert calls.hits == 0
+
+
+class Shifted(list[int]):
+    """A list whose items are others than those that it iterates."""
+
+    def __getitem__(self, k: Any) -> Any:
+        return list.__getitem__(self, (k + 1) % len(self))
+
+
+class Endless:
+    """A sequence by its length and its items only."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, k: int) -> int:
+        return 2
+
+
+@on_ranks
+def test_the_first_call_reads_numbers_as_later_ones_and_mpi(mpi_ranks):
+    size = WORLD.size
+    starts = [4 * r for r in range(size)]
+    mine = np.arange(2.0) + 10 * WORLD.rank
+    for counts, places in (
+        ([2] * size, Shifted(starts)),
+        (Endless(size), starts),
+        (dict.fromkeys(range(size), 2), starts),
+    ):
+        wanted = np.full(4 * size, -1.0)
+        WORLD.Allgatherv(mine, [wanted, (counts, places), D])
+        with opened(new_comm(FLAT)) as comm:
+            for _ in range(3):
+                found = np.full(4 * size, -1.0)
+                comm.Allgatherv(mine, [found, (counts, places), D])
+                assert found.tolist() == wanted.tolist()
+        with opened(new_comm(FLAT)) as comm, pytest.raises(han.ArgumentTypeError):
+            comm.Allgatherv(mine, [wanted, (set(range(1, size + 1)), starts), D])
 
 
 @on_ranks

@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from han.model.channel_layout import RING_MAX
 from han.runtime.resting import MOST, MOST_LEFT, MOST_ROOM, MOST_TOLD, SCORE_MOST, Nest
 
 
@@ -98,6 +99,13 @@ def test_rings_that_have_grown_are_kept_up_to_a_limit():
     large = Parts(4, room=2 * MOST_ROOM)
     keep(nest, (4,), large)
     assert (len(nest), large.ended) == (1, 0)
+
+
+def test_scratch_memory_beside_two_large_rings_drops_neither():
+    nest, every = Nest(), [Parts(k, room=RING_MAX // 2 + 16 * 1024) for k in range(2)]
+    for k, parts in enumerate(every):
+        keep(nest, (k,), parts)
+    assert [parts.ended for parts in every] == [0, 0]
 
 
 def test_a_closed_nest_keeps_nothing():
