@@ -6,7 +6,8 @@ the same again. So in each stream the longer sample repeats a group of operation
 shorter one. The program of the large message repeats it as often as its size needs, as a loop. The
 time to lower a message does not grow with its size.
 
-Samples that do not show such a group are an answer too: then the message is lowered as it is.
+Samples that do not show such a group are an answer too: then the message is lowered as it is. So it
+is where a parameter may make a period that samples are too short to show.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ FIRST = (3, 6, 12)  # units of the first sample; more where its period is too lo
 MORE = 2  # samples at most that follow the first one, each a period longer
 MANY = 400  # operations of a program that takes longer to lower than samples
 GAIN = 3  # a message has so many times the bytes of the first sample at least
+LONGEST, SMALLEST = 256 << 20, PAGE  # bytes of a message, and of a size of a parameter; beyond them
+# pieces may have other sizes, so that they can be counted
+SEEN = 3  # times that a size of a parameter fits into the first sample, so that its end is seen
 
 
 def lower_with_loops(plan: Plan, rank: int) -> Program:
@@ -50,16 +54,31 @@ def _periodic(plan: Plan) -> bool:
     signature, levels = plan.signature, plan.levels
     apart = plan.lockstep or plan.largest is not None or not signature.grains
     apart |= signature.grain > PAGE  # few elements make a message that does not use all cells
+    apart |= signature.nbytes > LONGEST or any(size < SMALLEST for size in _sizes(plan))
     return bool(levels) and not apart and all(plan.parts[level].periodic for level in levels)
+
+
+def _sizes(plan: Plan) -> list[int]:
+    """List the sizes that the choice's parameters have."""
+    return [
+        int(value)
+        for level in plan.levels
+        for one in plan.choice.levels[level].each
+        for name, value in one.parameters
+        if plan.parts[level].parameters[name].kind == "size" and not isinstance(value, tuple)
+    ]
 
 
 def _of_samples(plan: Plan, rank: int) -> Program | None:
     """Return the program if it is large and samples tell it, else None."""
     nbytes, unit, grain = plan.signature.nbytes, _unit(plan), plan.signature.grain
+    largest = max((size for size in _sizes(plan) if size < nbytes), default=0)
     for units in FIRST:
         size = nbytes % unit + units * unit
         if nbytes < GAIN * size:
             return None
+        if size < SEEN * largest:
+            continue
         first = _sample(plan, rank, size)
         if len(first.code) * nbytes < MANY * size:
             return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from han import _native
+from han.model.channel_layout import LINE
 from han.model.program import INSTRUCTION, TERMS, Program, StreamInfo
 from han.model.task_names import TaskNames
 
@@ -71,8 +72,8 @@ def repeated(shorter: Program, longer: Program, times: int) -> Program | None:
     if tasks is None or any(getattr(shorter, name) != getattr(longer, name) for name in _ALIKE):
         return None
     grains, scratch = longer.grains - shorter.grains, longer.scratch - shorter.scratch
-    if scratch < 0:
-        return None
+    if scratch < 0 or (longer.scratch and grains * longer.grain % LINE):
+        return None  # scratch memory is in whole lines, so it might grow without being seen
     found = _native.repeated(_records(shorter), _records(longer), grains, scratch, times)
     if found is None:
         return None

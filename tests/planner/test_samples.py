@@ -87,6 +87,7 @@ def of_any_size(monkeypatch):
     """Make small samples, also of programs that are small themselves."""
     monkeypatch.setattr(samples, "MANY", 1)
     monkeypatch.setattr(samples, "UNIT", 16 * KiB)
+    monkeypatch.setattr(samples, "SMALLEST", 1)
 
 
 @pytest.mark.parametrize("part", range(6))
@@ -161,6 +162,31 @@ def test_samples_that_differ_in_one_operation_tell_nothing(field):
     code[field][len(code) // 2] += 1
     longer.__dict__["code"] = code
     assert repeated(shorter, longer, 5) is None
+
+
+def test_scratch_memory_that_grows_is_seen():
+    """Periods of 48 bytes: both samples need as many lines of scratch memory."""
+    topology = virtual(15, 15)
+    choice = Choice((level_choice("adapt", "by_rank", segment=64, window=1),))
+    signature = Signature("reduce", 52607, 24, "op", "u8", False, False, 10)
+    plan = plan_of_choice(topology, class_of(signature, signature.nbytes), choice, 1 << 22)
+    shorter, longer = (samples._sample(plan, 0, size) for size in (51336, 51384))
+    assert shorter.scratch == longer.scratch
+    assert repeated(shorter, longer, 25232) is None
+
+
+def test_sizes_of_parameters_that_samples_do_not_show(monkeypatch):
+    """Of segments longer than a third of the first sample only a piece would be seen."""
+    topology = planner_of(28, 17, 0).topology
+    inner = level_choice("adapt", "chain", segment=4 * KiB + 8)
+    for outer, of_samples in ((256, True), (768, False)):
+        choice = Choice((inner, level_choice("adapt", "chain", segment=outer * KiB)))
+        signature = class_of(Signature("bcast", 5 << 20), 5 << 20)
+        plan = plan_of_choice(topology, signature, choice, 1 << 22)
+        monkeypatch.setattr(samples, "MANY", 1)
+        found = lower_with_loops(plan, 13)
+        assert not differs(found, lower(plan, 13))
+        assert (samples._of_samples(plan, 13) is not None) == of_samples
 
 
 def test_names_of_tasks():
