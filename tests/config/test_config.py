@@ -174,6 +174,7 @@ def test_ready_configurations_have_the_levels_that_they_are_for():
         "one-node": ["all"],
         "exchange-node": ["all"],
         "exchange-socket": ["socket", "shared_memory", "all"],
+        "exchange-two-sockets": ["all"],
         "virtual-2x2": [SizeScope(size=2), "all"],
         "socket-node-network": ["socket", "shared_memory", "all"],
         "numa": ["numa", "shared_memory", "all"],
@@ -485,7 +486,8 @@ def test_a_missing_key_has_the_line_of_its_parent(write):
 def test_a_file_that_is_not_there_is_answered_with_the_ready_ones():
     text = message("vrtual-2x2")
     assert "config = 'vrtual-2x2': no such file" in text
-    assert "did you mean 'virtual-2x2'? Known: exchange-node, exchange-socket, flat, four" in text
+    known = "exchange-node, exchange-socket, exchange-two-sockets, flat, four"
+    assert f"did you mean 'virtual-2x2'? Known: {known}" in text
     for name in ("nope", "~nobody-here/config.yaml"):
         told = message(None, {"HAN_CONFIG": name})
         assert told.startswith(f"HAN_CONFIG = '{name}': no such file")
