@@ -34,7 +34,9 @@ def tuner(ratios):
         return confirmation([1.0] * 12, [next(left)] * 12)
 
     state = SimpleNamespace(topology=topology_of([[0, 0]], -1))
-    return Tuner(SimpleNamespace(confirm=confirm, state=state), Plans((Input("bcast", 512),)))
+    rules = SimpleNamespace(objection=lambda signature, choice: None)
+    lab = SimpleNamespace(confirm=confirm, state=state, rules=rules)
+    return Tuner(lab, Plans((Input("bcast", 512),)))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,8 @@ def tuner(ratios):
 )
 def test_choices_that_are_not_faster_in_a_row_are_left_out_with_the_reason(ratios, left):
     found = tuner(ratios)
-    assert found._confirmed(CALL, BASE, [FIRST, SECOND], 1e-4) == left
+    times = dict.fromkeys((BASE, FIRST, SECOND), estimate([1e-4]))
+    assert found._confirmed(CALL, BASE, [FIRST, SECOND], times) == (left, times)
     said = [one.reason for one in found.pruned]
     assert len(said) == 2 - len(left)
     assert all("times the built-in choice in 12 pairs of calls" in one for one in said)

@@ -36,6 +36,11 @@ class Estimate:
         """Whether the half width is at most `share`."""
         return self.count >= LEAST and self.half_width <= share
 
+    def scaled(self, ratio: float) -> Estimate:
+        """Return the estimate of what takes `ratio` times as long."""
+        middle, low, high = (ratio * seconds for seconds in (self.median, self.low, self.high))
+        return Estimate(middle, low, high, self.count, self.outliers)
+
     def is_below(self, other: Estimate) -> bool:
         """Whether the intervals do not overlap and this one is the lower."""
         return self.high < other.low

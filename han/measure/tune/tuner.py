@@ -12,7 +12,9 @@ from han.common.errors import ArgumentError
 from han.common.units import format_size, format_us
 from han.config.machine import MachineModel
 from han.config.rules import Use
+from han.measure.tune.confirm import Confirmation
 from han.measure.tune.lab import Lab
+from han.measure.tune.simpler import simplified
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice
 from han.tasks.outline import as_called, levels_of
@@ -140,14 +142,15 @@ class Tuner:
         best = [r.choice for r in found.measured[:FINAL]]
         named = {str(k): choice for k, choice in enumerate(dict.fromkeys([*defaults, *best]))}
         times = self.lab.duel(signature, named, DUEL)
-        final = {choice: times[name] for name, choice in named.items()}
+        final: Mapping[Choice, Estimate] = {c: times[name] for name, c in named.items()}
         base = min(defaults, key=lambda choice: final[choice].median)
         default = final[base]
         others = sorted((c for c in best if c not in defaults), key=lambda c: final[c].median)
         better = [c for c in others if final[c].median < default.median]
-        better = self._confirmed(signature, base, better, default.median)
+        better, final = self._confirmed(signature, base, better, final)
         others = [*better, *(c for c in others if c not in better)]
-        measured = {r.choice: r.measured for r in found.measured if r.measured is not None} | final
+        seen = {r.choice: r.measured for r in found.measured if r.measured is not None}
+        measured = {**seen, **final}
         rest = sorted(measured.keys() - {*others, *defaults}, key=lambda c: measured[c].median)
         return Point(
             key=key_of(signature, self.lab.state.topology),
@@ -161,20 +164,36 @@ class Tuner:
         )
 
     def _confirmed(
-        self, signature: Signature, base: Choice, better: Sequence[Choice], expected: float
-    ) -> list[Choice]:
-        """Return the choices from the first on that is faster than `base` beyond doubt.
+        self, signature: Signature, base: Choice, better: Sequence[Choice],
+        times: Mapping[Choice, Estimate],
+    ) -> tuple[list[Choice], Mapping[Choice, Estimate]]:  # fmt: skip
+        """Return the choices from the first on that is faster than `base` beyond doubt, and times.
 
-        What is not faster in calls back to back is left out.
+        What is not faster in calls back to back is left out. Before the first one comes a simpler
+        one that is as fast.
         """
         call = f"{signature.collective} of {format_size(signature.nbytes)}"
         for k, one in enumerate(better):
-            found = self.lab.confirm(signature, base, one, expected)
+            found = self.lab.confirm(signature, base, one, times[base].median)
             if found.is_better:
-                return [*better[k:]]
+                simple, ratio = self._simplified(signature, one, base, found, times[one].median)
+                scaled = {simple: times[one].scaled(ratio)} if simple != one else {}
+                return [*scaled, *better[k:]], {**times, **scaled}
             what = f"{call}: {spell(self.use_of(signature, one))}"
             self.pruned[Pruned(what, found.describe(), space.IN_A_ROW)] = None
-        return []
+        return [], times
+
+    def _simplified(
+        self, signature: Signature, choice: Choice, base: Choice, found: Confirmation,
+        expected: float,
+    ) -> tuple[Choice, float]:  # fmt: skip
+        def serves(one: Choice) -> bool:
+            return self.lab.rules.objection(signature, one) is None
+
+        def compare(one: Choice) -> Confirmation:
+            return self.lab.confirm(signature, choice, one, expected)
+
+        return simplified(choice, base, found, serves, compare)
 
     def _candidates(
         self, signature: Signature, choices: Sequence[Choice],
