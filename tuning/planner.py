@@ -21,6 +21,7 @@ from han.tuning.built_in.shipped import shipped
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
+from han.tuning.trials import first_trial
 
 if TYPE_CHECKING:
     from han.tuning.tuned.layers import Tables
@@ -35,7 +36,8 @@ class Planned:
     The ranks run `alternative` if all buffers of all ranks are shared arrays. A rank knows only its
     own buffers, and only when the call is made, so ranks offer the alternative during the call.
     `rival` is for trials: the leader of the call chooses between the plan and the rival, and all
-    ranks follow. All of these plans take the same part of the rings.
+    ranks follow. Between nodes the number of the run says which of both it takes, and the first
+    trial begins after `first` runs. All of these plans take the same part of the rings.
     """
 
     topology: Topology
@@ -44,6 +46,7 @@ class Planned:
     memory: int
     alternative: Plan | None = None
     rival: Plan | None = None
+    first: int = 0
 
     @cached_property
     def plan(self) -> Plan:
@@ -52,13 +55,20 @@ class Planned:
 
     @cached_property
     def talks(self) -> bool:
-        """Whether ranks send messages in the plan of the decision's choice."""
+        """Whether ranks send messages in the plan of the decision's choice, or about trials."""
+        if self.counted:
+            return True
         choice = self.decision.choice
         topology = as_called(self.topology, self.signature, choice.composition)
         parts, levels = parts_of(choice), levels_of(topology, self.signature)
         return any(
             parts[k].sends(topology, k, one) for k in levels for one in choice.levels[k].each
         )
+
+    @property
+    def counted(self) -> bool:
+        """Whether trials follow from the numbers of runs, as no leader can be asked."""
+        return self.rival is not None and self.topology.whole is None
 
     @property
     def left(self) -> bool:
@@ -121,6 +131,7 @@ class Planner:
             one,
             alternative=self._alternative(signature, blocking, memory, least),
             rival=None if rival is None else replace(one, decision=Decision(rival)).plan,
+            first=0 if decision.tuned is None else first_trial(decision.tuned.times),
         )
 
     def _sized(self, signature: Signature) -> Signature:

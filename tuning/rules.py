@@ -25,6 +25,7 @@ from han.tuning.built_in.shipped import safe_table
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import TUNED, other_class
 from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed
+from han.tuning.trials import keeps_bits
 from han.tuning.unfit import unfit
 
 if TYPE_CHECKING:
@@ -116,18 +117,40 @@ class RuleTable:
         """Return the choice that trials compare with the decision; None if there are no trials.
 
         There are no trials if a rule of the user decided. A tuned choice is compared with the
-        built-in one, for calls that have trials.
+        built-in one, for calls that have trials. Between nodes these are the calls that a tuned
+        table decides; a built-in choice that it keeps is compared with the runner-up.
         """
         if self.config is not None and not self.config.trials:
             return None
         if decision.choice.rule not in (BUILT_IN, TUNED):
             return None
+        if self.topology.whole is None:
+            return self._measured_rival(signature, decision)
         other = rival(signature, self.topology, self.traits)
         if other is not None and decision.choice.rule == TUNED:
             other = choose(signature, self.topology, self.traits)
             other = None if other == decision.choice else other
         fits = other is not None and self.objection(signature, other, blocking=blocking) is None
         return other if fits else None
+
+    def _measured_rival(self, signature: Signature, decision: Decision) -> Choice | None:
+        """Return what trials compare with the decision of a tuned table; None: nothing.
+
+        The plan serves nonblocking calls too.
+        """
+        found, mine = decision.tuned, decision.choice
+        if found is None or not keeps_bits(signature):
+            return None
+        if mine.rule == TUNED:
+            other = replace(self, tuned=None).decide(signature, blocking=False).choice
+        elif found.use is None and found.runner_up is not None:
+            use = found.runner_up.use
+            base = rowed(signature, self.topology, self.traits, use.composition or TREE).choice
+            other = self._apply(use, "rival", base)
+        else:  # the tuned choice cannot serve, or there is no other one
+            return None
+        same = replace(other, rule=mine.rule) == mine
+        return None if same or self.objection(signature, other, blocking=False) else other
 
     def leave(self, signature: Signature, passed: Sequence[tuple[str, str]]) -> Decision:
         """Return the decision to leave a call to the MPI library; `passed` says why."""

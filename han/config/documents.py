@@ -356,7 +356,7 @@ class Config(Model):
         default=False, description="Whether the ranks compare their arguments in every call."
     )
     trials: bool = Field(
-        default=True, description="Whether large calls try two ways and keep the quicker one."
+        default=True, description="Whether calls try two plans and keep the quicker one."
     )
     tuned: Annotated[str, NotEmpty] = Field(
         default="auto",

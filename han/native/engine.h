@@ -103,7 +103,8 @@ typedef struct han_engine {
     han_plan *plan; /* the head's plan, its alternative or its rival; NULL until decided */
     bool tried;     /* the leader chooses between plan and rival */
     bool timed;     /* the end time of the run is stored */
-    bool announced_rival; /* the leader has announced that the run takes the rival */
+    bool takes_rival; /* as the leader has announced, or as follows from the number of the run */
+    bool meets; /* all ranks agree on a trial before the run chooses its plan: engine/verdict.h */
     /* One bit for each run, that of the last run lowest. `offers`: this rank offered the
      * alternative. `ways`: this rank, as the leader, chose the rival. `choices`: the run had an
      * alternative or a rival. */
@@ -111,6 +112,7 @@ typedef struct han_engine {
     uint64_t alternatives; /* runs of an alternative */
     han_class announced[HAN_ANNOUNCED]; /* the same on all ranks at the same run */
     han_foreseen foreseen[HAN_ANNOUNCED];
+    struct han_counting *counting; /* engine/counted.h; NULL: no plan needs it */
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
     /* what error reports need: */

@@ -40,7 +40,7 @@ typedef struct {
 } han_block;
 
 #define HAN_BURST 8 /* runs in a row that a trial takes of one plan */
-#define HAN_PROBE 4 /* the same of the other plan, in the first trial of nonblocking calls */
+#define HAN_PROBE 4 /* the same of the other plan, in the first trial if that cannot end early */
 
 /* Nanoseconds from run to run in trials: the last median, and the least and greatest one. */
 typedef struct {
@@ -110,9 +110,12 @@ typedef struct han_plan {
      * of the rings as this one. It exists before the second run of a blocking call, and the first
      * one of a persistent request. */
     struct han_plan *_Atomic rival;
-    bool tried;      /* runs that may be led have a rival; same on all ranks */
+    bool tried;      /* it has a rival; same on all ranks */
+    uint64_t counted; /* 0: a leader decides. Else it follows from the numbers of runs, and this
+                         identifies the call and both plans: engine/counted.h */
+    uint32_t first;  /* runs before the first trial, if they are counted */
     uint32_t leader; /* the rank that decides, by its place in channel `whole` */
-    han_trial trial; /* used by the leader */
+    han_trial trial; /* of the leader; if runs are counted, what the first rank has learnt */
     struct {
         bool rival;
         han_learnt learnt[2];

@@ -17,7 +17,7 @@ from han.message.message import Message
 from han.message.unlocked import group_of, return_errors
 from han.model.program import Program
 from han.ranks.health import Health
-from han.runtime.native_plans import Ways, native_plan
+from han.runtime.native_plans import Ways, native_plan, trial_class
 from han.runtime.prepared import Prepared
 from han.runtime.reports import reporter
 from han.tasks.signature import Signature
@@ -80,11 +80,15 @@ class Binder:
     def _ways(self, planned: Planned | None, is_rival: bool) -> Ways:
         if planned is None:
             return Ways(whole=self._shared.whole_channel, is_rival=is_rival)
-        root = planned.signature.root
+        root, counted = planned.signature.root, None
+        if planned.counted:
+            counted = trial_class(planned), planned.first, self._health.rank, self._health.size
+        led = planned.rival is not None and counted is None
         return Ways(
             arena=None if planned.alternative is None else self._shared.arena,
             whole=self._shared.whole_channel,
-            leader=None if planned.rival is None else self._shared.place_in_whole(root),
+            leader=self._shared.place_in_whole(root) if led else None,
+            counted=counted,
             is_rival=is_rival,
         )
 

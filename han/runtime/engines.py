@@ -22,7 +22,7 @@ from han.runtime.request import Request
 from han.runtime.waiting import Waiting
 from han.trace.recorder import Recorder
 
-ENGINE_TAGS = MAX_STREAMS * EPOCH_TAGS
+ENGINE_TAGS = (MAX_STREAMS + 1) * EPOCH_TAGS  # the last for ranks that agree on a trial
 
 
 class Engines:

@@ -14,7 +14,9 @@ from han.message.message import Message
 from han.model.channel_layout import MAX_CHANNELS
 from han.model.opcodes import COMBINATIONS, COPIES
 from han.model.program import INSTRUCTION, LOOP, Program
+from han.tasks.choice import Choice
 from han.tasks.signature import Signature
+from han.tuning.planner import Planned
 
 if TYPE_CHECKING:
     from han.memory.mapping import Mapping
@@ -27,13 +29,15 @@ class Ways(NamedTuple):
 
     `arena` is the address and size of this rank's arena if the call has an alternative. `leader`
     is the leader's place in the channel `whole` if the call has a rival. `is_rival`: the plan is
-    itself a rival.
+    itself a rival. `counted` are, if no leader can be asked (``native/engine/counted.h``), the
+    number of the class of calls, the runs before the first trial, and this rank and their number.
     """
 
     arena: tuple[int, int] | None = None
     whole: int = 0
     leader: int | None = None
     is_rival: bool = False
+    counted: tuple[int, int, int, int] | None = None
 
 
 ONE_WAY = Ways()
@@ -46,11 +50,22 @@ _COPIED, _COMBINED = (
 
 
 @lru_cache(1024)
-def identity(signature: Signature, is_rival: bool = False) -> int:
-    """Return a number that identifies a call; the same on all ranks. Rivals have another one."""
-    text = f"{signature!r}{' rival' if is_rival else ''}"
+def identity(
+    signature: Signature, is_rival: bool = False, both: tuple[Choice, Choice] | None = None
+) -> int:
+    """Return a number that identifies a call; the same on all ranks.
+
+    Rivals have another one, and so has a call of which trials compare `both` choices.
+    """
+    text = f"{signature!r}{' rival' if is_rival else ''}{both or ''}"
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
+
+
+def trial_class(planned: Planned) -> int:
+    """Return a number, not 0, for the calls whose trials compare the same two plans."""
+    assert planned.rival is not None
+    return identity(planned.signature, both=(planned.decision.choice, planned.rival.choice)) | 2
 
 
 def native_plan(
@@ -74,7 +89,7 @@ def native_plan(
     return engine.plan(
         **program.records,
         footprint=program.footprint,
-        brief=not (program.talks_mpi or callback or ways.leader is not None)
+        brief=not (program.talks_mpi or callback or ways.leader is not None or ways.counted)
         and _moved(program, signature) <= BRIEF,
         signature=identity(known_as or signature, ways.is_rival),
         kernel=message.numbers or (-1, -1),
@@ -91,6 +106,7 @@ def native_plan(
         arena=ways.arena or (0, 0),
         whole=ways.whole,
         leader=-1 if ways.leader is None else ways.leader,
+        counted=ways.counted or (0, 0, 0, 0),
     )
 
 

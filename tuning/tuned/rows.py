@@ -65,6 +65,16 @@ class FoundRow:
         size = max(1, self.nbytes)
         return min(self.row.measured, key=lambda m: max(size, m.nbytes) / min(size, m.nbytes))
 
+    @property
+    def runner_up(self) -> None:
+        """The best candidate that was not taken: rows have none."""
+        return
+
+    @property
+    def times(self) -> tuple[Timing, Timing] | None:
+        """The times of the choice and of the built-in one for the nearest size, if measured."""
+        return (self._nearest.timing, self._nearest.default) if self.row.measured else None
+
     def of_size(self, nbytes: int) -> FoundRow:
         """Return what decides for a size of the class of sizes whose largest one was asked for."""
         return replace(self, nbytes=nbytes)

@@ -167,6 +167,16 @@ class Found:
         others = self.point.candidates[0 if self.point.use is None else 1 :]
         return others[0] if others else None
 
+    @property
+    def times(self) -> tuple[Timing, Timing] | None:
+        """The times of the choice and of what trials compare it with: built-in or runner-up."""
+        other = self.point.default
+        if self.use is None:
+            if self.runner_up is None:
+                return None
+            other = self.runner_up.timing
+        return self.point.best, other
+
     def describe(self) -> list[str]:
         """Return the measurement behind the decision, and that of the runner-up."""
         point, around = self.point, " beyond the measured sizes"

@@ -41,7 +41,9 @@ static inline bool han_takes_rival(uint64_t announcement, uint16_t generation, u
 }
 
 /* Whether the run at the head is of a nonblocking call that has trials. */
-static inline bool han_is_announced(const han_run *run) { return run->plan->tried && !run->led; }
+static inline bool han_is_announced(const han_run *run) {
+    return run->plan->tried && !run->led && !run->plan->counted;
+}
 
 /* Count the run that begins, of a nonblocking call that has trials, and announce what the leader
  * wants; returns whether the run takes the rival. */

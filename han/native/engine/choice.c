@@ -1,5 +1,7 @@
 #include "engine/choice.h"
 
+#include "engine/verdict.h"
+
 bool han_may_forget(han_engine *e) {
     uint64_t n = e->epoch - (HAN_HISTORY - 1); /* runs up to the one whose bit is pushed out */
     for (uint32_t c = 0; c < e->n_channels; c++) {
@@ -54,7 +56,7 @@ han_plan *han_decide(han_engine *e) {
         e->alternatives++;
         return p->alternative;
     }
-    if (other == NO && e->announced_rival) return p->rival;
+    if (other == NO && e->takes_rival) return p->rival;
     if (other == NO && e->tried) {
         other = led(e, ch, p);
         if (other == YES) return p->rival; /* it exists: the leader runs this plan at least twice */
@@ -66,6 +68,10 @@ uint32_t han_undecided(const han_engine *e, han_where *rows) {
     const han_channel *ch = &e->channels[e->head->plan->whole];
     enum answer offers = all_offered(e, ch);
     const han_plan *p = e->head->plan;
+    if (e->meets) {
+        rows[0] = (han_where){HAN_AWAITS_VERDICT, han_awaited(e), 0};
+        return 1;
+    }
     bool late = offers == NO && e->tried && led(e, ch, p) == NONE;
     int code = late ? HAN_AWAITS_LEADER : HAN_AWAITS_OFFER;
     uint32_t n = 0;

@@ -21,7 +21,7 @@ typedef struct {
 } han_where;
 
 /* Values of han_where.code where no plan is chosen yet. */
-enum { HAN_AWAITS_OFFER = HAN_CODES, HAN_AWAITS_LEADER };
+enum { HAN_AWAITS_OFFER = HAN_CODES, HAN_AWAITS_LEADER, HAN_AWAITS_VERDICT };
 
 /* Whether the run at the head may begin: no peer can still need the bit that it pushes out. */
 bool han_may_forget(han_engine *);

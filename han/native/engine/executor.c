@@ -7,6 +7,7 @@
 #include "engine/loops.h"
 #include "engine/runs.h"
 #include "engine/trace.h"
+#include "engine/verdict.h"
 
 /* Data operations of one stream in one turn: a limit, so that messages of other streams do not
  * wait. */
@@ -135,7 +136,7 @@ static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
 }
 
 enum han_status han_step(han_engine *e) {
-    if (!han_ready(e)) return HAN_BLOCKED;
+    if (!han_ready(e)) return e->meets ? han_meet(e) : HAN_BLOCKED;
     han_plan *p = e->plan;
     bool moved = false, all = true;
     for (uint32_t s = 0; s < p->n_streams; s++) {

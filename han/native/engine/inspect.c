@@ -56,7 +56,7 @@ int han_engine_awaits(han_engine *e, bool *brief) {
     *brief = han_others_active(e);
     if (!han_try_lock(&e->busy)) return -1;
     const han_plan *p = e->started && e->head ? e->plan : NULL;
-    if (e->started && e->head && !p) channel = (int)e->head->plan->whole;
+    if (e->started && e->head && !p && !e->meets) channel = (int)e->head->plan->whole;
     for (uint32_t s = 0; p && s < p->n_streams; s++) {
         if (e->pc[s] == p->streams[s].stop) continue;
         const han_instr *i = &p->code[e->pc[s]];

@@ -7,6 +7,7 @@
 #include "engine/announced.h"
 #include "engine/bell.h"
 #include "engine/choice.h"
+#include "engine/counted.h"
 #include "engine/rings.h"
 #include "engine/sizes.h"
 #include "engine/trials.h"
@@ -105,19 +106,25 @@ static inline void han_lead_run(han_engine *e, const han_run *run) {
     e->ways = (e->ways << 1 | rival) & LAST_RUNS;
 }
 
+/* Whether the run takes the rival, if no leader has to be asked. */
+static inline bool han_foretold(han_engine *e, const han_run *run) {
+    if (run->plan->counted) return han_count(e, run);
+    return han_is_announced(run) && han_follow(e, run->plan);
+}
+
 static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
-    e->tried = p->tried && run->led;
+    e->tried = p->tried && run->led && !p->counted;
     e->timed = p->tried;
-    e->announced_rival = han_is_announced(run) && han_follow(e, run->plan);
+    e->takes_rival = p->tried && han_foretold(e, run);
     han_offer(e, run);
     han_lead_run(e, run);
     uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers << HAN_OFFERS_SHIFT |
                        e->ways << HAN_WAYS_SHIFT;
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : han_nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : han_nowhere[1];
-    /* A call that waits for a leader differs from one that does not. */
-    uint64_t calls = han_called(e, han_call_of(p, run) ^ e->tried);
+    /* Blocking and nonblocking calls with trials differ. */
+    uint64_t calls = han_called(e, han_call_of(p, run) ^ (p->tried && run->led));
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
@@ -166,7 +173,8 @@ static inline bool han_ready(han_engine *e) {
     }
     if (!e->placed && !han_place(e)) return false;
     if (!e->plan) {
-        bool choice = e->offers & 1 || e->tried || e->announced_rival;
+        if (e->meets) return false;
+        bool choice = e->offers & 1 || e->tried || e->takes_rival;
         han_plan *p = choice ? han_decide(e) : e->head->plan;
         if (!p) return false;
         han_take_up(e, p);
@@ -176,10 +184,17 @@ static inline bool han_ready(han_engine *e) {
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
+static inline void han_keep_time(han_engine *e, const han_plan *p) {
+    if (p->counted)
+        han_note_time(e);
+    else
+        han_tell_time(e, p);
+}
+
 /* The run has finished: tell the peers and the owner of the run. */
 static inline void han_finish(han_engine *e) {
     han_run *run = e->head;
-    if (e->timed && e->plan != run->plan->alternative) han_tell_time(e, run->plan);
+    if (e->timed && e->plan != run->plan->alternative) han_keep_time(e, run->plan);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         atomic_store_explicit(&han_own_record(ch)->done, e->epoch + 1, memory_order_release);

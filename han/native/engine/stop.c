@@ -4,13 +4,15 @@
 #include "engine/lock.h"
 #include "engine/loops.h"
 #include "engine/queue.h"
+#include "engine/verdict.h"
 
 enum { SETTLE_NS = 50000000 }; /* how long a stopping engine waits for its messages */
 
 /* Test every message and collective under way, and cancel receives; returns whether all are
- * over. */
+ * over. The plan may be NULL. */
 static bool over(han_engine *e, const han_plan *p, bool cancel) {
-    bool all = true;
+    bool all = !e->meets || han_meeting_over(e, cancel);
+    if (!p) return all;
     for (uint32_t s = 0; s < p->n_streams; s++) {
         uint32_t reached = han_reached(e, p, s);
         for (uint32_t k = p->streams[s].start; k < reached; k++) {
@@ -51,11 +53,11 @@ void han_engine_stop(han_engine *e) {
     if (han_forked()) return;
     han_deactivate(e);
     han_lock(&e->busy);
-    if (e->started && e->plan) {
+    if (e->started && (e->plan || e->meets)) {
         e->left = !settle(e, e->plan);
-        e->head->left = e->left || given(e->plan);
+        e->head->left = e->plan && (e->left || given(e->plan));
     }
-    e->started = e->placed = false;
+    e->started = e->placed = e->meets = false;
     e->plan = NULL;
     if (!e->failed) e->failed = HAN_E_FAILED;
     for (han_run *run = e->head, *next; run; run = next) {

@@ -90,25 +90,57 @@ static void learn(han_learnt *l, uint64_t ns) {
     l->trials++;
 }
 
-void han_end_trial(han_trial *t) {
-    uint64_t used[HAN_BURST], other[HAN_BURST], lost;
-    int n = periods(t, 0, used), m = periods(t, 1, other);
-    uint64_t rest = !t->rest ? HAN_LEAST : t->rest < MOST ? 2 * t->rest : MOST;
-    bool change = false;
-    if (n && m) {
-        uint64_t usual = median(used, n), tried = median(other, m);
-        bool enough = n >= ENOUGH && m >= ENOUGH;
-        if (enough) learn(&t->learnt[t->rival], usual), learn(&t->learnt[!t->rival], tried);
-        change = enough && tried < usual - usual / MARGIN;
-        lost = tried > usual ? (tried - usual) * (uint64_t)(m + 1) : 0;
-        if (lost * SHARE / usual > rest) rest = lost * SHARE / usual;
-    } else {
-        rest = t->rest ? 4 * (uint64_t)t->rest : MOST; /* this program's calls yield no times */
+bool han_medians(const han_trial *t, uint64_t *found) {
+    uint64_t sorted[HAN_BURST];
+    int least = ENOUGH;
+    for (int way = 0; way < 2; way++) {
+        int n = periods(t, way, sorted);
+        found[way] = n ? median(sorted, n) : 0;
+        if (n < least) least = n;
     }
+    return least == ENOUGH;
+}
+
+/* Begin to count the runs until the next trial; `change`: keep the other plan. */
+static void restart(han_trial *t, bool change, uint64_t rest) {
     t->rival = t->rival != change;
     t->rest = rest < NEVER ? (uint32_t)rest : NEVER;
     t->runs = 0;
     memset(t->tried, 0, sizeof t->tried);
+}
+
+/* Compare the medians. `tries`: runs of the other plan; `besides`: other nanoseconds that the
+ * trial took. */
+static void compare(han_trial *t, const uint64_t *medians, bool enough, uint64_t tries,
+                    uint64_t besides) {
+    uint64_t usual = medians[0], tried = medians[1];
+    uint64_t rest = !t->rest ? HAN_LEAST : t->rest < MOST ? 2 * t->rest : MOST;
+    if (enough) learn(&t->learnt[t->rival], usual), learn(&t->learnt[!t->rival], tried);
+    bool change = enough && tried < usual - usual / MARGIN;
+    uint64_t lost = (tried > usual ? (tried - usual) * tries : 0) + besides;
+    uint64_t kept = change ? tried : usual;
+    if (lost * SHARE / kept > rest) rest = lost * SHARE / kept;
+    restart(t, change, rest);
+}
+
+/* Some times are not known: this program's calls may yield none. */
+static void give_up(han_trial *t) { restart(t, false, t->rest ? 4 * (uint64_t)t->rest : MOST); }
+
+void han_end_trial(han_trial *t) {
+    uint64_t medians[2], other[HAN_BURST];
+    bool enough = han_medians(t, medians);
+    int m = periods(t, 1, other);
+    if (medians[0] && medians[1])
+        compare(t, medians, enough, (uint64_t)(m + 1), 0);
+    else
+        give_up(t);
+}
+
+void han_judge(han_trial *t, const uint64_t *medians, uint64_t took) {
+    if (medians)
+        compare(t, medians, true, t->rest ? HAN_BURST : HAN_PROBE, took);
+    else
+        give_up(t);
 }
 
 bool han_lead(han_engine *e, han_plan *p) {

@@ -24,6 +24,14 @@ bool han_collect(han_trial *, const han_channel *);
 /* Choose the plan to keep, and the number of runs until the next trial. */
 void han_end_trial(han_trial *);
 
+/* The median times of the plan in use and of the other one, 0 for an unknown one; returns whether
+ * enough times are known to compare them. */
+bool han_medians(const han_trial *, uint64_t *median);
+
+/* Do as han_end_trial does, for medians on which all ranks have agreed in `took` nanoseconds. NULL:
+ * some rank knows too few times. */
+void han_judge(han_trial *, const uint64_t *median, uint64_t took);
+
 /* Store the end time of the run at the head of the queue. */
 void han_tell_time(han_engine *, const han_plan *);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/kernels.h"
+#include "engine/counted.h"
 #include "engine/facts.h"
 #include "engine/sizes.h"
 #include "python/py_plan.h"
@@ -17,6 +18,8 @@ typedef struct {
     unsigned whole, blocks;
     Py_ssize_t requests, element, operand;
     int sync, brief, commutative, op, dtype, leader;
+    unsigned long long counted;
+    unsigned first, rank, size; /* if `counted` */
 } arguments;
 
 static void *copy_of(const void *data, size_t bytes) {
@@ -178,7 +181,10 @@ static void fill_call(han_plan *p, const arguments *a) {
     p->arena = a->arena;
     p->arena_size = a->arena_size;
     p->whole = a->whole;
-    p->tried = a->leader >= 0;
+    p->tried = a->leader >= 0 || a->counted;
+    p->counted = a->counted;
+    p->first = a->first;
+    p->calls_mpi |= a->counted != 0; /* ranks agree in messages */
     p->leader = a->leader >= 0 ? (uint32_t)a->leader : 0;
 }
 
@@ -215,6 +221,13 @@ static int fill_memory(PlanObject *self, const arguments *a) {
     return 0;
 }
 
+/* Let the engine count the runs of the plan, if it has trials between nodes; 0 or -1. */
+static int let_count(han_engine *e, const arguments *a) {
+    if (!a->counted || han_counting_open(e, a->rank, a->size)) return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
 static int fill_plan(PlanObject *self, const arguments *a, unsigned ranks) {
     han_plan *p = &self->plan;
     if (fill_program(self, a) || fill_channels(p, a)) return -1;
@@ -231,15 +244,16 @@ static int parse(PyObject *args, PyObject *kwargs, arguments *a) {
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
                             "keep",   "number",  "shifts", "arena",  "whole", "leader",
-                            "terms",  "grains",  "grain",  "blocks", "strides", NULL};
+                            "terms",  "grains",  "grain",  "blocks", "strides", "counted", NULL};
     *a = (arguments){.shifts = Py_None, .leader = -1};
     return PyArg_ParseTupleAndKeywords(
-               args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKIz*", names, &a->code,
+               args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKIz*(KIII)", names, &a->code,
                &PyTuple_Type, &a->streams, &a->requests, &PyTuple_Type, &a->footprint, &a->writes,
                &a->sync, &a->brief, &a->signature, &a->op, &a->dtype, &a->element, &a->mpi_op,
                &a->mpi_dtype, &a->commutative, &a->operand, &PyTuple_Type, &a->comms, &a->scratch,
                &a->keep, &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole, &a->leader,
-               &a->terms, &a->grains, &a->grain, &a->blocks, &a->strides)
+               &a->terms, &a->grains, &a->grain, &a->blocks, &a->strides, &a->counted, &a->first,
+               &a->rank, &a->size)
                ? 0
                : -1;
 }
@@ -265,7 +279,8 @@ PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
     PlanObject *self = PyObject_New(PlanObject, &PlanType);
     if (self) {
         memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
-        if (fill_plan(self, &a, sharing(&engine->engine))) Py_CLEAR(self);
+        if (let_count(&engine->engine, &a) || fill_plan(self, &a, sharing(&engine->engine)))
+            Py_CLEAR(self);
     }
     release(&a);
     return (PyObject *)self;

@@ -1,0 +1,89 @@
+#include "engine/counted.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "engine/announced.h"
+#include "engine/trials.h"
+
+bool han_counting_open(han_engine *e, uint32_t rank, uint32_t size) {
+    if (e->counting) return true;
+    struct han_counting *c = calloc(1, sizeof *c);
+    if (!c) return false;
+    c->rank = rank;
+    c->size = size;
+    e->counting = c;
+    return true;
+}
+
+void han_counting_close(han_engine *e) {
+    if (e->left) return;
+    free(e->counting);
+    e->counting = NULL;
+}
+
+/* The class of a key, entered if it is new: at a free place, or at that of the class that was used
+ * least recently. NULL if all classes are in use. */
+static han_counted *class_of(struct han_counting *c, uint64_t key, uint64_t epoch) {
+    han_counted *oldest = c->classes;
+    for (han_counted *k = c->classes; k < c->classes + HAN_COUNTED; k++) {
+        if (k->last && k->key == key) return k;
+        if (k->last < oldest->last) oldest = k;
+    }
+    if (oldest->last && oldest->last + HAN_UNUSED > epoch) return NULL;
+    memset(oldest, 0, sizeof *oldest);
+    oldest->key = key;
+    return oldest;
+}
+
+/* Begin the agreement on the trial of a class. */
+static void meet(han_engine *e, han_counted *k) {
+    struct han_counting *c = e->counting;
+    c->about = k;
+    c->begun = han_now_ns();
+    c->distance = 1;
+    c->posted = false;
+    memset(&c->mine, 0, sizeof c->mine);
+    c->mine.lacking = !han_medians(&k->trial, c->mine.median);
+    c->mine.took = k->took ? k->took : c->mine.median[0] + c->mine.median[1];
+    e->meets = true;
+}
+
+bool han_count(han_engine *e, const han_run *run) {
+    struct han_counting *c = e->counting;
+    const han_plan *p = run->plan;
+    han_counted *k = class_of(c, p->counted ^ run->led, e->epoch);
+    e->timed = false;
+    if (!k) return false;
+    k->last = e->epoch + 1;
+    han_trial *t = &k->trial;
+    uint32_t n = t->runs++, rest = t->rest ? t->rest : p->first;
+    uint32_t others = t->rest ? HAN_BURST : HAN_PROBE; /* runs of the other plan */
+    if (n < rest) return t->rival;
+    n -= rest;
+    if (n == HAN_BURST + others) {
+        meet(e, k);
+        return false;
+    }
+    bool other = n >= HAN_BURST;
+    c->noted = &t->tried[other][other ? n - HAN_BURST : n].finished;
+    e->timed = true;
+    return t->rival != other;
+}
+
+void han_note_time(han_engine *e) { *e->counting->noted = han_now_ns(); }
+
+void han_conclude(han_engine *e) {
+    struct han_counting *c = e->counting;
+    han_counted *k = c->about;
+    uint64_t took = han_now_ns() - c->begun;
+    if (!k->took || took < k->took) k->took = took;
+    han_judge(&k->trial, c->mine.lacking ? NULL : c->mine.median, c->mine.took);
+    e->meets = false;
+    e->takes_rival = k->trial.rival;
+    if (c->rank) return;
+    han_trial *kept = &e->head->plan->trial; /* the first rank tells what was found */
+    kept->rival = k->trial.rival;
+    memcpy(kept->learnt, k->trial.learnt, sizeof kept->learnt);
+}

@@ -1,0 +1,62 @@
+/* Trials between nodes: which runs take the rival follows from their number.
+ *
+ * Ranks that share no memory cannot follow a leader's choice without a message and a wait in each
+ * run. But all ranks make the same calls in the same order. Each rank counts the runs of a class of
+ * calls in a table, which is the same on all ranks at the same run. A trial takes place in the same
+ * runs on all ranks: a burst of runs of the plan in use, then a burst of the other one. Each rank
+ * stores when it finished them, by its own clock. Before the next run of the class chooses its
+ * plan, the ranks agree on the greatest median of each plan (engine/verdict.h). All ranks then keep
+ * the same plan, and know in which run the next trial begins. No other run waits for a peer because
+ * of trials. */
+#ifndef HAN_COUNTED_H
+#define HAN_COUNTED_H
+
+#include "engine.h"
+
+enum { HAN_COUNTED = 16 }; /* classes that have such trials at a time, on one engine */
+
+/* A class of calls: blocking and nonblocking ones of one signature are two classes. */
+typedef struct {
+    uint64_t key;
+    uint64_t last; /* the last of its runs, counted from 1 among all runs; 0: the place is free */
+    uint64_t took; /* the least nanoseconds of its agreements on this rank; 0: none so far */
+    han_trial trial; /* `finished` is by the clock of this rank */
+} han_counted;
+
+/* What the ranks agree on: the greatest of each number. */
+typedef struct {
+    uint64_t median[2]; /* nanoseconds from run to run: of the plan in use, and of the other one */
+    uint64_t lacking;   /* 1: this rank knows too few times */
+    uint64_t took;      /* nanoseconds that an agreement takes */
+} han_verdict;
+
+/* What an engine keeps for such trials. */
+struct han_counting {
+    uint32_t rank, size;
+    han_counted classes[HAN_COUNTED]; /* the same on all ranks at the same run, but for times */
+    uint64_t *noted; /* where the end time of the run at the head is stored */
+    /* of the agreement under way, if han_engine.meets: */
+    han_counted *about;
+    uint64_t begun;    /* nanoseconds */
+    uint32_t distance; /* to the ranks of the present exchange; `size` or more: it is over */
+    bool posted, sending, receiving;
+    uint64_t requests[2];
+    han_verdict mine, sent, theirs;
+};
+
+/* Give an engine what trials between nodes need, unless it has it; false if there is no memory. */
+bool han_counting_open(han_engine *, uint32_t rank, uint32_t size);
+/* Free it, unless MPI may still access it. */
+void han_counting_close(han_engine *);
+
+/* Count the run that begins; returns whether it takes the rival. Sets `timed` if its end time
+ * counts, and `meets` if the ranks must agree before it chooses its plan. */
+bool han_count(han_engine *, const han_run *);
+
+/* Store the end time of the run at the head of the queue. */
+void han_note_time(han_engine *);
+
+/* The ranks have agreed: keep the faster plan. */
+void han_conclude(han_engine *);
+
+#endif
