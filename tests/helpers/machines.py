@@ -71,7 +71,7 @@ def draw_factors(draw: Random, algorithm: str, members: int) -> dict[str, tuple[
         return {}
     if algorithm == "copyin":
         return {"factors": draw_reaching(draw, members)}
-    if algorithm not in ("recursive", "tree"):
+    if algorithm not in ("recursive", "tree", "shares"):
         scatter = tuple(-f for f in reversed(draw_reaching(draw, members)))
         return {"factors": scatter + draw_reaching(draw, members)}
     middle: tuple[int, ...] = ()
