@@ -82,7 +82,11 @@ class Exchange(Submodule):
             canonical=True,
         ),
         "recursive": Algorithm(
-            "reduce-scatter and allgather by groups of groups", FUSED, "always", canonical=True
+            "reduce-scatter and allgather by groups of groups",
+            FUSED,
+            "always",
+            takes=(*MIXED, "whole", *NESTED),
+            canonical=True,
         ),
         "cyclic": Algorithm(
             "members at growing distances, any number of them",
