@@ -29,6 +29,7 @@ def catalogue() -> Catalogue:
                 },
                 _serving(part, ("outermost",)),
                 _serving(part, ("inside", "node")),
+                {algorithm: part.taken(algorithm) for algorithm in part.algorithms},
                 part.never,
             )
             for name, part in registered().items()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from han.config.catalogue import not_taken
 from han.model.topology import Topology
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LevelChoice, Value
@@ -55,8 +56,8 @@ class Algorithm:
     `kinds` are the task kinds it carries out; with ``allreduce`` it fuses the reduce and the
     broadcast of the outermost level. `ordered` says when operands keep their order: ``always``,
     ``rooted at 0`` (only towards the first member) or ``never``. `one_segment`: it does not take a
-    message in several segments. `takes` names the parameters that it reads; None: all of its
-    submodule. `families` are the families of groups that it serves
+    message in several segments. `takes` names the parameters that it reads, no other is
+    accepted; None: all of its submodule. `families` are the families of groups that it serves
     (:mod:`han.tasks.compositions`). With ``everyone`` it combines only the operands of
     ``Context.contributors``, and it may have several tasks of a segment. `canonical`: it can
     combine in the canonical order (:mod:`han.tasks.canonical`).
@@ -139,6 +140,17 @@ class Submodule(ABC):
     def never(self, algorithm: str, parameters: Mapping[str, Value]) -> str | None:
         """Return why an algorithm can never take some parameters, whatever the call, or None."""
         return None
+
+    def taken(self, algorithm: str) -> tuple[str, ...]:
+        """Return the names of the parameters that an algorithm reads."""
+        takes = self.algorithms[algorithm].takes
+        return tuple(self.parameters) if takes is None else takes
+
+    def untaken(self, choice: LevelChoice) -> str | None:
+        """Return why an algorithm cannot have its parameters: it does not read one; or None."""
+        taken = self.taken(choice.algorithm)
+        name = next((name for name, _ in choice.parameters if name not in taken), None)
+        return None if name is None else not_taken(choice.algorithm, name, taken)
 
     def meets(self, algorithm: str, need: Need) -> bool:
         """Return whether an algorithm carries out what a composition needs on a level."""

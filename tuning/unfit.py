@@ -34,9 +34,16 @@ def unfit(topology: Topology, signature: Signature, choice: Choice, blocking: bo
         )  # fmt: skip
         last = level == active[-1]
         reason = _unfit(question, choice, last) if row.sides else _no_tree(question, last)
+        reason = reason or _untaken(submodule(question.choice.submodule), question.choice)
         if reason is not None:
             return f"{topology.names[level]}: {choice.levels[level].submodule}: {reason}"
     return None
+
+
+@lru_cache(REMEMBERED)
+def _untaken(part: Submodule, choice: LevelChoice) -> str | None:
+    """Return which parameter an algorithm of a level does not read, or None."""
+    return next((reason for one in choice.each if (reason := part.untaken(one))), None)
 
 
 def _repeats(row: Composition, topology: Topology, level: int) -> bool:

@@ -5,7 +5,7 @@ Plain data, so that a registry can fill it in without an import of pydantic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -83,14 +83,21 @@ class SubmoduleInfo:
 
     `between` and `inside` are the algorithms that serve a composition, by its name: on the
     outermost level, and inside nodes. A composition that all levels serve like a tree is not there.
-    `never` returns why an algorithm can never take some parameters, or None.
+    `takes` are the parameters that an algorithm reads; one that is not there reads all. `never`
+    returns why an algorithm can never take some values of its parameters, or None.
     """
 
     algorithms: tuple[str, ...] = ()
     parameters: Mapping[str, ParameterInfo] = field(default_factory=dict)
     between: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     never: Callable[[str, Mapping[str, ParameterValue]], str | None] = lambda *_: None
+
+
+def not_taken(algorithm: str, name: str, taken: Iterable[str]) -> str:
+    """Return why an algorithm cannot have a parameter: it does not read it."""
+    return f"{algorithm} does not take {name}; it takes {', '.join(taken) or 'no parameters'}"
 
 
 @dataclass(frozen=True)

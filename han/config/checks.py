@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from han.common.suggest import unknown
+from han.config.catalogue import not_taken
 from han.config.errors import KeyPath, Problem
 from han.config.parts import Level, Scope, SizeScope, as_document
 from han.config.rules import KINDS
@@ -156,10 +157,16 @@ def _never_taken(use: LevelUse, catalogue: Catalogue, path: KeyPath) -> Iterator
     own = [(kind, one.algorithm, one.parameters) for kind, one in use.kinds.items()]
     for kind, algorithm, parameters in ((None, use.algorithm, use.parameters), *own):
         algorithm = algorithm or use.algorithm
-        reason = info.never(algorithm, parameters) if algorithm in info.algorithms else None
+        if algorithm not in info.algorithms:
+            continue  # chosen later, for each call; or unknown
+        where = (*path, kind) if kind else path
+        reason = info.never(algorithm, parameters)
         if reason is not None:
-            where = (*path, kind) if kind else path
             yield Problem((*where, "factors"), reason.removeprefix("factors: "))
+        taken = info.takes.get(algorithm, (*info.parameters,))
+        for name in parameters:
+            if name not in taken and not (name == "factors" and reason is not None):
+                yield Problem((*where, name), not_taken(algorithm, name, taken))
 
 
 def _too_many_lanes(rule: Rule, use: LevelUse, depth: int, path: KeyPath) -> Iterator[Problem]:

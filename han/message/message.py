@@ -187,11 +187,23 @@ def _stage(buffer: Buffer, from_user: bool) -> tuple[int, Hook, tuple[object, ..
     return stage.ctypes.data, move, (stage, packed)
 
 
+def _as_int(number: object) -> int:
+    """Return what `__int__` of a number says; raises TypeError if it has none, as texts have."""
+    convert = getattr(type(number), "__int__", None)
+    if convert is None:
+        raise TypeError(f"{number!r} is no number")
+    found: int = convert(number)
+    return found
+
+
 def root_of(comm: MPI.Comm, root: object) -> int:
-    """Return the root of a call; raises ArgumentError if it is no rank."""
+    """Return the root of a call; raises ArgumentError if it is no rank.
+
+    As in mpi4py, a number that is no ``int`` counts as its ``__int__`` says.
+    """
     try:
-        number = operator.index(root)  # type: ignore[arg-type]
-    except TypeError:
+        number = operator.index(root) if isinstance(root, int) else _as_int(root)
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentTypeError(f"root: {root!r} is not a rank") from None
     if not 0 <= number < comm.Get_size():
         raise ArgumentError(f"root {number} is not in 0..{comm.Get_size() - 1}")

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 
 from han.model.collectives import FUSED as AT_ONCE
 from han.model.topology import Topology
-from han.submodules.exchange import halves, messages, rooted
+from han.submodules.exchange import halves, messages, rooted, shares
 from han.submodules.exchange import node as exchange_node
 from han.submodules.exchange.arrays import in_memory, reads
 from han.submodules.exchange.factors import Factors, lists_of, never
 from han.submodules.exchange.order import reorders
-from han.submodules.exchange.patterns import PRESETS, own_factors
+from han.submodules.exchange.patterns import PARTED, PRESETS, own_factors
 from han.submodules.parts.cells import FLAGS
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
@@ -39,6 +39,7 @@ ALWAYS_MESSAGES = (*PRESETS, "scatter")
 PRESET = ("segment", "partition")  # what algorithms with factors of their own take
 MIXED = ("segment", "factors", "partition", "chunk", "writes")
 NESTED = ("inner", "ports", "arrays")
+IN_LANES = ("factors", "chunk", "inner", "ports", "lanes")
 IN_MEMORY = (
     "tree reduces and broadcasts apart only where members share memory; scatter does in messages"
 )
@@ -81,7 +82,11 @@ class Exchange(Submodule):
             canonical=True,
         ),
         "recursive": Algorithm(
-            "reduce-scatter and allgather by groups of groups", FUSED, "always", canonical=True
+            "reduce-scatter and allgather by groups of groups",
+            FUSED,
+            "always",
+            takes=(*MIXED, "whole", *NESTED),
+            canonical=True,
         ),
         "cyclic": Algorithm(
             "members at growing distances, any number of them",
@@ -116,6 +121,21 @@ class Exchange(Submodule):
             "messages: scatter and allgather; reduce-scatter and gather",
             ordered="never",
             takes=("segment", "factors", "partition", "ports"),
+        ),
+        "shares": Algorithm(
+            "in shared memory: every lane's member gets a share by a recursive exchange",
+            shares.KINDS,
+            "always",
+            takes=IN_LANES,
+            families=("everyone",),
+            canonical=True,
+        ),
+        "cyclic_shares": Algorithm(
+            "in shared memory: every lane's member gets a share by a cyclic shift",
+            shares.KINDS,
+            "never",
+            takes=IN_LANES,
+            families=("everyone",),
         ),
     }
     parameters = {
@@ -161,6 +181,12 @@ class Exchange(Submodule):
             "in shared memory: members write finished blocks into the cells of those who need "
             "them (true), or read them there (false); small messages are read",
         ),
+        "lanes": Parameter(
+            "int",
+            "shares: how many there are on a level; 0: as many as the smallest group has ranks",
+            0,
+            1 << 16,
+        ),
         "arrays": Parameter(
             "bool", "shared arrays are read where they are (true), or copied into cells (false)"
         ),
@@ -168,19 +194,23 @@ class Exchange(Submodule):
 
     def factor_lists(self, algorithm: str, members: int) -> list[Factors]:
         """Return lists of factors that a tuner tries; presets have factors of their own."""
-        return [] if algorithm in PRESETS else lists_of(algorithm, members)
+        return [] if algorithm in PRESETS else lists_of(PARTED.get(algorithm, algorithm), members)
 
     def never(self, algorithm: str, parameters: Mapping[str, Value]) -> str | None:
         """Return why an algorithm can never take these factors, or None."""
         factors = parameters.get("factors")
         if not isinstance(factors, tuple):
             return None
-        return own_factors(algorithm) if algorithm in PRESETS else never(algorithm, factors)
+        if algorithm in PRESETS:
+            return own_factors(algorithm)
+        return never(PARTED.get(algorithm, algorithm), factors)
 
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""
         cells = in_cells(question.topology, question.level, question.choice)
-        if question.choice.algorithm == "tree" and apart(question):
+        if question.choice.algorithm in PARTED:
+            reason = shares.unfit(question)
+        elif question.choice.algorithm == "tree" and apart(question):
             reason = halves.unfit(question) if cells else IN_MEMORY
         else:
             reason = (exchange_node if cells else messages).unfit(question)
@@ -203,12 +233,16 @@ class Exchange(Submodule):
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
+        if plan.choice.levels[level].algorithm in PARTED:
+            return shares.footprint(plan, level)
         return exchange_node.footprint(plan, level) + halves.footprint(plan, level)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's part of the exchange of each task."""
         topology = context.builder.plan.topology
-        if in_cells(topology, context.group.level, context.choice):
+        if context.choice.algorithm in PARTED:
+            shares.lower(context)
+        elif in_cells(topology, context.group.level, context.choice):
             kind = context.tasks[0].kind
             (halves if kind in halves.HALVES else exchange_node).lower(context)
         elif context.choice.algorithm == "scatter":

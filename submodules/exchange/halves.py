@@ -132,17 +132,16 @@ class _Reduce(Exchange):
         """Return where the last stage combines: at the root the result, elsewhere a cell."""
         return (self.context.result if self.group.leads else cell), None
 
-    def tells(self, worked: bool) -> bool:
-        """Return whether the root waits for this member's last stage."""
-        return worked and not self.group.leads
+    def tells(self, worked: bool, final: bool) -> bool:
+        """Return whether others wait for a stage of this one; the root waits for the last one."""
+        return worked and not (final and self.group.leads)
 
     def await_readers(self, piece: Piece) -> None:
         """Wait until the root has the result of the piece that was in the bank before."""
         if not self.group.leads:
             root = self.group.root
             done = (piece.index - BANKS) * self.layout.values + self.pattern.stages + 1
-            flag = self.builder.flag(self.group.level, self.group.slots[root], COMBINED)
-            self.stream.wait(flag, done, self.group.ranks[root])
+            self.wait_until(root, COMBINED, done)
 
     def leave(self, piece: Piece) -> None:
         """Wait until other members have read this one's operand; the root has the result then."""

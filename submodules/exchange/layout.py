@@ -124,8 +124,8 @@ class Layout:
     def in_rings(cls, choice: LevelChoice, members: int, grain: int) -> Layout:
         """Return the layout of a piece of one grain in the rings of cells."""
         pattern, partition = in_cells(choice, members, grain)
-        writes = bool(choice.get("writes", 0)) and choice.algorithm != "tree"
-        return cls(pattern, partition, grain, 1, False, writes and pattern.gathers > 0)
+        writes = bool(choice.get("writes", 0)) and pattern.gathers > 0
+        return cls(pattern, partition, grain, 1, False, writes)
 
     @classmethod
     def in_slots(

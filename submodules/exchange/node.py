@@ -80,9 +80,7 @@ def lower(context: Context) -> None:
 
 def exchange_pieces(context: Context, exchange: Exchange) -> None:
     """Emit the operations of an exchange: each piece is shown before the previous one combined."""
-    stream = context.stream
-    pieces = cut(context.tasks, exchange.layout.chunk, context.grain, stream.sequence)
-    stream.sequence += len(pieces)
+    stream, pieces = context.stream, exchange.pieces()
     for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
         if piece.first:
             stream.begin(piece.task)
@@ -105,9 +103,7 @@ class Exchange:
     def __init__(self, context: Context) -> None:
         self.context, self.stream, self.group = context, context.stream, context.group
         self.builder = context.builder
-        tasks = self.builder.tasks_of(context.stream)
-        level, members = context.group.level, context.group.size
-        self.layout = Layout.of(self.builder.plan, level, tasks, members)
+        self.layout = self.laid_out()
         self.pattern: Pattern = self.layout.pattern
         self.steps = self.gathering()
         self.bank = self.layout.bank(self.layout.chunk)
@@ -118,7 +114,19 @@ class Exchange:
         self.step = max(1, BLOCK // context.grain) * context.grain
         self.partials = self._rooms_for_partials()
         if self.layout.arrays:
-            self.builder.show(level)
+            self.builder.show(self.group.level)
+
+    def laid_out(self) -> Layout:
+        """Return the layout of the group's cells."""
+        tasks = self.builder.tasks_of(self.stream)
+        return Layout.of(self.builder.plan, self.group.level, tasks, self.group.size)
+
+    def pieces(self) -> list[Piece]:
+        """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
+        stream, context = self.stream, self.context
+        pieces = cut(context.tasks, self.layout.chunk, context.grain, stream.sequence)
+        stream.sequence += len(pieces)
+        return pieces
 
     def _rooms_for_partials(self) -> list[Ref]:
         """Reserve memory for partial results, if the member combines more than two operands."""
@@ -185,7 +193,7 @@ class Exchange:
                 cell = self.cell(home, piece, stage, run, -1)
                 dst, also = self.targets(cell) if final else (cell, None)
                 self._fold(piece, sources, run, dst, also)
-        if self.layout.arrays or (self.tells(worked) if final else worked):
+        if self.layout.arrays or self.tells(worked, final):
             self.post(piece, stage)
 
     def targets(self, cell: Ref) -> tuple[Ref, Ref | None]:
@@ -193,8 +201,10 @@ class Exchange:
         read = self.pattern.gathers and not (self.layout.writes or self.layout.in_results)
         return self.context.result, cell if read else None
 
-    def tells(self, worked: bool) -> bool:
-        """Return whether other members wait for this one's last stage."""
+    def tells(self, worked: bool, final: bool) -> bool:
+        """Return whether others wait for a stage of this member, in which it may have worked."""
+        if not final:
+            return worked
         read = self.pattern.gathers and not self.layout.writes
         return bool((worked and read) or self.unheard)
 
@@ -256,8 +266,12 @@ class Exchange:
                 if not last:
                     home = self.pattern.home(me, finished + step)
                     self.stream.copy(self.cell(home, piece, finished, run, 1), result, nbytes)
-        if not last or self.layout.in_results:
+        if self.tells_taken(last):
             self.post(piece, finished + step)
+
+    def tells_taken(self, last: bool) -> bool:
+        """Return whether other members wait for a gathering step of this one."""
+        return not last or self.layout.in_results
 
     def leave(self, piece: Piece) -> None:
         """Wait until other members have read this one's arrays, of which `piece` is the last one.
@@ -292,8 +306,12 @@ class Exchange:
         """Wait for readers of the bank whose results this member does not read."""
         done = (piece.index - BANKS) * self.layout.values + self.pattern.stages
         for member in self.unheard:
-            flag = self.builder.flag(self.group.level, self.group.slots[member], COMBINED)
-            self.stream.wait(flag, done, self.group.ranks[member])
+            self.wait_until(member, COMBINED, done)
+
+    def wait_until(self, member: int, kind: int, value: int) -> None:
+        """Wait until a member's flag of a kind has reached a value."""
+        flag = self.builder.flag(self.group.level, self.group.slots[member], kind)
+        self.stream.wait(flag, value, self.group.ranks[member])
 
     # ---- addresses and flags ----------------------------------------------------------------
 
@@ -301,7 +319,8 @@ class Exchange:
         """Return what this member does with a piece."""
         found = self.scripts.get(piece.nbytes)
         if found is None:
-            found = Script.of(self.layout, self.group.me, piece.nbytes, self.steps)
+            bounds = self.layout.partition.bounds(piece.nbytes)
+            found = Script.of(self.layout, self.group.me, bounds, self.steps)
             self.scripts[piece.nbytes] = found
         return found
 

@@ -7,9 +7,10 @@ from itertools import accumulate
 from operator import mul
 
 from han.submodules.exchange.folded import Folded
-from han.submodules.exchange.patterns import message_steps
+from han.submodules.exchange.patterns import PARTED, by_halves, message_steps, pattern_of
 from han.submodules.exchange.steps import Recursive, Steps
 from han.tasks.canonical import NOT_CANONICAL, are_blocks, starts_of
+from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 
 
@@ -21,10 +22,16 @@ def reorders(question: Question) -> str | None:
     """
     signature, choice = question.signature, question.choice
     for starts in _starts_of_groups(question):
-        steps = message_steps(choice, len(starts), signature.nbytes)
+        steps = _steps(choice, len(starts), signature.nbytes)
         if not all(are_blocks(starts, firsts) for firsts in _together(steps)):
             return f"{choice.algorithm} among {len(starts)} members {NOT_CANONICAL}"
     return None
+
+
+def _steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
+    if choice.algorithm in PARTED:
+        return pattern_of(by_halves(choice), members, whole=False)
+    return message_steps(choice, members, nbytes)
 
 
 def _starts_of_groups(question: Question) -> Iterator[tuple[int, ...]]:

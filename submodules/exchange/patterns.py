@@ -7,6 +7,7 @@ Source: Jocksch et al., section 2.1.2, of which the algorithms between nodes are
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from han.model.channel_layout import PAGE
 from han.submodules.exchange.factors import (
@@ -49,7 +50,13 @@ PRESETS: dict[str, Callable[[int], Steps]] = {
 }
 
 
+PARTED = {"shares": "tree", "cyclic_shares": "cyclic"}  # whose factors halves have
 NESTING = ("recursive", "cyclic", "tree")  # algorithms with groups of members
+
+
+def by_halves(choice: LevelChoice) -> LevelChoice:
+    """Return the choice of an exchange whose halves a level runs."""
+    return replace(choice.alike, algorithm=PARTED[choice.algorithm])
 
 
 def own_factors(preset: str) -> str:

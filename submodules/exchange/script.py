@@ -26,9 +26,9 @@ class Script(NamedTuple):
     writes: list[list[tuple[int, list[Run]]]]
 
     @classmethod
-    def of(cls, layout: Layout, me: int, nbytes: int, steps: range) -> Script:
-        """Return the script of member `me` for a piece of `nbytes` bytes, and gathering steps."""
-        pattern, bounds = layout.pattern, layout.partition.bounds(nbytes)
+    def of(cls, layout: Layout, me: int, bounds: Sequence[tuple[int, int]], steps: range) -> Script:
+        """Return the script of member `me` for a piece's blocks, and gathering steps."""
+        pattern = layout.pattern
         stages = range(1, pattern.stages + 1)
         return cls(
             runs(

@@ -20,13 +20,7 @@ from han.tasks.contract import ANY, Algorithm, Parameter, Question
 
 RADIX = 4
 NAMES = ("flat", "kary", "knomial")
-ALGORITHMS = {
-    "flat": Algorithm(
-        "all members are the root's children", ordered="always", families=ANY, canonical=True
-    ),
-    "kary": Algorithm("k-ary tree of flags", ordered="never", families=ANY),
-    "knomial": Algorithm("k-nomial tree of flags", families=ANY, canonical=True),
-}
+IN_CELLS = ("cells", "chunk", "inline", "read_parent_flag", "in_recv", "trailing")
 PARAMETERS = {
     "radix": Parameter(
         "int", "children of a member (kary), base of the tree (knomial)", 2, 64, tried=(2, 3, 5)
@@ -40,6 +34,17 @@ PARAMETERS = {
     ),
     "socket_tree": Parameter("name", "tree within a socket (leaders)", choices=NAMES),
     "socket_radix": Parameter("int", "radix within a socket (leaders)", 2, 64, tried=(2, 3, 5)),
+}  # fmt: skip
+
+
+TAKEN = (*PARAMETERS, *IN_CELLS)
+ALGORITHMS = {
+    "flat": Algorithm(
+        "all members are the root's children", ordered="always", takes=TAKEN, families=ANY,
+        canonical=True,
+    ),
+    "kary": Algorithm("k-ary tree of flags", ordered="never", takes=TAKEN, families=ANY),
+    "knomial": Algorithm("k-nomial tree of flags", takes=TAKEN, families=ANY, canonical=True),
 }  # fmt: skip
 
 

@@ -65,9 +65,39 @@ def test_kinds_of_tasks_have_factors_of_their_own(tmp_path):
         read(tmp_path, ("{}", f"{{levels: {{node: {tree}}}}}"))
 
 
+NOT_TAKEN = {
+    "{submodule: exchange, algorithm: tree, writes: true}": (
+        "node.writes: tree does not take writes; it takes segment, factors, partition, chunk, inner"
+    ),
+    "{submodule: exchange, algorithm: copyin, arrays: false}": (
+        "node.arrays: copyin does not take arrays; it takes segment, factors"
+    ),
+    "{submodule: exchange, algorithm: cyclic, whole: 64}": (
+        "node.whole: cyclic does not take whole; it takes segment"
+    ),
+    "{submodule: sm, algorithm: direct, chunk: 64}": (
+        "node.chunk: direct does not take chunk; it takes no parameters"
+    ),
+    "{submodule: exchange, algorithm: tree, bcast: {algorithm: scatter, inner: 2}}": (
+        "node.bcast.inner: scatter does not take inner; it takes segment, factors, partition, ports"
+    ),
+    "{submodule: solo, algorithm: pull, bcast: {algorithm: meet}, reduce: {algorithm: split,"
+    " tree: flat}}": "node.reduce.tree: split does not take tree; it takes chunk, block",
+}
+
+
+@pytest.mark.parametrize("use", NOT_TAKEN)
+def test_a_parameter_that_an_algorithm_does_not_read_is_an_error(tmp_path, use):
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, ("{}", f"{{levels: {{node: {use}}}}}"))
+    assert f"rules.yaml:5: rules[0].use.levels.{NOT_TAKEN[use]}" in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("when", "use"),
     [
+        ("{}", "{levels: {node: {submodule: sm, chunk: 1MiB}}}"),
+        ("{}", "{levels: {node: {submodule: sm, algorithm: kary, inline: false}}}"),
         ("{collective: [bcast, allreduce]}", "{composition: nap}"),
         ("{}", "{composition: nap}"),
         ("{}", EXCHANGE % ("recursive", "[-4, -3, 3, 4]")),

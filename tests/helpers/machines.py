@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from random import Random
+from typing import Any
 
 from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
@@ -36,6 +37,12 @@ def composition_of(name: str, algorithm: str) -> str:
     if "leaders" in families:
         return ""
     return next((name for name in ("nap", "ring") if name in families), "lanes")
+
+
+def taken(name: str, algorithm: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return those of some parameters that an algorithm of a submodule reads."""
+    reads = registered()[name].taken(algorithm)
+    return {key: value for key, value in parameters.items() if key in reads}
 
 
 def takes_factors(name: str) -> bool:
@@ -71,7 +78,7 @@ def draw_factors(draw: Random, algorithm: str, members: int) -> dict[str, tuple[
         return {}
     if algorithm == "copyin":
         return {"factors": draw_reaching(draw, members)}
-    if algorithm not in ("recursive", "tree"):
+    if algorithm not in ("recursive", "tree", "shares"):
         scatter = tuple(-f for f in reversed(draw_reaching(draw, members)))
         return {"factors": scatter + draw_reaching(draw, members)}
     middle: tuple[int, ...] = ()

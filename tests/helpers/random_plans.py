@@ -237,8 +237,9 @@ def draw_level(
     draw: Random, name: str, algorithm: str, signature: Signature, members: int
 ) -> LevelChoice:
     """Draw some of an algorithm's parameters."""
-    parameters = registered()[name].parameters
-    values = {k: p.values for k, p in sorted(parameters.items()) if p.values}
+    part = registered()[name]
+    taken, parameters = part.taken(algorithm), part.parameters
+    values = {k: p.values for k, p in sorted(parameters.items()) if p.values and k in taken}
     chosen = {k: draw.choice(v) for k, v in values.items() if draw.random() < 0.5}
     for size in chosen.keys() & {"chunk", "segment"}:
         chosen[size] = max(chosen[size], signature.nbytes // PIECES)

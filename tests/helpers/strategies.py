@@ -53,7 +53,9 @@ def topologies(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Topology:
 def level_choices(draw: st.DrawFn, members: int = 2) -> LevelChoice:
     """Draw a submodule, an algorithm and some parameters that are valid for so many members."""
     name, algorithm = draw(st.sampled_from(PARTS))
-    rows = {k: row for k, row in registered()[name].parameters.items() if row.values}
+    part = registered()[name]
+    taken = part.taken(algorithm)
+    rows = {k: row for k, row in part.parameters.items() if row.values and k in taken}
     given = draw(st.sets(st.sampled_from(sorted(rows)))) if rows else set()
     parameters = tuple((k, draw(st.sampled_from(rows[k].values))) for k in sorted(given))
     if takes_factors(name):

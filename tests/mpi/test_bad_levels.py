@@ -36,6 +36,10 @@ REFUSED = {  # written from line 4 on
     "rules:\n- use: {levels: {network: {submodule: exchange, algorithm: halving, factors: 2}}}": (
         "wrong.yaml:5: rules[0].use.levels.network.factors: halving has factors of its own",
     ),
+    "rules:\n- use:\n    levels:\n"
+    "      node: {submodule: exchange, algorithm: tree, writes: true}": (
+        "wrong.yaml:7: rules[0].use.levels.node.writes: tree does not take writes",
+    ),
     "rules:\n- when: {collective: bcast}\n  use: {composition: nap}": (
         "wrong.yaml:6: rules[0].use.composition = 'nap': serves allreduce, barrier",
     ),
@@ -69,6 +73,8 @@ PASSED_OVER = (
     ),
     ({"composition": "nap", "levels": {"network": {"submodule": "nap", "base": 3}}},
         "nap: base 3, but the smallest node has 2 ranks: at most 2"),
+    ({"levels": {"network": {"submodule": "adapt", "radix": 3}}},
+        "network: adapt: linear does not take radix; it takes segment, window, order"),
     ({"levels": {"network": {
         "submodule": "exchange", "algorithm": "recursive", "factors": [3]}}},
         "network: exchange: factors: 3 bring 3 members together, not the 2 of the level"),

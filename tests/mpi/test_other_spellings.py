@@ -210,6 +210,46 @@ def test_the_first_call_reads_numbers_as_later_ones_and_mpi(mpi_ranks):
             comm.Allgatherv(mine, [wanted, (set(range(1, size + 1)), starts), D])
 
 
+class Truncated(Number):
+    """A number by its ``__int__``, which differs from its index."""
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __index__(self) -> int:
+        return self.value + 1
+
+
+def roots(last: int) -> list[Any]:
+    """Return ways to write a root, of which mpi4py refuses some."""
+    scalars = [kind(last) for kind in (np.int8, np.int64, np.uint32, np.float64, np.array)]
+    plain = [last, bool(last), float(last), last + 0.5, str(last), [last], None, 1j, float("nan")]
+    return [*scalars, *plain, np.bool_(last), Number(last), Truncated(last)]
+
+
+@on_ranks
+def test_roots_are_numbers_as_mpi4py_reads_them(mpi_ranks):
+    """Before the plan of a call is known, and after that, when it is read in C."""
+
+    def said(comm: Any, root: Any) -> Any:
+        a, b = np.full(3, WORLD.rank + 1.0), np.zeros(3)
+        try:
+            comm.Bcast(a, root=root)
+            comm.Reduce(a, b, root=root)
+        except TypeError:
+            return "refused"
+        except ValueError:
+            return "refused" if isinstance(root, float) else "wrong"
+        return a.tolist(), b.tolist()
+
+    with opened(new_comm(FLAT)) as comm:
+        for _ in range(2):
+            for root in roots(WORLD.size - 1):
+                assert said(comm, root) == said(WORLD, root), repr(root)
+            for _ in range(3):
+                assert said(comm, WORLD.size - 1) == said(WORLD, WORLD.size - 1)
+
+
 @on_ranks
 def test_a_list_may_change_while_its_counts_are_read(mpi_ranks):
     class Rude(Number):

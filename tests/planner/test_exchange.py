@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interpreter import Interpreter
-from machines import draw_factors, topology_of
+from machines import draw_factors, taken, topology_of
 from strategies import OPERATIONS
 from test_planner import check, make_run, quick
 
@@ -252,7 +252,7 @@ def test_exchanges_compute_the_sum_in_any_interleaving(exchange, nbytes, data):
     segment = data.draw(st.sampled_from([None, None, max(1000, nbytes // 3)]))
     schedule = data.draw(st.sampled_from(["dataflow", "lockstep"]))
     more["chunk"] = max(more["chunk"], nbytes // 4)
-    parameters = dict(choice.parameters) | more
+    parameters = dict(choice.parameters) | taken("exchange", choice.algorithm, more)
     plan = plan_of(members, choice.algorithm, nbytes, op, segment, schedule, **parameters)
     runs = [make_run(plan, data.draw(st.booleans())) for _ in range(2)]
     check(runs, data.draw(st.integers(0, 1 << 30)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import draw_factors, topology_of
+from machines import draw_factors, taken, topology_of
 from test_exchange import few
 from test_exchange_halves import planned, signature_of
 
@@ -51,7 +51,7 @@ def test_exchanges_that_read_arrays_are_proved(number):
         segment=draw.choice([None, max(8, nbytes // 3 // 8 * 8)]),
         chunk=draw.choice([4 * KiB, 512 * KiB]),
         partition=draw.choice([0, 64, 1000]),
-        writes=draw.random() < 0.3,
+        **taken("exchange", algorithm, {"writes": draw.random() < 0.3}),
         **draw_factors(draw, algorithm, members),
     )
     for in_place in (False, True):

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import draw_factors, topology_of
+from machines import draw_factors, taken, topology_of
 from test_planner import quick
 
 from han.config.config import load_config, validate_names
@@ -246,7 +246,8 @@ def test_a_root_sends_a_scattered_message_once():
 def test_exchanges_of_any_number_of_nodes_are_proved(nodes):
     for algorithm, (count, segment) in product(FUSED, ((1, None), (40, None), (999, 3000))):
         signature = allreduce(count, ordered=algorithm in ORDERED)
-        plan = plan_of(nodes, algorithm, signature, segment, whole=64)
+        whole = taken("exchange", algorithm, {"whole": 64})
+        plan = plan_of(nodes, algorithm, signature, segment, **whole)
         for in_place in (False, True):
             verify([plan] * 2, in_place=in_place)
 
@@ -255,7 +256,8 @@ def test_classes_of_sizes_are_proved_at_their_edges():
     bounds = bounds_of()
     for algorithm, nodes, bound in product((*FUSED, "scatter"), (3, 4), (48, 6144)):
         signature = class_of(allreduce(bound // 8), bound)
-        plan = plan_of(nodes, algorithm, signature, segment=2000, whole=64)
+        whole = taken("exchange", algorithm, {"whole": 64})
+        plan = plan_of(nodes, algorithm, signature, segment=2000, **whole)
         below = (0, *bounds)[bounds.index(bound)]
         for nbytes in (below + 8 - below % 8, bound):
             verify([plan.of_size(nbytes)] * 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from machines import topology_of
+from machines import taken, topology_of
 from test_exchange import objection, plan_of
 from test_exchange_halves import planned, signature_of
 
@@ -82,7 +82,8 @@ def test_nested_exchanges_are_proved(algorithm):
     for (members, inner), nbytes, writes in product(
         [(6, 3), (14, 7), (12, 4), (8, 2)], (0, 8, 1000, 40_000), (False, True)
     ):
-        plan = plan_of(members, algorithm, nbytes, inner=inner, writes=writes, chunk=8 * KiB)
+        more = taken("exchange", algorithm, {"writes": writes, "chunk": 8 * KiB})
+        plan = plan_of(members, algorithm, nbytes, inner=inner, **more)
         for in_place in (False, True):
             verify([plan] * 2, in_place=in_place)
 
@@ -100,7 +101,7 @@ def test_groups_that_do_not_fit_are_refused():
     assert "7 members are not groups of 3" in objection(7, "recursive", shared=-1, inner=3)
     assert "leave one of them out" in objection(8, "recursive", inner=4, factors=(-8, 8))
     assert objection(7, "cyclic", inner=16) is None
-    assert objection(7, "copyin", inner=3) is None
+    assert "copyin does not take inner" in objection(7, "copyin", inner=3)
 
 
 def test_the_ready_configuration_for_sockets_of_a_node():

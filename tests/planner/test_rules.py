@@ -51,6 +51,20 @@ def test_a_range_holds_between_its_ends(key):
     assert not value or not decides({key: {"max": value - 1}})
 
 
+def test_parameters_of_an_algorithm_that_a_call_chooses_are_checked_with_the_choice():
+    """The built-in choice names the algorithm: the rule serves those calls whose one takes it."""
+    use = {"levels": {"network": {"submodule": "sm", "chunk": 8 * KiB}}}
+    rules = RuleTable(load_config({"rules": [{"use": use}]}), SIX, NodeTraits())
+    large = rules.decide(call_signature("bcast", 48 * KiB)).choice.levels[-1]
+    assert large.submodule == "sm"
+    assert large.get("chunk", 0) == 8 * KiB
+    small = rules.decide(call_signature("allreduce", 8))
+    assert small.choice.levels[-1].algorithm == "direct"
+    ((rule, reason),) = small.passed
+    assert rule == "rules[0] of config"
+    assert reason == "network: sm: direct does not take chunk; it takes no parameters"
+
+
 ON_SOCKETS = replace(SIX, sockets=(0, 0, 0, 1, 1, 1))
 HOLDS = {
     "commutative": {},

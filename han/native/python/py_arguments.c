@@ -5,11 +5,23 @@
 #include "python/py_vectors.h"
 #include "python/py_whole.h"
 
+/* As in mpi4py, a root that is no int counts as its __int__ says; NULL: it has none that works. */
+static PyObject *as_int(PyObject *o) {
+    if (PyLong_Check(o)) return Py_NewRef(o);
+    PyNumberMethods *number = Py_TYPE(o)->tp_as_number;
+    PyObject *found = number && number->nb_int ? number->nb_int(o) : NULL;
+    PyErr_Clear();
+    return found;
+}
+
 static bool root_of(PyObject *o, han_entry *key) {
     uint64_t root;
-    if (!han_py_whole(o, &root) || root > INT32_MAX) return false;
-    key->root = (int32_t)root;
-    return true;
+    PyObject *number = as_int(o);
+    if (!number) return false;
+    bool found = han_py_whole(number, &root) && root <= INT32_MAX;
+    Py_DECREF(number);
+    key->root = found ? (int32_t)root : 0;
+    return found;
 }
 
 static bool says_in_place(const han_caller *self, const PyObject *o) {

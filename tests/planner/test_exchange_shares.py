@@ -1,0 +1,148 @@
+"""Exchanges that make and gather the shares of lanes: proofs, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import draw_factors, topology_of
+from test_composition_sweep import draw_machine
+from test_exchange_halves import objection, planned, signature_of
+from test_planner import quick
+
+from han.model.program import Code
+from han.tasks.choice import Choice, level_choice
+from han.tasks.lanes import inner_levels, outer_levels
+from han.tasks.lower import lower
+from han.tasks.outline import as_called
+from han.tasks.signature import Signature
+from han.tasks.size_classes import class_of
+from han.tasks.verify import verify
+from han.tuning.parts import plan_of_choice
+
+KiB = 1024
+many = settings(quick, max_examples=60)
+LANES = ("bcast", "reduce", "allreduce")
+BOTH = ("shares", "cyclic_shares")
+
+
+def lanes(*levels, **choice):
+    return Choice(tuple(levels), composition="lanes", **choice)
+
+
+def on_nodes(*sizes):
+    nodes = [node for node, size in enumerate(sizes) for _ in range(size)]
+    return topology_of([nodes, [0] * len(nodes)], 0)
+
+
+def between(collective):
+    return level_choice("adapt", "by_rank" if collective == "reduce" else "knomial")
+
+
+@pytest.mark.parametrize("ranks", range(2, 10))
+@pytest.mark.parametrize("algorithm", BOTH)
+def test_nodes_of_two_to_nine_ranks(algorithm, ranks):
+    """Several pieces of every share, so that banks of cells are used again."""
+    own = level_choice("exchange", algorithm, chunk=64 * ranks)
+    for collective in LANES:
+        for nbytes, root in ((8, 1), (1000, 2 * ranks - 1), (7000, 0)):
+            root = root if collective != "allreduce" else 0
+            signature = signature_of(collective, nbytes, root, ordered=algorithm == "shares")
+            choice = lanes(own, between(collective))
+            plan = planned(on_nodes(ranks, ranks), signature, choice)
+            verify([plan] * 3, in_place=root % 2 == 0)
+
+
+@many
+@given(st.integers(0, 1 << 30))
+def test_lanes_of_any_machine(number):
+    """Up to 64 ranks on 2 to 4 levels, uneven and interleaved; small nodes carry several lanes."""
+    draw = Random(number)
+    collective, algorithm = draw.choice(LANES), draw.choice(BOTH)
+    nbytes = draw.choice([8, 56, 1000, 4 * KiB, 20_000, 100_000])
+    signature = signature_of(
+        collective, nbytes, 0, ordered=algorithm == "shares" and draw.random() < 0.5
+    )
+    while True:
+        topology = draw_machine(draw, draw.randint(2, 4))
+        view = as_called(topology, signature, "lanes")
+        if inner_levels(view) and outer_levels(view):
+            break
+    if collective != "allreduce":
+        signature = replace(signature, root=draw.randrange(topology.size))
+    inner = inner_levels(view)
+    levels = [between(collective)] * topology.depth
+    for level in inner:
+        sizes = {*map(len, view.units[level].values())}
+        most = max(sizes) if level == inner[-1] else min(sizes)
+        own = {"chunk": draw.choice([1 << 8, 1 << 10, 1 << 17]), "lanes": draw.randint(0, most)}
+        if len(sizes) == 1 and draw.random() < 0.5:
+            own |= draw_factors(draw, algorithm, *sizes)
+        levels[level] = level_choice("exchange", algorithm, **own)
+    choice = lanes(
+        *levels,
+        segment=draw.choice([None, nbytes // 2 // 8 * 8 or 8]),
+        schedule=draw.choice(["dataflow", "lockstep"]),
+    )
+    plan = planned(topology, signature, choice, draw.choice([1 << 16, 1 << 20]))
+    verify([plan] * 3, in_place=draw.random() < 0.5)
+
+
+def test_every_member_combines_the_same_and_copies_what_it_lacks():
+    own = level_choice("exchange", "shares", factors=(-4, -2, 2, 4))
+    plan = planned(on_nodes(8, 8), signature_of("allreduce", 64 * KiB), lanes(own, between("")))
+    combined = []
+    for rank in range(8):
+        program = lower(plan, rank)
+        (stream,) = [s for s in program.streams if s.name == "reduce_scatter@level0"]
+        code = program.code[stream.start : stream.stop]
+        rows = code[(code["code"] == Code.REDUCE) | (code["code"] == Code.REDUCE2)]
+        combined.append(int(rows["n"].sum()))
+    # Four operands of a quarter, then two of an eighth.
+    assert {8 * n for n in combined} == {3 * 16 * KiB + 8 * KiB}
+
+
+def test_classes_of_sizes_have_one_program():
+    call = class_of(Signature("allreduce", 2048, 8, "sum", "f8"), 16 * KiB)
+    for algorithm in BOTH:
+        own = level_choice("exchange", algorithm, chunk=1000)
+        choice = lanes(own, level_choice("adapt", "knomial"))
+        plan = plan_of_choice(on_nodes(3, 4), call, choice, 1 << 20)
+        for nbytes in (8, 72, 1000, 8200, 16 * KiB):
+            verify([plan.of_size(nbytes)] * 2)
+
+
+def test_reproducible_lanes_combine_in_the_canonical_order():
+    call = Signature("allreduce", 100, 8, "op", "f8", canonical=True)
+    for factors in ((-4, -2, 2, 4), (-2, -2, -2, 2, 2, 2), (-8, 8)):
+        own = level_choice("exchange", "shares", factors=factors)
+        choice = lanes(own, level_choice("exchange", "recursive_doubling"))
+        verify([planned(on_nodes(8, 8), call, choice)] * 2)
+    own = level_choice("exchange", "cyclic_shares")
+    assert "combines in another order" in objection(
+        on_nodes(4, 4), call, replace(choice, levels=(own, choice.levels[1]))
+    )
+
+
+def test_why_an_exchange_does_not_serve_lanes():
+    call, adapt = signature_of("allreduce", 1000, ordered=False), level_choice("adapt", "knomial")
+    for sizes, own, expected in (
+        ((4, 3), level_choice("exchange", "shares", factors=(-2, -2, 2, 2)),
+         "do not fit all groups of the level, which have 3, 4 members: leave factors out"),
+        ((4, 4), level_choice("exchange", "shares", factors=(-2, 2, 2)),
+         "would combine without splitting"),
+        ((4, 4), level_choice("exchange", "shares", lanes=5), "the largest node has 4 ranks"),
+        ((4, 4), level_choice("exchange", "recursive"), "exchange shares, exchange cyclic_shares"),
+    ):  # fmt: skip
+        assert expected in objection(on_nodes(*sizes), call, lanes(own, adapt))
+    tree = Choice((level_choice("exchange", "shares"), adapt))
+    assert "serves compositions other than tree and flat" in objection(on_nodes(4, 4), call, tree)
+    matrix = signature_of("allreduce", 1000)
+    cyclic = lanes(level_choice("exchange", "cyclic_shares"), adapt)
+    assert "does not keep the order of operands" in objection(on_nodes(4, 4), matrix, cyclic)
+    large = Signature("allreduce", 4, 1 << 14, "op", "u8")
+    reason = objection(on_nodes(4, 4), large, lanes(level_choice("exchange", "shares"), adapt))
+    assert "of cells for elements of 16384 bytes; half of the smallest ring has 32768" in reason
