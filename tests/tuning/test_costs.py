@@ -111,6 +111,10 @@ def test_a_cost_above_that_of_more_bytes_was_disturbed_and_becomes_as_low():
     for one, seconds in zip(steady, (2e-6, 1e-6), strict=True):
         costs.add(one, (seconds,))
     assert costs.find(steady[0]) == (2e-6,), "a difference of two times may err in both directions"
+    shared = [replace(one, alone=True) for one in sizes[:2]]
+    for one, seconds in zip(shared, (2e-6, 1e-6), strict=True):
+        costs.add(one, (seconds,))
+    assert costs.find(shared[0]) == (2e-6,), "what others leave over is not measured"
 
 
 def test_a_cost_that_is_not_known_gives_no_prediction():

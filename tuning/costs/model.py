@@ -36,13 +36,14 @@ class Costs:
         """Enter a measured cost; one that is known is replaced.
 
         Of one task, more bytes do not take less time. A cost above that of a larger segment was
-        measured while another program had a processor, so it becomes as low as that one.
+        measured while another program had a processor, so it becomes as low as that one. Stages
+        that are `alone` are not measured, but have what others leave over.
         """
         segments = self._segments.setdefault(replace(stage, segment=0), [])
         if stage not in self._known:
             segments.insert(bisect_left(segments, stage.segment), stage.segment)
         self._known[stage] = ranks
-        if len(stage.steps) > 1 or stage.steady:
+        if len(stage.steps) > 1 or stage.steady or stage.alone:
             return
         for larger, smaller in pairwise(reversed(segments)):
             least, found = (self._known[replace(stage, segment=n)] for n in (larger, smaller))

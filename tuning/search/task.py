@@ -14,6 +14,7 @@ from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.costs.model import predict
 from han.tuning.costs.shares import elsewhere, in_turn
+from han.tuning.costs.stages import Pipeline
 from han.tuning.search.families import ends_first, family_of, first_of
 from han.tuning.search.race import by_prediction
 from han.tuning.search.results import Found, Lab, OutOfTime
@@ -62,6 +63,7 @@ class Prediction:
         self.seconds: dict[Choice, float | None] = {}
         self.pruned: dict[Pruned, None] = {}
         self._families: dict[Hashable, float] = {}  # the best prediction of each
+        self._pipelines: dict[Choice, Pipeline] = {}
         self._leader: Choice | None = None  # of the best prediction
         self._in_turn: dict[Hashable, float] = {}  # the same of its tasks, as calls
         self._passed: list[Choice] = []  # what seemed slow
@@ -118,9 +120,8 @@ class Prediction:
             return None
         if family not in self._families and self._in_turn.get(family, 0.0) > PATIENCE * best:
             return OF_TASKS
-        pipeline, costs = self._lab.pipeline(self._signature, choice), self._lab.costs
-        leader = self._lab.pipeline(self._signature, self._leader)
-        if (elsewhere(pipeline, leader, costs) or 0.0) > SURE:
+        pipeline, costs = self._pipeline(choice), self._lab.costs
+        if (elsewhere(pipeline, self._pipeline(self._leader), costs) or 0.0) > SURE:
             return OF_SIZES
         seconds = in_turn(pipeline, costs)
         if seconds is None or seconds <= SURE * best:
@@ -128,9 +129,14 @@ class Prediction:
         self._in_turn[family] = min(seconds, self._in_turn.get(family, seconds))
         return OF_TASKS
 
+    def _pipeline(self, choice: Choice) -> Pipeline:
+        if choice not in self._pipelines:
+            self._pipelines[choice] = self._lab.pipeline(self._signature, choice)
+        return self._pipelines[choice]
+
     def _enter(self, choice: Choice) -> bool:
         """Predict a candidate from the costs that are known; return whether they suffice."""
-        seconds = predict(self._lab.pipeline(self._signature, choice), self._lab.costs)
+        seconds = predict(self._pipeline(choice), self._lab.costs)
         if seconds is None:
             return False
         self.seconds[choice] = seconds
