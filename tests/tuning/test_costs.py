@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from han.config.machine import load_machine
@@ -93,6 +95,26 @@ def test_equation_4_of_allreduce_by_hand():
     }  # fmt: skip
     costs = Costs({stage: (each[stage.name],) for stage, _ in pipeline.stages()})
     assert predict(pipeline, costs) == pytest.approx(1 + 2 + 3 + (32 - 3) * 4 + 5 + 6 + 7)
+
+
+def test_a_cost_above_that_of_more_bytes_was_disturbed_and_becomes_as_low():
+    pipeline = pipeline_of(plan("bcast", 8, segment=None, topology=virtual(2, 2)))
+    ((stage, _),) = pipeline.stages()
+    sizes = [replace(stage, segment=n) for n in (8, 32, 512, 2048)]
+    costs = Costs()
+    for one, seconds in zip(sizes, (145e-6, 4e-3, 1e-6, 2e-6), strict=True):
+        costs.add(one, (seconds, seconds / 2))
+    assert [costs.find(one)[0] for one in sizes] == [1e-6, 1e-6, 1e-6, 2e-6]
+    costs.add(replace(stage, segment=4096), (0.0, 0.0))
+    assert costs.find(sizes[0])[0] == 1e-6, "a cost of zero is an error of measurement"
+    steady = [replace(one, steady=True) for one in sizes[:2]]
+    for one, seconds in zip(steady, (2e-6, 1e-6), strict=True):
+        costs.add(one, (seconds,))
+    assert costs.find(steady[0]) == (2e-6,), "a difference of two times may err in both directions"
+    shared = [replace(one, alone=True) for one in sizes[:2]]
+    for one, seconds in zip(shared, (2e-6, 1e-6), strict=True):
+        costs.add(one, (seconds,))
+    assert costs.find(shared[0]) == (2e-6,), "what others leave over is not measured"
 
 
 def test_a_cost_that_is_not_known_gives_no_prediction():

@@ -8,6 +8,7 @@ import pytest
 
 from han.common.errors import ConfigError
 from han.config.machine import load_machine
+from han.model.collectives import ROWS
 from han.model.topology import virtual
 from han.submodules import registry
 from han.tasks.call import call_signature
@@ -17,6 +18,7 @@ from han.tasks.simulate import simulate
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.errors import Errors
 from han.tuning.costs.model import Costs, missing
+from han.tuning.costs.shares import shared_out, told_apart
 from han.tuning.costs.stages import costs_of, pipeline_of_choice, stage_seconds
 from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
@@ -28,7 +30,7 @@ from han.tuning.search.race import FEWEST, MOST, by_prediction
 from han.tuning.search.results import OutOfTime
 from han.tuning.search.space import Limits, space_of
 from han.tuning.search.strategies import STRATEGIES, mixed, run
-from han.tuning.search.task import OF_SLOW, PATIENCE
+from han.tuning.search.task import OF_SLOW, OF_TASKS, PATIENCE
 
 KiB = 1024
 TOPOLOGY = virtual(4, 2)
@@ -349,6 +351,51 @@ def test_many_candidates_are_measured_until_the_error_of_predictions_is_known():
         for _ in range(20):
             lab.errors.add(1.0, 1.0)
     assert counts == [MOST, FEWEST]
+
+
+class OneNode(SimulatedLab):
+    """Two ranks of one node, on which each algorithm's tasks take so many seconds."""
+
+    topology = virtual(2, 2)
+    seconds = {"direct": 0.75, "flat": 1.0, "chain": 5.0, "binomial": 5.0}
+
+    def __init__(self):
+        super().__init__()
+        self.learnt = []
+
+    def plan(self, signature, choice):
+        return plan_of_choice(self.topology, signature, choice, 1 << 24)
+
+    def pipeline(self, signature, choice):
+        return told_apart(super().pipeline(signature, choice))
+
+    def observe(self, signature, choice, limit):
+        runs = [choice.levels[0].of(kind) for kind in ROWS[signature.collective].task_kinds]
+        return [sum(self.seconds[one.algorithm] for one in runs)]
+
+    def learn(self, signature, choice):
+        pipeline = self.pipeline(signature, choice)
+        if missing(pipeline, self.costs):
+            self.learnt.append(choice)
+            (whole,) = self.observe(signature, choice, 0.0)
+            self.costs.enter(shared_out(pipeline, whole, self.costs, 2))
+
+
+def test_calls_of_other_collectives_tell_which_combinations_of_tasks_are_slow():
+    rules = RuleTable(None, OneNode.topology, NodeTraits())
+    signature = call_signature("allreduce", 64)
+    space = space_of(rules, signature, LIMITS)
+    alone, after = OneNode(), OneNode()
+    for collective in ("bcast", "reduce"):
+        call = call_signature(collective, 64)
+        run(STRATEGIES["task"], after, call, space_of(rules, call, LIMITS))
+    after.learnt.clear()
+    expected, found = (run(STRATEGIES["task"], lab, signature, space) for lab in (alone, after))
+    assert {one.levels[0].algorithm for one in after.learnt} == {"direct", "flat"}
+    assert len(after.learnt) < len(alone.learnt)
+    assert best(found) == best(expected) == 1.5
+    assert OF_TASKS in found.pruned
+    assert OF_TASKS not in expected.pruned
 
 
 def test_a_cost_that_another_program_spoilt_is_measured_again():

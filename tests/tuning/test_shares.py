@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,8 +10,15 @@ from machines import topology_of
 
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.model import Costs, missing, predict
-from han.tuning.costs.shares import is_single, lowered, shared_out, told_apart
+from han.tuning.costs.model import REACH, Costs, missing, predict
+from han.tuning.costs.shares import (
+    elsewhere,
+    in_turn,
+    is_single,
+    lowered,
+    shared_out,
+    told_apart,
+)
 from han.tuning.costs.stages import pipeline_of
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.families import ends_first
@@ -84,3 +92,43 @@ def test_costs_of_calls_of_several_segments_do_not_stand_for_those_of_one():
     costs = Costs({stage: (1.0,) * 4 for stage, _ in several.stages()})
     assert predict(single, costs) is None
     assert missing(pipeline(CHOICES[0], 16 << 10), costs) == [], "they would, with one key"
+
+
+ALONE = topology_of([[0, 0], [0, 0]], -1)
+
+
+def allreduce(levels, topology):
+    call = call_signature("allreduce", 64)
+    return told_apart(pipeline_of(plan_of_choice(topology, call, Choice(levels), 1 << 24)))
+
+
+def test_calls_of_each_kind_of_tasks_tell_about_what_one_takes_that_has_both():
+    levels = (level_choice("adapt", "binomial"), OUTER[0])
+    both = allreduce(levels, ALONE)
+    assert in_turn(both, Costs()) is None
+    costs = Costs()
+    for collective, seconds in (("bcast", 2.0), ("reduce", 3.0)):
+        call = call_signature(collective, 64)
+        one = told_apart(pipeline_of(plan_of_choice(ALONE, call, Choice(levels), 1 << 24)))
+        costs.enter({stage: (seconds,) * 2 for stage, _ in one.stages()})
+    assert in_turn(both, costs) == 5.0
+    assert predict(both, costs) is None, "in turn they take longer or shorter than together"
+    several = allreduce(levels, NODES)
+    known = Costs({stage: (1.0,) * 4 for stage, _ in replace(several, alone=False).stages()})
+    assert in_turn(several, known) is None, "costs of pipelines have these keys"
+
+
+def test_what_is_slow_in_messages_of_another_size_is_told_without_a_measurement():
+    def call(name, nbytes):
+        choice = Choice((level_choice("adapt", name), OUTER[0]))
+        made = plan_of_choice(ALONE, call_signature("bcast", nbytes), choice, 1 << 24)
+        return told_apart(pipeline_of(made))
+
+    slow, fast = call("chain", 1024), call("binomial", 1024)
+    assert elsewhere(slow, fast, Costs()) is None
+    costs = Costs({call("chain", 128).stages()[0][0]: (6.0,) * 2})
+    assert elsewhere(slow, fast, costs) is None
+    costs.add(call("binomial", 128).stages()[0][0], (2.0,) * 2)
+    assert elsewhere(slow, fast, costs) == 3.0
+    far = call("chain", 128 * REACH + 8), call("binomial", 128 * REACH + 8)
+    assert elsewhere(*far, costs) is None, "too far to tell"

@@ -11,7 +11,7 @@ import pytest
 from han.tuning.costs.errors import FIRST, LEAST, Errors
 from han.tuning.costs.ratios import Ratios
 from han.tuning.search.results import Cold, OutOfTime
-from han.tuning.search.turns import CROWD, FAR, GUARD, LEAST_TURNS, MOST_TURNS, Turns
+from han.tuning.search.turns import FAR, GUARD, LEAST_TURNS, QUICK, THOROUGH, Turns
 
 
 class Machine:
@@ -61,6 +61,35 @@ def test_the_best_candidate_wins_on_a_machine_that_drifts_by_more_than_they_diff
     assert wrong <= 2
 
 
+@pytest.mark.parametrize(("noise", "share", "far"), [(0.02, 0.8, 0), (0.05, 0.5, 6)])
+def test_a_race_of_near_candidates_is_short_and_its_winner_hardly_slower(noise, share, far):
+    endings, quick, thorough = (QUICK, THOROUGH), 0, 1
+    lost, visits = ([], []), [0, 0]
+    for seed in range(100):
+        random = Random(seed)
+        times = {"built-in": 1.05e-5} | {k: 1e-5 * random.uniform(1, 1.1) for k in range(12)}
+        for k, ending in enumerate(endings):
+            machine = Machine(times, seed, drift=0.3, gaps=0.02)
+            turns, _ = race(Visited(machine, noise), ending=ending)
+            lost[k].append(times[winner(turns)] / min(times.values()))
+            visits[k] += sum(machine.visits.values())
+    assert visits[quick] < share * visits[thorough]
+    assert sum(one > 1.05 for one in lost[quick]) <= far
+    assert max(lost[quick]) < 1.15
+
+
+class Visited:
+    """A machine on which whole visits vary, not only their observations."""
+
+    def __init__(self, machine, noise):
+        self.machine, self.times, self.noise = machine, machine.times, noise
+        self.random = Random(99)
+
+    def visit(self, one, limit):
+        factor = math.exp(self.random.gauss(0, self.noise))
+        return [factor * seconds for seconds in self.machine.visit(one, limit)]
+
+
 def test_ratios_do_not_follow_the_drift_but_plain_medians_do():
     times = {"reference": 1e-5, "a": 1e-5, "b": 1.1e-5}
     ratios, machine = Ratios("reference"), Machine(times, drift=0.5)
@@ -106,7 +135,7 @@ def test_a_race_of_equal_candidates_ends_when_their_difference_is_known():
     for seed in range(20):
         turns, _ = race(Machine(dict.fromkeys(range(4), 1e-5), seed, noise=0.03))
         counts.append(turns.count)
-    assert median(counts) <= MOST_TURNS / 2
+    assert median(counts) <= THOROUGH.most / 2
 
 
 def test_the_interval_of_a_quotient_holds_both_errors_but_not_one_of_the_reference():
@@ -137,7 +166,7 @@ def test_slow_candidates_drop_out_early_and_the_race_ends():
     turns, complete = race(machine)
     assert complete
     assert machine.visits["far"] == 1
-    assert machine.visits["slow"] < MOST_TURNS
+    assert machine.visits["slow"] < THOROUGH.most
     assert turns.count >= LEAST_TURNS
     assert {"far", "slow"}.isdisjoint(turns.left)
     found = turns.estimates()
@@ -149,8 +178,8 @@ def test_slow_candidates_drop_out_early_and_the_race_ends():
 def test_a_crowd_of_equal_candidates_is_cut_and_costs_a_bounded_number_of_visits():
     machine = Machine(dict.fromkeys(range(200), 1e-5), noise=0.02)
     turns, _ = race(machine)
-    assert turns.count <= MOST_TURNS
-    assert len(turns.left) <= max(CROWD.values())
+    assert turns.count <= THOROUGH.most
+    assert len(turns.left) <= max(THOROUGH.crowd.values())
     assert sum(machine.visits.values()) < 1.3 * (200 + 200 + 16 * 2 + 8 * 10)
 
 
@@ -247,7 +276,7 @@ def test_first_runs_do_not_confirm_each_other():
     assert complete
     assert winner(turns) == "good"
     assert turns.estimates()["good"].median == pytest.approx(0.08, rel=0.01)
-    assert turns.count < MOST_TURNS
+    assert turns.count < THOROUGH.most
 
 
 def test_of_first_runs_alone_the_quickest_is_kept():
@@ -340,7 +369,7 @@ def test_a_visit_that_was_disturbed_says_nothing_about_its_candidate():
     turns, complete = race(machine)
     assert winner(turns) == "good"
     assert not complete, "one candidate was never measured"
-    assert turns.count == MOST_TURNS, "as it might be the best one"
+    assert turns.count == THOROUGH.most, "as it might be the best one"
     assert "never" not in turns.estimates()
 
 
@@ -349,7 +378,7 @@ def test_nothing_drops_out_of_a_comparison():
     turns, _ = race(machine, drops=False)
     assert turns.left == ["a", "mpi"]
     assert len({machine.visits[one] for one in turns.left}) == 1
-    assert turns.count <= MOST_TURNS
+    assert turns.count <= THOROUGH.most
     assert turns.estimates()["mpi"].median == pytest.approx(9e-5, rel=0.05)
 
 

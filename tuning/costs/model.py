@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from han.common.units import format_size
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
@@ -32,11 +33,22 @@ class Costs:
         self.enter(known or {})
 
     def add(self, stage: Stage, ranks: Ranks) -> None:
-        """Enter a measured cost; one that is known is replaced."""
+        """Enter a measured cost; one that is known is replaced.
+
+        Of one task, more bytes do not take less time. A cost above that of a larger segment was
+        measured while another program had a processor, so it becomes as low as that one. Stages
+        that are `alone` are not measured, but have what others leave over.
+        """
+        segments = self._segments.setdefault(replace(stage, segment=0), [])
         if stage not in self._known:
-            segments = self._segments.setdefault(replace(stage, segment=0), [])
             segments.insert(bisect_left(segments, stage.segment), stage.segment)
         self._known[stage] = ranks
+        if len(stage.steps) > 1 or stage.steady or stage.alone:
+            return
+        for larger, smaller in pairwise(reversed(segments)):
+            least, found = (self._known[replace(stage, segment=n)] for n in (larger, smaller))
+            if 0 < max(least, default=0.0) < max(found, default=0.0):
+                self._known[replace(stage, segment=smaller)] = least
 
     def enter(self, several: Mapping[Stage, Ranks]) -> None:
         """Enter measured costs; those that are known are replaced."""
@@ -89,6 +101,13 @@ class Costs:
             return None
         low, high = segments[above - 1], segments[above]
         return (low, high) if low and high <= WIDE * low else None
+
+    def near(self, stage: Stage) -> int | None:
+        """Return the measured segment next to that of a stage, at most REACH times as far."""
+        segments = self._segments.get(replace(stage, segment=0), [])
+        apart = {n: max(n, stage.segment) / min(n, stage.segment) for n in segments if n}
+        found = min(apart, key=lambda n: apart[n], default=0)
+        return found if found and apart[found] <= REACH else None
 
     def below(self, stage: Stage) -> int | None:
         """Return the largest measured segment, from which a cost beyond it is extrapolated."""

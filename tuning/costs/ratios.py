@@ -64,18 +64,21 @@ class Ratios(Generic[K]):
         reach = Z * OF_MEDIAN * self._deviation(candidate, logs) / math.sqrt(len(logs))
         return Ratio(math.exp(middle), _exp(middle - reach), _exp(middle + reach), len(logs))
 
-    def most(self, slow: K, fast: K) -> float:
-        """Return how many times as long as another one a candidate may take, at most."""
-        return self._between(slow, fast, 1.0)
+    def most(self, slow: K, fast: K, errors: float = Z) -> float:
+        """Return how many times as long as another one a candidate takes, with some errors more.
+
+        `errors` are standard errors.
+        """
+        return self._between(slow, fast, errors / Z)
 
     def least(self, slow: K, fast: K) -> float:
         """Return how many times as long as another one a candidate takes, at least."""
         return self._between(slow, fast, -1.0)
 
-    def _between(self, slow: K, fast: K, sign: float) -> float:
-        """Return an end of the interval of the quotient of two ratios, whose errors are apart.
+    def _between(self, slow: K, fast: K, share: float) -> float:
+        """Return the quotient of two ratios, whose errors are apart, and a share of its interval.
 
-        The ratio of the reference to itself has none.
+        The ratio of the reference to itself has no error.
         """
         known = {one: self.of(one) for one in (slow, fast)}
         reaches = [
@@ -83,7 +86,7 @@ class Ratios(Generic[K]):
             for one, ratio in known.items()
             if one != self.reference
         ]
-        return known[slow].middle / known[fast].middle * _exp(sign * math.hypot(*reaches))
+        return known[slow].middle / known[fast].middle * _exp(share * math.hypot(*reaches))
 
     def _deviation(self, candidate: K, logs: Sequence[float]) -> float:
         common = self.noise

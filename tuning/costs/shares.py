@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from han.tuning.costs.model import Costs, missing
+from han.tuning.costs.model import Costs, missing, predict
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
 
 
@@ -23,6 +23,36 @@ def is_single(pipeline: Pipeline) -> bool:
 def told_apart(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline whose stages have costs of their own if it is a call of one segment."""
     return replace(pipeline, alone=is_single(pipeline) and pipeline.depth > 1)
+
+
+def in_turn(pipeline: Pipeline, costs: Costs) -> float | None:
+    """Return what a call takes whose tasks, all on one level, follow each other as calls.
+
+    None if these calls were not measured, or if the tasks are on several levels, where costs of
+    pipelines have the same keys.
+    """
+    if not is_on_one_level(pipeline) or not pipeline.alone:
+        return None
+    return predict(replace(pipeline, alone=False), costs)
+
+
+def is_on_one_level(pipeline: Pipeline) -> bool:
+    """Whether a call of one segment has tasks on one level only, so whole calls are measured."""
+    return is_single(pipeline) and len({step.level for step in pipeline.steps}) == 1
+
+
+def elsewhere(pipeline: Pipeline, other: Pipeline, costs: Costs) -> float | None:
+    """Return how many times as long as another call one takes, with the nearest segment measured.
+
+    None if the costs of one of them are not known there, or if their tasks are on several levels.
+    """
+    if not is_on_one_level(pipeline) or not is_on_one_level(other):
+        return None
+    near = costs.near(pipeline.stages()[0][0])
+    if near is None:
+        return None
+    times = [predict(replace(one, segment=near), costs) for one in (pipeline, other)]
+    return times[0] / times[1] if times[0] is not None and times[1] else None
 
 
 def shared_out(pipeline: Pipeline, whole: float, costs: Costs, ranks: int) -> dict[Stage, Ranks]:

@@ -8,9 +8,9 @@ from functools import partial
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.search.results import Lab, Result
-from han.tuning.search.turns import Turns
+from han.tuning.search.turns import QUICK, THOROUGH, Turns
 
-FEWEST, MOST = 4, 12  # candidates with predictions that are measured
+FEWEST, MOST = 3, 12  # candidates with predictions that are measured
 
 
 def race(
@@ -19,11 +19,14 @@ def race(
 ) -> tuple[list[Result], bool]:  # fmt: skip
     """Measure candidates in turns, the first as the reference; return them, the fastest first.
 
-    Those that stayed to the end come first, then those that dropped out, then those that the time
-    did not suffice for. Also returns whether each of them was measured.
+    If they are `predicted` to be the best ones, they are near each other, and the race need not be
+    as sure which of them it is. Those that stayed to the end come first, then those that dropped
+    out, then those that the time did not suffice for. Also returns whether each was measured.
     """
     told = predicted or {}
-    turns = Turns(partial(lab.observe, signature), choices[0], choices[1:], late=lab.is_late)
+    ending = THOROUGH if predicted is None else QUICK
+    visit = partial(lab.observe, signature)
+    turns = Turns(visit, choices[0], choices[1:], late=lab.is_late, ending=ending)
     complete = turns.run()
     times = turns.estimates()
     left = {turns.reference, *turns.left}

@@ -7,17 +7,21 @@ Source: Luo et al., HAN, section III-C.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.costs.model import predict
+from han.tuning.costs.shares import elsewhere, in_turn
+from han.tuning.costs.stages import Pipeline
 from han.tuning.search.families import ends_first, family_of, first_of
 from han.tuning.search.race import by_prediction
 from han.tuning.search.results import Found, Lab, OutOfTime
 from han.tuning.search.space import LATE, SLOW, Pruned, Space
 
 PATIENCE = 3.0  # times the best prediction: no more costs are measured of a family beyond
+SURE = 2.0  # the same of calls on one level, whose costs are from whole calls
 LONG = 20e-3  # seconds of a call whose cost is not doubted, as other programs change it little
 UNPREDICTED = Pruned(
     "not predicted", "the time for this input was over before its tasks were measured", LATE
@@ -25,6 +29,16 @@ UNPREDICTED = Pruned(
 OF_SLOW = Pruned(
     "other parameters, segments and schedules",
     f"the same algorithms were predicted to take more than {PATIENCE:g} times the best",
+    SLOW,
+)
+OF_TASKS = Pruned(
+    "combinations of tasks of one level",
+    f"their tasks, as calls in turn, take more than {SURE:g} times the best prediction",
+    SLOW,
+)
+OF_SIZES = Pruned(
+    "choices on one level",
+    f"they take more than {SURE:g} times as long as the best one in messages of another size",
     SLOW,
 )
 
@@ -49,7 +63,10 @@ class Prediction:
         self.seconds: dict[Choice, float | None] = {}
         self.pruned: dict[Pruned, None] = {}
         self._families: dict[Hashable, float] = {}  # the best prediction of each
-        self._passed: list[Choice] = []  # members of families that seemed slow
+        self._pipelines: dict[Choice, Pipeline] = {}
+        self._leader: Choice | None = None  # of the best prediction
+        self._in_turn: dict[Hashable, float] = {}  # the same of its tasks, as calls
+        self._passed: list[Choice] = []  # what seemed slow
 
     def run(self) -> bool:
         """Predict all candidates that may be the best; return whether there was time for it."""
@@ -60,22 +77,22 @@ class Prediction:
         in_time = self._predict(ends_first(first, usual), True)
         in_time = in_time and self._look_again()
         in_time = self._predict(ends_first(others, usual), in_time)
-        while hopeful := [one for one in self._passed if not self._is_slow(one)]:
+        while hopeful := [one for one in self._passed if self._doubt(one) is None]:
             self._passed = [one for one in self._passed if one not in set(hopeful)]
             in_time = self._predict(hopeful, in_time)
-        if self._passed:
-            self.pruned[OF_SLOW] = None
+        doubts = map(self._doubt, self._passed)
+        self.pruned |= {doubt: None for doubt in doubts if doubt is not None}
         return in_time
 
     def _predict(self, choices: Iterable[Choice], in_time: bool) -> bool:
         """Predict some candidates; the costs of their tasks are measured while there is time.
 
-        Members of families that seem slow wait until more is known about these.
+        What seems slow waits until more is known about it.
         """
         for choice in choices:
             if self._enter(choice):
                 continue
-            if self._is_slow(choice):
+            if self._doubt(choice) is not None:
                 self._passed.append(choice)
                 continue
             try:
@@ -90,16 +107,41 @@ class Prediction:
                     self.pruned[UNPREDICTED] = None
         return in_time
 
-    def _is_slow(self, choice: Choice) -> bool:
-        """Whether all predictions of a choice's family are far from the best one so far."""
-        return self._families.get(family_of(choice), 0.0) > PATIENCE * self._best
+    def _doubt(self, choice: Choice) -> Pruned | None:
+        """Return why a choice is far from the best prediction so far, or None.
+
+        The costs of its tasks, as calls of other collectives, are known before its own, and so
+        are those of messages of other sizes.
+        """
+        best, family = self._best, family_of(choice)
+        if self._families.get(family, 0.0) > PATIENCE * best:
+            return OF_SLOW
+        if self._leader is None:
+            return None
+        if family not in self._families and self._in_turn.get(family, 0.0) > PATIENCE * best:
+            return OF_TASKS
+        pipeline, costs = self._pipeline(choice), self._lab.costs
+        if (elsewhere(pipeline, self._pipeline(self._leader), costs) or 0.0) > SURE:
+            return OF_SIZES
+        seconds = in_turn(pipeline, costs)
+        if seconds is None or seconds <= SURE * best:
+            return None
+        self._in_turn[family] = min(seconds, self._in_turn.get(family, seconds))
+        return OF_TASKS
+
+    def _pipeline(self, choice: Choice) -> Pipeline:
+        if choice not in self._pipelines:
+            self._pipelines[choice] = self._lab.pipeline(self._signature, choice)
+        return self._pipelines[choice]
 
     def _enter(self, choice: Choice) -> bool:
         """Predict a candidate from the costs that are known; return whether they suffice."""
-        seconds = predict(self._lab.pipeline(self._signature, choice), self._lab.costs)
+        seconds = predict(self._pipeline(choice), self._lab.costs)
         if seconds is None:
             return False
         self.seconds[choice] = seconds
+        if 0 < seconds < (self._best or math.inf):
+            self._leader = choice
         family = family_of(choice)
         self._families[family] = min(seconds, self._families.get(family, seconds))
         return True

@@ -15,7 +15,8 @@ bandit and reinforcement learning problems, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Generic, TypeVar
 
@@ -28,13 +29,30 @@ FAR = 1.5  # times the best one: a candidate drops out if no observation of its 
 COLD = 2.0  # times a later one that a first run takes at most
 AGREE = 1.05  # times a later one: first runs above do not count
 GUARD = 2  # turns before intervals count: the deviation is known from differences of turns
-CROWD = {2: 16, 4: 8, 12: 3}  # after so many turns, candidates that are left at most
-LEAST_TURNS, MOST_TURNS = 3, 24
+LEAST_TURNS = 3
 LONGEST = 60  # turns of a comparison from which nothing drops out
 CLOSE = 0.03  # the race ends once no other candidate can be faster than the best one by more
 
 K = TypeVar("K", bound=Hashable)
 Visit = Callable[[K, float], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When a race ends: how sure it has to be, and how many candidates it keeps.
+
+    It ends once no other candidate can be faster than the best one by more than CLOSE, within
+    `errors` standard errors, or after `most` turns. At most ``crowd[k]`` candidates stay after `k`
+    turns.
+    """
+
+    errors: float
+    crowd: Mapping[int, int]
+    most: int
+
+
+THOROUGH = Ending(2.0, {2: 16, 4: 8, 12: 3}, 24)
+QUICK = Ending(1.0, {1: 6, 2: 4, 4: 3, 6: 2}, 12)  # of candidates that are near by prediction
 
 
 class Turns(Generic[K]):
@@ -45,15 +63,15 @@ class Turns(Generic[K]):
     times, if all were disturbed: then the turn says nothing about this candidate. It may raise
     OutOfTime, on all ranks alike. Unless `drops`, all candidates stay to the end. Once ``late()``
     says so, on all ranks alike, the first turn ends: candidates that it did not reach are left out,
-    so that there is time for the others.
+    so that there is time for the others. `ending` says how sure the race has to be.
     """
 
     def __init__(
         self, visit: Visit[K], reference: K, others: Iterable[K], drops: bool = True,
-        late: Callable[[], bool] = lambda: False,
+        late: Callable[[], bool] = lambda: False, ending: Ending = THOROUGH,
     ) -> None:  # fmt: skip
         self._visit_call, self._drops, self._late = visit, drops, late
-        self._most = MOST_TURNS if drops else LONGEST
+        self._ending, self._most = ending, ending.most if drops else LONGEST
         self.reference = reference
         self.left = [one for one in dict.fromkeys(others) if one != reference]
         self.count = 0  # complete turns
@@ -156,7 +174,7 @@ class Turns(Generic[K]):
         if self.count >= GUARD:
             slow |= {c for c in warm if self._ratios.least(c, best) > 1}
         fastest = sorted((c for c in warm if c not in slow), key=self._middle)
-        slow |= set(fastest[CROWD.get(self.count, len(fastest)) :])
+        slow |= set(fastest[self._ending.crowd.get(self.count, len(fastest)) :])
         self.left = [c for c in self.left if c not in slow]
 
     def _far(self, one: K) -> float:
@@ -177,7 +195,8 @@ class Turns(Generic[K]):
             return all(one.high <= (1 + CLOSE) * one.middle for one in reach)
         best = self._best()
         others = [c for c in self._runners if c != best]
-        return all(self._ratios.most(best, c) <= 1 + CLOSE for c in others)
+        errors = self._ending.errors
+        return all(self._ratios.most(best, c, errors) <= 1 + CLOSE for c in others)
 
     @property
     def _runners(self) -> list[K]:

@@ -163,9 +163,8 @@ class Lab(Session):
         return self._distinct.of(signature, choices)
 
     def _program(self, signature: Signature, choice: Choice) -> Program | None:
-        if self.rules.objection(signature, choice) is not None:
-            return None
-        return lower(self.plan(signature, choice), self.state.planner.rank)
+        unfit = self.rules.objection(signature, choice) is not None
+        return None if unfit else lower(self.plan(signature, choice), self.state.planner.rank)
 
     def buffers(self, signature: Signature) -> Buffers:
         """Return this rank's buffers for a call; those of the last size are kept."""
@@ -229,7 +228,10 @@ class Lab(Session):
         clear = BUSY_CLEAR if self.windows.busy else CLEAR
         if seconds > clear:
             self.observed += 1
-            seconds = min(seconds, *self.windows.observe(call, 1, seconds).usable)
+            again = [self.windows.observe(call, 1, seconds)]
+            if again[0].is_disturbed and seconds < SINGLE:  # a program had a processor in both
+                again += [self._series(buffers, call, seconds, 1)]
+            seconds = min(seconds, *joined(again).usable)
         if seconds > clear:
             return seconds
         seconds = min(seconds, *self._series(buffers, call, seconds, TIMED).usable)
