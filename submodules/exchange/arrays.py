@@ -42,7 +42,8 @@ def reads(topology: Topology, signature: Signature, level: int, choice: LevelCho
     """Return whether members read the arrays of others; small messages go through small slots."""
     if choice.algorithm not in READING or not choice.get("arrays", 1):
         return False
-    if signature.nbytes <= PAGE:
+    small = choice.get("whole", 0) if choice.algorithm == "tree" else 0
+    if signature.nbytes <= max(PAGE, small):
         return False
     signed = asked_factors(choice)
     whole = signed is not None and bool(phases_of(choice.algorithm, signed).middle)

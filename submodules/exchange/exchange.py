@@ -99,7 +99,7 @@ class Exchange(Submodule):
             "broadcasts apart",
             (*FUSED, *halves.HALVES),
             "always",
-            takes=("segment", "factors", "partition", "chunk", *NESTED),
+            takes=("segment", "factors", "partition", "chunk", "whole", *NESTED),
             canonical=True,
         ),
         "copyin": Algorithm(
@@ -155,9 +155,9 @@ class Exchange(Submodule):
         ),
         "whole": Parameter(
             "size",
-            "recursive: messages up to this size are not split",
+            "messages up to this size are not split; tree: reductions in shared memory",
             0,
-            4096,
+            1 << 20,
             tried=(0, 64, 4096),
         ),
         "ports": Parameter(

@@ -112,13 +112,23 @@ class Layout:
                 if tried is not None:
                     return tried
         one = replace(cls.in_rings(choice, members, grain), arrays=arrays)
+        area = geometry.area // kinds_at(plan, level)
+        if kind == "reduce" and not arrays and 0 < largest <= choice.get("whole", 0):
+            alone = cls.of_first_members(choice, members, grain)
+            if min(BANKS, len(tasks)) * alone.bank(lines(largest)) <= area:
+                one = alone
         usual = CHUNK if kind == "allreduce" else HALF_CHUNK
         chunk = min(choice.get("chunk", usual), lines(largest))
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
-        area = geometry.area // kinds_at(plan, level)
         at_once = len(tasks) == 1 and largest <= chunk and one.bank(chunk) <= area
         chunk = one.fitting(chunk, area if not at_once else BANKS * area)
         return replace(one, chunk=chunk, pieces=number(tasks, chunk, grain))
+
+    @classmethod
+    def of_first_members(cls, choice: LevelChoice, members: int, grain: int) -> Layout:
+        """Return the layout of a tree in which only the first members of groups combine."""
+        pattern = pattern_of(choice, members, whole=False)
+        return cls(pattern, partition_of(choice, pattern, grain), grain, 1, False)
 
     @classmethod
     def in_rings(cls, choice: LevelChoice, members: int, grain: int) -> Layout:

@@ -67,7 +67,7 @@ def test_kinds_of_tasks_have_factors_of_their_own(tmp_path):
 
 NOT_TAKEN = {
     "{submodule: exchange, algorithm: tree, writes: true}": (
-        "node.writes: tree does not take writes; it takes segment, factors, partition, chunk, inner"
+        "node.writes: tree does not take writes; it takes segment, factors, partition, chunk, whole"
     ),
     "{submodule: exchange, algorithm: copyin, arrays: false}": (
         "node.arrays: copyin does not take arrays; it takes segment, factors"

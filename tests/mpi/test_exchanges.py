@@ -59,6 +59,23 @@ def test_exchanges_that_write_on_one_to_nine_ranks(mpi_ranks):
                     assert "writes True" in str(ours.explain("allreduce", nbytes=80_000))
 
 
+@pytest.mark.mpi(ranks=9, timeout=120, unit="s")
+def test_first_members_of_trees_combine_alone_on_one_to_nine_ranks(mpi_ranks):
+    """Reductions on both sides of `whole`, in two levels that share memory."""
+    for comm in comms_of_all_sizes():
+        reference = Reference(comm.Dup())
+        tree = {"submodule": "exchange", "algorithm": "tree", "whole": "40KiB"}
+        for nodes in shapes_of(comm.size):
+            force = {"levels": {"level0": tree, "network": tree}}
+            with opened(comm_with(comm, [nodes, [0] * comm.size], force, shared_to=1)) as ours:
+                check = Checker(ours, reference)
+                for count, root in itertools.product((1, 600, 5000, 6001), {0, comm.size - 1}):
+                    for turn in range(3):
+                        check(Call("reduce", count, "int64", "sum", root, turn == 1), nodes)
+                    check(Call("allreduce", count, "float64", "sum"), nodes)
+                check.agree()
+
+
 READING = ("recursive", "cyclic", "tree")
 
 

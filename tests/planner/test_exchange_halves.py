@@ -70,7 +70,8 @@ def test_inner_levels_of_any_machine(number):
     root = draw.randrange(topology.size) if collective in ("bcast", "reduce") else 0
     nbytes = draw.choice([8, 56, 4 * KiB, 20_000, 100_000])
     signature = signature_of(collective, nbytes, root, draw.random() < 0.3)
-    tree = level_choice("exchange", "tree", chunk=draw.choice([1 << 10, 1 << 17]))
+    whole = draw.choice([{}, {}, {"whole": draw.choice([4 * KiB, 64 * KiB, 1 << 20])}])
+    tree = level_choice("exchange", "tree", chunk=draw.choice([1 << 10, 1 << 17]), **whole)
     between = level_choice("adapt", "by_rank" if collective == "reduce" else "knomial")
     levels = tuple(tree if shared else between for shared in topology.shared)
     choice = Choice(
@@ -114,19 +115,33 @@ def test_every_member_gets_every_block_once_of_a_copy_that_is_complete(gather, d
         assert has == set(range(size))
 
 
-def test_all_members_of_a_socket_combine():
-    topology = topology_of([[0] * 8 + [1] * 8, [0] * 16], 0)
-    choice = Choice((level_choice("exchange", "tree"), level_choice("adapt", "chain")))
-    plan = planned(topology, signature_of("allreduce", 64 * KiB), choice)
+def combined_by(rank_count, nbytes, **tree):
+    """Return how many elements each rank of a socket combines in a reduction."""
+    topology = topology_of([[0] * rank_count + [1] * rank_count, [0] * 2 * rank_count], 0)
+    choice = Choice((level_choice("exchange", "tree", **tree), level_choice("adapt", "chain")))
+    plan = planned(topology, signature_of("allreduce", nbytes), choice, memory=1 << 24)
     combined = []
-    for rank in range(8):
+    for rank in range(rank_count):
         program = lower(plan, rank)
         (stream,) = [s for s in program.streams if s.name == "reduce@level0"]
         code = program.code[stream.start : stream.stop]
         rows = code[(code["code"] == Code.REDUCE) | (code["code"] == Code.REDUCE2)]
         combined.append(int(rows["n"].sum()))
+    verify([plan] * 3)
+    return combined
+
+
+def test_all_members_of_a_socket_combine():
+    combined = combined_by(8, 64 * KiB)
     assert len(set(combined)) == 1, combined
     assert combined[0] > 0
+
+
+def test_first_members_combine_what_is_not_split():
+    """Factors 4 and 2: member 0 combines four operands, then two; member 4 combines four."""
+    count = 8 * KiB
+    assert combined_by(8, 64 * KiB, whole=64 * KiB) == [4 * count, 0, 0, 0, 3 * count, 0, 0, 0]
+    assert min(combined_by(8, 64 * KiB + 8, whole=64 * KiB)) >= 7 * count // 8, "a share each"
 
 
 def test_the_reason_why_an_exchange_does_not_serve_an_inner_level():

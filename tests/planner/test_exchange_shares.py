@@ -21,7 +21,10 @@ from han.tasks.outline import as_called
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import verify
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
+from han.tuning.search.space import space_of
 
 KiB = 1024
 many = settings(quick, max_examples=60)
@@ -146,3 +149,12 @@ def test_why_an_exchange_does_not_serve_lanes():
     large = Signature("allreduce", 4, 1 << 14, "op", "u8")
     reason = objection(on_nodes(4, 4), large, lanes(level_choice("exchange", "shares"), adapt))
     assert "of cells for elements of 16384 bytes; half of the smallest ring has 32768" in reason
+
+
+def test_a_tuner_tries_exchanges_in_lanes():
+    rules = RuleTable(None, on_nodes(4, 4), NodeTraits())
+    found = space_of(rules, Signature("allreduce", 1 << 15, 8, "sum", "f8")).candidates
+    inside = [one.levels[0] for one in found if one.composition == "lanes"]
+    tried = {one.algorithm for one in inside if one.submodule == "exchange"}
+    assert tried == set(BOTH)
+    assert {"factors", "ports", "chunk"} <= {key for one in inside for key, _ in one.parameters}
