@@ -142,7 +142,7 @@ class RuleTable:
         if found is None or not keeps_bits(signature):
             return None
         if mine.rule == TUNED:
-            other = replace(self, tuned=None).decide(signature, blocking=False).choice
+            other = self._untuned.decide(signature, blocking=False).choice
         elif found.use is None and found.runner_up is not None:
             use = found.runner_up.use
             base = rowed(signature, self.topology, self.traits, use.composition or TREE).choice
@@ -151,6 +151,11 @@ class RuleTable:
             return None
         same = replace(other, rule=mine.rule) == mine
         return None if same or self.objection(signature, other, blocking=False) else other
+
+    @cached_property
+    def _untuned(self) -> RuleTable:
+        """The same without a tuned table."""
+        return replace(self, tuned=None)
 
     def leave(self, signature: Signature, passed: Sequence[tuple[str, str]]) -> Decision:
         """Return the decision to leave a call to the MPI library; `passed` says why."""
