@@ -63,10 +63,10 @@ class LaneRoles:
         """
         places = LanePlaces(self.whole, Builder(self.whole, rank))
         groups = [group for group in places.between.values() if group is not None]
-        between = self._known(places, rank)
+        outside = list(chain.from_iterable(group.ranks for group in groups))
+        between = self._known(places, outside)
         if between is None:
             return None
-        outside = list(chain.from_iterable(group.ranks for group in groups))
         inside = [group for group in places.inside.values() if group is not None]
         ranks = list(chain.from_iterable(group.ranks for group in inside))
         ranks += [outside[member] for member in between.members]
@@ -83,15 +83,21 @@ class LaneRoles:
         prefix = places.lanes.prefix(places.rank, len(places.inside) - 1)
         return tuple(places.paths), prefix, tuple(found)
 
-    def _known(self, places: LanePlaces, rank: int) -> _Between | None:
-        """Return what a rank does between nodes; None if it is not to be compared."""
-        key = tuple([
+    def _known(self, places: LanePlaces, outside: list[int]) -> _Between | None:
+        """Return what a rank does between nodes; None if it is not to be compared.
+
+        `outside` are the ranks of its groups there: some may be in several of them.
+        """
+        groups = tuple([
             (level, self._size_of(places, path))
             + (() if group is None else (group.size, group.me, group.root, group.leads))
             for (level, path), group in places.between.items()
         ])  # fmt: skip
+        same = tuple(number_domains(outside)) if len(groups) > 1 else ()
+        operands = tuple([places.where[level].base for level in self.outer])
+        key = groups, same, operands, places.work.base
         if key not in self._between:
-            self._between[key] = self._lowered(rank)
+            self._between[key] = self._lowered(places.rank)
         return self._between[key]
 
     def _size_of(self, places: LanePlaces, path: Path) -> Hashable:
