@@ -87,7 +87,7 @@ def poke(pid: int, address: int, value: int, /) -> None:
 def simulate(
     arrays: tuple[_Array, ...],
     sizes: tuple[int, int, int, int, int, int, int, int, int, bool],
-    lengths: _Seven,
+    lengths: tuple[int, int, int, int, int, int, int, int],
     tell: Callable[[], object] | None,
     /,
 ) -> bytes:

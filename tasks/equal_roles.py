@@ -5,25 +5,31 @@ among them, their slots and sockets. Two ranks whose groups are alike in all of 
 program up to the numbers of their peers. So the ranks of a node that lead nothing have the programs
 of those in the same places of another node. A rank that leads its node has a place of its own
 between nodes. A submodule says by `by_place` that its programs follow from places.
+
+In lanes, every rank takes part between nodes. There ranks have the same role if their operations
+between nodes are alike (:mod:`han.tasks.equal_lanes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from han.model.opcodes import PEERS, Code
 from han.model.program import Program
 from han.model.topology import Group
 from han.tasks.compositions import TREE
+from han.tasks.equal_lanes import LaneRoles, place_of
 from han.tasks.lower import lower
+from han.tasks.naming import naming
 from han.tasks.plan import Plan
 
 Numbers = npt.NDArray[np.int64]
+Kind = tuple[Hashable, list[int]]  # what tells a role from others, and the ranks that it may name
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,8 @@ class Role:
     """A rank, and the program of the first rank with its role.
 
     Operations number `rows` of the first program name peers; `peers` are those of this rank, and
-    None on the first rank itself. `alone`: no other rank has the role.
+    None on the first rank itself. `alone`: no other rank has the role. In lanes, operations of this
+    rank between nodes may have other offsets in its buffers and in scratch memory than the first's.
     """
 
     rank: int
@@ -45,80 +52,77 @@ class Role:
         """The rank's program."""
         if self.peers is None:
             return self.first
-        return replace(self.first, rank=self.rank, code=self.moved(self.first.code))
+        code = self.first.code.copy()
+        code["peer"][self.rows] = self.peers
+        return replace(self.first, rank=self.rank, code=code)
 
-    def moved(self, code: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-        """Return the operations of the first rank with the peers of this one."""
-        if self.peers is None:
-            return code
-        found: npt.NDArray[np.void] = code.copy()
-        found["peer"][self.rows] = self.peers
+    def peers_at(self, rows: Numbers) -> Numbers:
+        """Return the peers that some operations of this rank name."""
+        found: Numbers = self.first.code["peer"][rows].astype(np.int64)
+        if self.rows is not None and self.peers is not None and len(self.rows):
+            at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+            named = self.rows[at] == rows
+            found[named] = self.peers[at[named]]
         return found
 
 
 @dataclass(frozen=True)
 class _Class:
-    """The ranks of a role: the first program, and which members of its groups it names."""
+    """The ranks of a role: the first program, and which of the ranks in a list it names."""
 
     program: Program
     rows: Numbers
     members: Numbers
 
     @classmethod
-    def of(cls, program: Program, groups: list[Group]) -> _Class:
+    def of(cls, program: Program, ranks: list[int]) -> _Class:
         place: dict[int, int] = {}
-        for k, rank in enumerate(_ranks(groups)):
+        for k, rank in enumerate(ranks):
             place.setdefault(rank, k)
-        rows = _naming(program)
+        rows = naming(program)
         named = program.code["peer"][rows].tolist()
         return cls(program, rows, np.array([place[rank] for rank in named], np.int64))
 
 
-def _ranks(groups: list[Group]) -> list[int]:
-    return list(chain.from_iterable(group.ranks for group in groups))
-
-
-def _naming(program: Program) -> Numbers:
-    """Return the operations that name a peer; the test of a receive has the peer of its message."""
-    codes, slots = program.code["code"], program.code["slot"].tolist()
-    found = np.isin(codes, PEERS)
-    talks = np.flatnonzero(np.isin(codes, (Code.IRECV, Code.ISEND, Code.TEST))).tolist()
-    for stream in program.streams:
-        receives: set[int] = set()
-        for row in (r for r in talks if stream.start <= r < stream.stop):
-            if codes[row] == Code.IRECV:
-                receives.add(slots[row])
-            elif codes[row] == Code.ISEND:
-                receives.discard(slots[row])
-            elif slots[row] in receives:
-                found[row] = True
-    return np.flatnonzero(found)
-
-
 def roles(plan: Plan) -> Iterator[Role]:
     """Yield the role of each rank, in order."""
-    shares, known = _shares(plan), dict[Hashable, _Class]()
+    kinds, known = _kinds(plan), dict[Hashable, _Class]()
     for rank in range(plan.topology.size):
-        groups = _groups(plan, rank) if shares else None
-        if groups is None:
+        kind = None if kinds is None else kinds(rank)
+        if kind is None:
             yield Role(rank, lower(plan, rank))
             continue
-        key = _key(plan, rank, groups)
+        key, ranks = kind
         if key not in known:
-            known[key] = one = _Class.of(lower(plan, rank), groups)
+            known[key] = one = _Class.of(lower(plan, rank), ranks)
             yield Role(rank, one.program, alone=False)
             continue
         one = known[key]
-        peers = np.array(_ranks(groups), np.int64)[one.members]
+        peers = np.array(ranks, np.int64)[one.members]
         yield Role(rank, one.program, one.rows, peers, alone=False)
 
 
-def _shares(plan: Plan) -> bool:
-    """Return whether programs follow from places, and some ranks lead nothing."""
-    if plan.signature.by_blocks or plan.choice.composition not in (TREE, "flat"):
-        return False
-    active = plan.topology.active
-    return len(active) > 1 and all(plan.parts[level].by_place for level in active)
+def _kinds(plan: Plan) -> Callable[[int], Kind | None] | None:
+    """Return what tells the kind of a rank, or None if no rank may share its program."""
+    active, name = plan.topology.active, plan.choice.composition
+    if plan.signature.by_blocks or len(active) < 2:
+        return None
+    if not all(plan.parts[level].by_place for level in active):
+        return None
+    if name == "lanes":
+        apart = plan.lockstep or plan.repeats or plan.signature.canonical
+        return None if apart else LaneRoles(plan).kind
+    return partial(_kind, plan) if name in (TREE, "flat") else None
+
+
+def _kind(plan: Plan, rank: int) -> Kind | None:
+    """Return the kind of a rank in a tree; None if it leads up to the outermost of its groups."""
+    groups = _groups(plan, rank)
+    if groups is None:
+        return None
+    sockets = plan.topology.sockets
+    key = rank == plan.signature.root, tuple([place_of(g, sockets) for g in groups])
+    return key, list(chain.from_iterable(group.ranks for group in groups))
 
 
 def _groups(plan: Plan, rank: int) -> list[Group] | None:
@@ -134,12 +138,3 @@ def _groups(plan: Plan, rank: int) -> list[Group] | None:
         if group is not None:
             found.append(group)
     return found
-
-
-def _key(plan: Plan, rank: int, groups: list[Group]) -> Hashable:
-    """Return all on which the program of a rank depends, besides the plan."""
-    sockets = plan.topology.sockets
-    return rank == plan.signature.root, tuple(
-        (g.level, g.me, g.root, g.slots, tuple(sockets[r] - sockets[g.ranks[0]] for r in g.ranks))
-        for g in groups
-    )

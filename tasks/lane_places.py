@@ -15,6 +15,14 @@ from han.tasks.shares import share
 from han.tasks.stream import Builder
 
 
+def _lanes(plan: Outline) -> Lanes:
+    """Return the lanes of a plan, the same for all ranks."""
+    found: Lanes | None = plan.layouts.get(Lanes)
+    if found is None:
+        found = plan.layouts[Lanes] = Lanes(plan.topology, plan.choice)
+    return found
+
+
 class LanePlaces:
     """On each level inside nodes a rank's share is cut again; its lanes combine what is left."""
 
@@ -23,7 +31,7 @@ class LanePlaces:
     def __init__(self, plan: Outline, builder: Builder) -> None:
         self.signature, self.builder = plan.signature, builder
         self.view, self.rank, self.root = plan.topology, builder.rank, plan.signature.root
-        self.lanes = Lanes(plan.topology, plan.choice)
+        self.lanes = _lanes(plan)
         self.paths = self.lanes.carried(builder.rank)
         self.inside = {k: self._inside(n) for n, k in enumerate(self.lanes.inner)}
         self.between: dict[tuple[int, Path], Group | None] = {
@@ -40,10 +48,11 @@ class LanePlaces:
         group, level = self.lanes.inside(self.rank, number), self.lanes.inner[number]
         if group is None or group.size < 2:
             return None
-        ours = self._with_root(level)
+        ours = self.with_root(level)
         return replace(group, root=self.lanes.unit(self.root, number)) if ours else group
 
-    def _with_root(self, level: int) -> bool:
+    def with_root(self, level: int) -> bool:
+        """Return whether a rank's domain on a level has the root of the call."""
         return self.view.domains[level][self.root] == self.view.domains[level][self.rank]
 
     def _operands(self, here: Ref) -> dict[int, Ref]:
@@ -70,9 +79,9 @@ class LanePlaces:
         groups = [(path, group) for path in self.paths if (group := self.between[level, path])]
         if len(groups) == 1:
             ((path, group),) = groups
-            return [Place(self._parts(tasks, path), group, source, self.work)]
+            return [Place(self.parts(tasks, path), group, source, self.work)]
         return [
-            Place(self._parts((task,), path), group, source, self.work)
+            Place(self.parts((task,), path), group, source, self.work)
             for task in tasks
             for path, group in groups
         ]
@@ -81,16 +90,16 @@ class LanePlaces:
         """Return the place in the group of an inner level."""
         kind, level = tasks[0].stream
         group, number = self.inside[level], self.lanes.inner.index(level)
-        rooted = kind in ("scatter", "gather") and not self._with_root(level)
+        rooted = kind in ("scatter", "gather") and not self.with_root(level)
         if group is None or rooted:
             return []
         first = kind in ("reduce_scatter", "scatter")
         prefix = self.lanes.prefix(self.rank, number) or ()
         source = self.where[level] if first else self.work
         owners = self.lanes.owners(level, self.view.domains[level][self.rank])
-        return [Place(self._parts(tasks, prefix), group, source, self.work, owners=owners)]
+        return [Place(self.parts(tasks, prefix), group, source, self.work, owners=owners)]
 
-    def _parts(self, tasks: Sequence[Task], path: Path) -> tuple[Task, ...]:
+    def parts(self, tasks: Sequence[Task], path: Path) -> tuple[Task, ...]:
         """Return the parts of tasks that a path leads to."""
         return tuple(self._part(task, path) for task in tasks) if path else tuple(tasks)
 

@@ -60,6 +60,7 @@ class Lanes:
     view: Topology
     choice: Choice
     _found: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    _members: dict[tuple[tuple[int, ...], Path], tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def inner(self) -> tuple[int, ...]:
@@ -151,8 +152,11 @@ class Lanes:
         led = self.view.group(level, leader, root)
         if led is None or led.size < 2:
             return None
-        domains = self.view.domains[node]
-        ranks = tuple(self.rank_of(domains[r], path) for r in led.ranks)
+        ranks = self._members.get((led.ranks, path))
+        if ranks is None:
+            domains = self.view.domains[node]
+            ranks = tuple(self.rank_of(domains[r], path) for r in led.ranks)
+            self._members[led.ranks, path] = ranks
         return Group(level, ranks, self.view.slots(level, ranks), led.root, led.me)
 
 

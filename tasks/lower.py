@@ -23,8 +23,8 @@ def lower(plan: Plan, rank: int) -> Program:
         return lower(plan.largest, rank).at(plan.signature.nbytes, lengths)
     builder = Builder(plan, rank)
     found = places(plan, builder)
-    for tasks in _batches(plan):
-        _lower_batch(plan, builder, found, tasks)
+    for tasks in batches(plan):
+        lower_batch(plan, builder, found, tasks)
     if found.alone:
         _deliver(plan, builder)
     return builder.program(plan.footprint())
@@ -35,7 +35,7 @@ def operand_of(plan: Outline, rank: int, level: int) -> Ref:
     return Tree(plan, Builder(plan, rank)).where[level]
 
 
-def _batches(plan: Plan) -> list[list[Task]]:
+def batches(plan: Plan) -> list[list[Task]]:
     """Return the tasks that are lowered together.
 
     They are whole streams. Tasks are lowered one by one in lockstep, and where a segment passes
@@ -47,7 +47,8 @@ def _batches(plan: Plan) -> list[list[Task]]:
     return list(map(list, plan.streams.values()))
 
 
-def _lower_batch(plan: Plan, builder: Builder, found: Places, tasks: list[Task]) -> None:
+def lower_batch(plan: Plan, builder: Builder, found: Places, tasks: list[Task]) -> None:
+    """Emit a rank's operations for tasks of one stream."""
     kind, level = tasks[0].stream
     for place in found.at(tasks):
         context = Context(

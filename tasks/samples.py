@@ -18,6 +18,7 @@ from han.model.channel_layout import PAGE, RING_MAX
 from han.model.collectives import SPREADING
 from han.model.loops import period, repeated, roll
 from han.model.program import Program
+from han.model.unrolled import unroll
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 
@@ -33,10 +34,23 @@ SEEN = 3  # times that a size of a parameter fits into the first sample, so that
 
 def lower_with_loops(plan: Plan, rank: int) -> Program:
     """Lower the plan for one rank as :func:`lower` does, with loops if it is large."""
+    program = from_samples(plan, rank)
+    return roll(lower(plan, rank)) if program is None else program
+
+
+def from_samples(plan: Plan, rank: int) -> Program | None:
+    """Return the program of one rank with loops, if the message is large and samples tell it."""
     program = _of_samples(plan, rank) if _periodic(plan) else None
-    if program is None:
-        return roll(lower(plan, rank))
-    return replace(program, footprint=_footprint(plan))
+    return None if program is None else replace(program, footprint=_footprint(plan))
+
+
+def lower_as_run(plan: Plan, rank: int) -> tuple[Program, bool]:
+    """Return the operations that a rank carries out, without loops, and whether samples told them.
+
+    Proofs examine these: a program from samples is what runs, whatever :func:`lower` would return.
+    """
+    program = from_samples(plan, rank)
+    return unroll(program or roll(lower(plan, rank))), program is not None
 
 
 def _footprint(plan: Plan) -> tuple[int, ...]:

@@ -226,7 +226,7 @@ class Builder(Addresses):
         self.rank, self.lockstep = rank, plan.lockstep
         self.streams: dict[tuple[str, int], Stream] = {}
         self._branches: dict[tuple[str, int, int], Stream] = {}
-        self._all: list[Stream] = []  # in the order of their numbers
+        self.made: list[Stream] = []  # all streams, in the order of their numbers
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
         self.wholes: dict[Task, Task] = {}  # of parts
@@ -350,12 +350,12 @@ class Builder(Addresses):
         return self._branches[key]
 
     def _new(self, kind: str, level: int, name: str) -> Stream:
-        self._all.append(Stream(len(self._all), kind, level, name, self))
-        return self._all[-1]
+        self.made.append(Stream(len(self.made), kind, level, name, self))
+        return self.made[-1]
 
     def program(self, footprint: tuple[int, ...]) -> Program:
         """Join the streams; `footprint` is the bytes that they take of each ring, by channel."""
-        streams = tuple(self._all)
+        streams = tuple(self.made)
         infos = _infos(streams)
         code, terms = joined(streams)
         grains = self.signature.grains

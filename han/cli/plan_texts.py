@@ -16,6 +16,7 @@ from han.tasks.files.store import load, to_json
 from han.tasks.inspect.listing import disassemble, listing_record
 from han.tasks.inspect.pictures import dot, mermaid
 from han.tasks.lower import lower
+from han.tasks.samples import lower_as_run
 from han.tasks.verify import Progress, Refuted, Report, Unproved, lower_all, verify, verify_class
 
 if TYPE_CHECKING:
@@ -55,19 +56,28 @@ def stored(found: Explanation) -> str:
 class ClassProof:
     """What is proved of all sizes of a class: more than `above` bytes, up to `largest`.
 
-    `why` says why nothing is; then `events` is 0.
+    `why` says why nothing is; then `events` is 0. So many ranks' programs are `sampled`: made from
+    those of two smaller messages.
     """
 
     above: int
     largest: int
     events: int
     why: str = ""
+    sampled: int = 0
 
     def __str__(self) -> str:
         sizes = f"all sizes of its class, above {self.above} and up to {self.largest} bytes"
         if self.why:
             return f"not proved for {sizes}: {self.why}"
         return f"proved for {sizes} ({self.events} events)"
+
+    @property
+    def programs(self) -> str:
+        """What these proofs are about."""
+        if not self.sampled:
+            return "the programs are those that run"
+        return f"the programs are those that run; {self.sampled} are made from smaller messages"
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ class Proof:
 
     def __str__(self) -> str:
         also = "; also with MPI.IN_PLACE" if self.in_place else ""
-        more = f"\n{self.of_class}" if self.of_class else ""
+        more = f"\n{self.of_class}\n{self.of_class.programs}" if self.of_class else ""
         return f"{self.report}{also}{more}\n  in {self.seconds:.1f} s"
 
     def as_dict(self) -> dict[str, object]:
@@ -100,20 +110,28 @@ class Proof:
 def prove(
     found: Explanation, of_class: tuple[Plan, int] | None, progress: Progress | None = None
 ) -> Proof:
-    """Prove a few calls in a row, and a plan for all sizes of their class (see `class_of_call`)."""
-    proof = _prove(found.plan, None, progress)
+    """Prove a few calls in a row, and a plan for all sizes of their class (see `class_of_call`).
+
+    The programs are those that run: those of the class, of the call's size.
+    """
     if of_class is None:
-        return proof
-    start = time.perf_counter()
-    proved = _prove_class(*of_class, progress)
-    return replace(proof, of_class=proved, seconds=proof.seconds + time.perf_counter() - start)
+        return _prove(found.plan, None, progress)
+    plan, above = of_class
+    start, nbytes = time.perf_counter(), found.plan.signature.nbytes
+    made = [lower_as_run(plan, rank) for rank in range(plan.topology.size)]
+    programs, sampled = [one for one, _ in made], sum(of_samples for _, of_samples in made)
+    of_size = plan.of_size(nbytes)
+    proof = _prove(of_size, [[one.at(nbytes) for one in programs]] * runs_of(of_size), progress)
+    proved = replace(_prove_class(plan, above, programs, progress), sampled=sampled)
+    return replace(proof, of_class=proved, seconds=time.perf_counter() - start)
 
 
-def _prove_class(plan: Plan, above: int, progress: Progress | None) -> ClassProof:
+def _prove_class(
+    plan: Plan, above: int, programs: Sequence[Program], progress: Progress | None
+) -> ClassProof:
     """Prove a plan for all sizes of a class. Raises HanError with the counterexample."""
     signature = plan.signature
     try:
-        programs = [lower(plan, rank) for rank in range(plan.topology.size)]
         report = verify_class(
             plan, in_place=signature.reduces, programs=programs, progress=progress
         )

@@ -64,7 +64,8 @@ def run(
     loaded, found = loader.loaded(), Found.empty(runs, loader.size, len(places.place))
     host_of, cores, crowded = _hosts(places)
     inputs: tuple[Array, ...] = (
-        *(loaded.operations, loaded.streams, loaded.first_stream, loaded.first_request),
+        *(loaded.operations, loaded.streams, loaded.shapes, loaded.first_stream),
+        *(loaded.requests, loaded.names, loaded.first_name),
         *(places.place, places.node_of, places.memory_of, host_of, places.rails()),
         *_machine(places),
         *(cores, crowded, _gates(plan, runs), loader.writes()),
@@ -80,7 +81,7 @@ def run(
         *(loaded.flags, loaded.messages, len(loaded.meetings), SMALL_BANKS, spans),
     )
     lengths = (
-        *(len(loaded.operations), len(loaded.streams), int(loaded.first_request[-1])),
+        *(len(loaded.operations), len(loaded.streams), len(loaded.requests), len(loaded.names)),
         *(len(places.first_home) - 1, len(places.members)),
         *(sum(len(meeting.ranks) for meeting in loaded.meetings), len(cores)),
     )

@@ -1,20 +1,21 @@
 """Programs of all ranks as flat records, with numbers for flags, messages and collectives.
 
-The numbers are those of one run; the simulator adds the run. The k-th send of a sender, receiver
-and tag is the same message as the k-th receive, because MPI keeps their order.
+The operations of ranks whose programs are alike are there once (:mod:`han.tasks.simulate.shapes`);
+each rank has a table of what they name. The numbers are those of one run; the simulator adds the
+run. The k-th send of a sender, receiver and tag is the same message as the k-th receive, because
+MPI keeps their order.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from han.model.opcodes import FLAG_OPERATIONS, MESSAGES
-from han.model.program import Area, Base, Code, Coll, Program
+from han.model.program import Area, Base, Code, Coll
 from han.tasks.equal_roles import Role
 from han.tasks.plan import Plan
 from han.tasks.simulate.places import Places
@@ -22,6 +23,11 @@ from han.tasks.simulate.shapes import OPERATION, Shape, wrong
 
 Numbers = npt.NDArray[np.int64]
 Ranks = tuple[int, ...]
+
+# The layout of `sim_name` (native/simulate/world.h).
+NAME = np.dtype([("what", "i4"), ("peer", "i4"), ("level", "i4")])
+# What messages of a rank have in common: the sender, the receiver, the tag, and how many they are.
+TALK = np.dtype([("source", "i8"), ("target", "i8"), ("tag", "i8"), ("count", "i8")])
 
 
 @dataclass(frozen=True)
@@ -35,12 +41,18 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Loaded:
-    """All operations, where each rank's streams, operations and requests begin, and the counts."""
+    """All operations, where those of each shape and the names of each rank begin, and the counts.
+
+    `shapes` are the shapes of ranks, by number.
+    """
 
     operations: npt.NDArray[np.void]
     streams: Numbers  # start and stop of each stream
-    first_stream: Numbers  # by rank
-    first_request: Numbers
+    shapes: npt.NDArray[np.int32]  # by rank
+    first_stream: Numbers  # by shape
+    requests: Numbers
+    names: npt.NDArray[np.void]
+    first_name: Numbers  # by rank
     flags: int
     messages: int
     meetings: list[Meeting]
@@ -54,36 +66,37 @@ class Loader:
         self.size = plan.topology.size
         self.pieces = [np.zeros(0, OPERATION)]
         self.streams: list[tuple[int, int]] = []
-        self.first_stream, self.first_request, self.first_operation = [0], [0], [0]
-        self.flags: list[Numbers] = []
+        self.first_stream, self.first_operation = [0], [0]
+        self.requests: list[int] = []
+        self.numbers: list[int] = []  # of the ranks' shapes
+        self.names: list[npt.NDArray[np.void]] = [np.zeros(0, NAME)]
+        self.first_name = [0]
+        self.flags: list[Numbers] = [np.zeros(0, np.int64)]
+        self.talks: list[npt.NDArray[np.void]] = [np.zeros(0, TALK)]
         self.meetings: dict[tuple[object, int], int] = {}
         self.met: list[Meeting] = []
         self.written: list[tuple[int, ...]] = []
         self.shapes: dict[int, Shape] = {}  # by identity of the program, which the shape holds
+        self.known: dict[Hashable, int] = {}  # the number of a shape, by all that it says
         self.labels: list[tuple[tuple[str, ...], Sequence[str]]] = []  # of streams and tasks
 
     def load(self, role: Role) -> None:
         """Add the program of the next rank."""
-        shape, rank, first = self._shape(role), role.rank, self.first_operation[-1]
-        program, code, found = shape.program, shape.program.code, shape.operations.copy()
-        found["n"][shape.awaits] += first
-        if role.peers is not None:
-            found["peer"][role.rows] = role.peers
-            code = role.moved(code) if self.places.has_rates else code
-        peers = found["peer"][shape.talks]
+        shape, rank = self._shape(role), role.rank
+        peers = role.peers_at(shape.talks)
         if len(peers) and not 0 <= int(peers.min()) <= int(peers.max()) < self.size:
-            raise wrong(program)
-        found["level"] = self.places.rates(rank, code) if self.places.has_rates else 0
-        found["level"][shape.talks] = self.places.levels(rank, peers)
-        self.flags.append(self._lines(rank, *shape.lines))
-        if shape.collectives:
-            self._meet(program, found)
-        self.pieces.append(found)
-        self.streams += [(s.start + first, s.stop + first) for s in program.streams]
-        self.first_operation.append(first + len(code))
-        self.first_stream.append(len(self.streams))
-        self.first_request.append(self.first_request[-1] + shape.requests)
-        self.written.append(program.writes[: len(self.places.channels)])
+            raise wrong(shape.program)
+        self.numbers.append(self._number(role, shape))
+        lines = self._lines(rank, *shape.lines)
+        names = np.zeros(len(lines) + len(peers) + len(shape.calls), NAME)
+        talks = names[len(lines) : len(lines) + len(peers)]
+        talks["peer"], talks["level"] = peers, self.places.levels(rank, peers)
+        names["what"][len(lines) + len(peers) :] = self._meet(shape)
+        self.flags.append(lines)
+        self.talks.append(self._talks(rank, shape, peers))
+        self.names.append(names)
+        self.first_name.append(self.first_name[-1] + len(names))
+        self.written.append(shape.program.writes[: len(self.places.channels)])
         self.labels.append(shape.labels)
 
     def _shape(self, role: Role) -> Shape:
@@ -95,17 +108,60 @@ class Loader:
             self.shapes[key] = Shape.of(role.first, element)
         return self.shapes[key]
 
+    def _number(self, role: Role, shape: Shape) -> int:
+        """Return the number of a rank's shape: another rank of the same shape has it too."""
+        rates = self.places.rates(role) if self.places.has_rates else None
+        kept = id(shape), None if rates is None else rates.tobytes()
+        found = None if role.alone else self.known.get(kept)
+        if found is None:
+            found = self._add(shape, rates)
+            if not role.alone:
+                self.known[kept] = found
+        return found
+
+    def _add(self, shape: Shape, rates: Numbers | None) -> int:
+        """Add the operations of a shape, unless they are there; return its number."""
+        operations, streams = shape.operations, shape.program.streams
+        if rates is not None:
+            operations = operations.copy()
+            operations["row"] = rates
+        spans = tuple((s.start, s.stop) for s in streams)
+        key = operations.tobytes(), spans, shape.requests
+        if key in self.known:
+            return self.known[key]
+        found = self.known[key] = len(self.requests)
+        first = self.first_operation[-1]
+        operations = operations.copy()
+        operations["n"][shape.awaits] += first
+        self.pieces.append(operations)
+        self.streams += [(start + first, stop + first) for start, stop in spans]
+        self.first_operation.append(first + len(operations))
+        self.first_stream.append(len(self.streams))
+        self.requests.append(shape.requests)
+        return found
+
     def _lines(self, rank: int, bases: Numbers, offsets: Numbers) -> Numbers:
         """Return one number for each flag, the same on all ranks that share its channel."""
-        channel, area = np.divmod(bases.astype(np.int64) - Base.CHANNEL, len(Area))
+        channel, area = np.divmod(bases - Base.CHANNEL, len(Area))
         home = np.array([h[rank] for h in self.places.homes] or [0])[channel]
-        lines: Numbers = ((home * len(Area) + area) << 48) + offsets.astype(np.int64)
+        lines: Numbers = ((home * len(Area) + area) << 48) + offsets
         return lines
 
-    def _meet(self, program: Program, found: npt.NDArray[np.void]) -> None:
+    def _talks(self, rank: int, shape: Shape, peers: Numbers) -> npt.NDArray[np.void]:
+        found = np.zeros(len(peers), TALK)
+        sends = shape.program.code["code"][shape.talks] == Code.ISEND
+        found["source"], found["target"] = (
+            np.where(sends, rank, peers),
+            np.where(sends, peers, rank),
+        )
+        found["tag"], found["count"] = shape.tags, shape.counts
+        return found
+
+    def _meet(self, shape: Shape) -> list[int]:
         """Number the collectives of the MPI library: the k-th calls on a communicator meet."""
+        program, numbers = shape.program, list[int]()
         calls: dict[object, int] = defaultdict(int)
-        for row in np.flatnonzero(found["code"] == Code.COLL).tolist():
+        for row in shape.calls.tolist():
             _, ranks = comm = program.comms[int(program.code["off"][row, 3])]
             kind = int(program.code["off"][row, 2])
             key = comm, calls[comm]
@@ -114,9 +170,10 @@ class Loader:
                 raise ValueError(f"rank {program.rank}: a communicator of ranks {ranks}")
             if key not in self.meetings:
                 self.meetings[key] = len(self.met)
-                self.met.append(Meeting(ranks, kind % Coll.BLOCKING, int(found["n"][row])))
-            found["what"][row] = self.meetings[key]
-            found["blocking"][row] = kind >= Coll.BLOCKING
+                nbytes = int(shape.operations["n"][row])
+                self.met.append(Meeting(ranks, kind % Coll.BLOCKING, nbytes))
+            numbers.append(self.meetings[key])
+        return numbers
 
     def writes(self) -> npt.NDArray[np.uint8]:
         """Return the bits of ``Program.writes``, by rank and channel."""
@@ -127,40 +184,41 @@ class Loader:
 
     def loaded(self) -> Loaded:
         """Join the programs."""
-        operations = np.concatenate(self.pieces)
-        self.pieces.clear()
+        names, firsts = np.concatenate(self.names), self.first_name
         lines, flags = np.unique(np.concatenate(self.flags), return_inverse=True)
-        operations["what"][np.isin(operations["code"], FLAG_OPERATIONS)] = flags
+        starts, messages = _message_numbers(np.concatenate(self.talks), self.size)
+        for parts, numbers, skipped in (
+            (self.flags, flags, [0] * len(firsts)),
+            (self.talks, starts, [len(one) for one in self.flags[1:]]),
+        ):
+            lengths = [len(one) for one in parts[1:]]
+            begins = np.repeat(np.add(firsts[:-1], skipped[: len(lengths)]), lengths)
+            within = np.arange(len(numbers)) - np.repeat(
+                np.cumsum(lengths, dtype=np.int64) - lengths, lengths
+            )
+            names["what"][begins + within] = numbers
         return Loaded(
-            operations,
+            np.concatenate(self.pieces),
             np.array(self.streams, np.int64).reshape(-1, 2),
+            np.array(self.numbers, np.int32),
             np.array(self.first_stream),
-            np.array(self.first_request),
+            np.array(self.requests, np.int64),
+            names,
+            np.array(firsts, np.int64),
             len(lines),
-            self._number_messages(operations),
+            messages,
             self.met,
         )
 
-    def _number_messages(self, operations: npt.NDArray[np.void]) -> int:
-        """Give each message a number, the same in its send and its receive; return how many."""
-        sides = []
-        for code in MESSAGES:
-            where = np.flatnonzero(operations["code"] == code)
-            rank = np.searchsorted(self.first_operation, where, "right") - 1
-            peer, tag = (operations[name][where].astype(np.int64) for name in ("peer", "what"))
-            ends = (rank, peer) if code == Code.ISEND else (peer, rank)
-            key = ((ends[0] * self.size + ends[1]) << 16) + tag
-            order = np.argsort(key, kind="stable")
-            sides.append((where[order], key[order]))
-        keys = np.union1d(sides[0][1], sides[1][1])
-        first = [np.searchsorted(key, keys) for _, key in sides]
-        counts = [
-            np.searchsorted(key, keys, "right") - k
-            for (_, key), k in zip(sides, first, strict=True)
-        ]
-        most = np.maximum(*counts)
-        starts = np.cumsum(most) - most
-        for (where, key), k in zip(sides, first, strict=True):
-            pair = np.searchsorted(keys, key)
-            operations["what"][where] = starts[pair] + np.arange(len(where)) - k[pair]
-        return int(most.sum())
+
+def _message_numbers(talks: npt.NDArray[np.void], size: int) -> tuple[Numbers, int]:
+    """Return the number of the first message of each name, the same on both sides; and how many.
+
+    A name has a number for each message that one of the sides sends or receives.
+    """
+    keys = ((talks["source"] * size + talks["target"]) << 16) + talks["tag"]
+    found, pairs = np.unique(keys, return_inverse=True)
+    most = np.zeros(len(found), np.int64)
+    np.maximum.at(most, pairs, talks["count"])
+    starts = np.cumsum(most) - most
+    return starts[pairs], int(most.sum())

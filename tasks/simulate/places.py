@@ -12,6 +12,7 @@ from han.model.channel_layout import SMALL
 from han.model.opcodes import ATTACHED, DATA, READS, WRITES
 from han.model.program import PEER, Area, Base, PeerBase
 from han.model.rails import local_ranks, rail_of
+from han.tasks.equal_roles import Role
 from han.tasks.plan import Plan
 from han.tasks.simulate.caches import Caches
 
@@ -63,12 +64,13 @@ class Places:
         local = local_ranks(self.node_of.tolist())
         return np.array([rail_of(k, self.machine.node.rails) for k in local], np.int32)
 
-    def rates(self, rank: int, code: npt.NDArray[np.void]) -> Numbers:
+    def rates(self, role: Role) -> Numbers:
         """Return the row of the rates of each operation: 0 if its data is the rank's own.
 
         Else it is 1 + the level of the farthest rank in whose memory or cells an operand is. Rows
         of operations whose data is in caches follow those of all levels.
         """
+        rank, code = role.rank, role.program.code
         far = np.zeros(len(code), np.int64)
         for name in DATA:
             where = np.flatnonzero(code["code"] == name)

@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 from machines import topology_of
 from strategies import choices, signatures, topologies
 
+from han.config.machine import load_machine
+from han.model.program import CHANNELS
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, level_choice
 from han.tasks.equal_roles import roles
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
+from han.tasks.simulate import simulate
+from han.tasks.size_classes import bound_of, bounds_of, class_of
 from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 18
@@ -31,13 +35,46 @@ def differs(one, other):
     return [name for name, equal in same.items() if not equal]
 
 
+def apart_from_offsets(program):
+    """Return a program without its addresses in buffers and scratch memory."""
+    code = program.code.copy()
+    own = code["base"] < CHANNELS
+    code["base"][own], code["off"][own] = 0, 0
+    return replace(program, code=code, scratch=0)
+
+
+def machine_of(depth, **rates):
+    """Return a machine model of so many levels, the outermost of which is a network."""
+    inner = [
+        {"name": f"l{k}", "latency": "1us", "bandwidth": "5GB/s", "flag": f"{k + 1}00ns", **rates}
+        for k in range(depth - 1)
+    ]
+    for k, level in enumerate(inner[:-1]):
+        level["ranks"] = 2 << k
+    network = {"name": "network", "latency": "5us", "bandwidth": "1GB/s", "eager": "4KiB"}
+    node = {"level": inner[-1]["name"], "copy": "9GB/s", "reduce": "3GB/s", "memory": "30GB/s"}
+    node["injection"] = "1GB/s"
+    return load_machine({"about": "any", "levels": [*inner, network], "node": node})
+
+
 def check(plan):
     """Compare all programs; return how many were lowered."""
     found = list(roles(plan))
     assert [one.rank for one in found] == list(range(plan.topology.size))
+    alike = apart_from_offsets if plan.choice.composition == "lanes" else lambda program: program
     for one in found:
-        assert not differs(one.program, lower(plan, one.rank)), one.rank
+        assert not differs(alike(one.program), alike(lower(plan, one.rank))), one.rank
     return len({id(one.first) for one in found})
+
+
+def check_times(plan, **rates):
+    """Compare the times of shared programs with those of each rank's own."""
+    machine = machine_of(plan.topology.depth, **rates)
+    shared, own = (
+        simulate(plan, machine, programs=programs, runs=2, spans=True)
+        for programs in (None, [lower(plan, rank) for rank in range(plan.topology.size)])
+    )
+    assert shared == own
 
 
 def nodes(count, ppn, sockets=0):
@@ -54,6 +91,68 @@ def test_programs_of_equal_roles_are_those_that_ranks_lower(data):
     signature = data.draw(signatures(topology.size))
     choice = data.draw(choices(topology, signature))
     check(plan_of_choice(topology, signature, choice, MEMORY))
+
+
+def lanes_plan(topology, signature, inner, outer, segment=None, **lanes):
+    levels = [level_choice("sm", "shares", **lanes) for _ in range(inner)]
+    levels += [level_choice(*outer)] * (topology.depth - inner)
+    return plan_of_choice(
+        topology, signature, Choice(tuple(levels), segment, composition="lanes"), MEMORY
+    )
+
+
+OUTERS = {
+    "allreduce": [("exchange", "halving"), ("exchange", "ring"), ("exchange", "cyclic")],
+    "bcast": [("adapt", "binomial"), ("adapt", "chain")],
+    "reduce": [("adapt", "binomial"), ("adapt", "chain")],
+}
+PLACES = {
+    "even": ([[k // 4 for k in range(24)], [0] * 24], 1),
+    "uneven": ([[0] * 4 + [1] * 2 + [2] * 4 + [3] * 3 + [4] * 4, [0] * 17], 1),
+    "interleaved": ([[k % 5 for k in range(20)], [0] * 20], 1),
+    "sockets": ([[k // 2 for k in range(24)], [k // 4 for k in range(24)], [0] * 24], 2),
+    "switches": ([[k // 3 for k in range(24)], [k // 12 for k in range(24)], [0] * 24], 1),
+}
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
+@pytest.mark.parametrize(("count", "segment"), [(3000, 8192), (1024, None)])
+def test_lanes_of_shared_programs_take_the_times_of_each_ranks_own(
+    places, collective, count, segment
+):
+    domains, inner = PLACES[places]
+    topology, reduces = topology_of(domains, inner - 1), collective != "bcast"
+    root = 5 if collective != "allreduce" else 0
+    signature = Signature(collective, count, 8 if reduces else 1, "sum" * reduces, "f8", root=root)
+    for outer in OUTERS[collective]:
+        for more in ({}, {"lanes": 3}) if places == "uneven" else ({},):
+            plan = lanes_plan(topology, signature, inner, outer, segment, **more)
+            check(plan)
+            check_times(plan)
+        bound = bound_of(signature, bounds_of(()))
+        plan = lanes_plan(topology, class_of(signature, bound), inner, outer, segment)
+        plan = plan.of_size(signature.nbytes)
+        check(plan)
+        check_times(plan, copy="2GB/s", reduce="1GB/s", cache="32KiB")
+
+
+def test_lanes_of_alike_nodes_share_programs():
+    signature = Signature("allreduce", 4096, 8, "sum", "f8")
+    plan = lanes_plan(nodes(16, 4), signature, 1, ("exchange", "halving"), 8192)
+    assert check(plan) <= 8
+    plan = lanes_plan(nodes(16, 4), signature.changed(count=4099), 1, ("exchange", "halving"), 8192)
+    assert 8 < check(plan) <= 64
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_shared_programs_take_the_times_of_each_ranks_own(data):
+    topology = data.draw(topologies(st.integers(1, 24)))
+    signature = data.draw(signatures(topology.size))
+    choice = data.draw(choices(topology, signature))
+    if topology.depth > 1:
+        check_times(plan_of_choice(topology, signature, choice, MEMORY))
 
 
 @pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_plans import example
-from unrolled import unroll
 
 from han import _native
 from han.config.config import default_config
@@ -17,6 +16,7 @@ from han.model import loops
 from han.model.loops import LEAST, STRIDES, roll
 from han.model.program import INSTRUCTION, LOOP, Code, Program, StreamInfo
 from han.model.topology import Topology, virtual
+from han.model.unrolled import unroll
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tasks.plan import Plan

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from random_plans import example
-from unrolled import unroll
 
+from han.cli.plan_texts import prove
+from han.common.errors import HanError
 from han.config.config import default_config
 from han.model.collectives import ROWS
 from han.model.loops import period, repeated
+from han.model.program import Code
 from han.model.task_names import TaskNames
 from han.model.topology import Topology, virtual
+from han.model.unrolled import unroll
 from han.submodules.registry import registered
 from han.tasks import samples
 from han.tasks.call import call_signature
@@ -200,3 +205,53 @@ def test_names_of_tasks():
         [("sr", k) for k in range(8)]
     )
     assert names.repeated(longer, 3) is None
+
+
+def _explained(size):
+    planner = planner_of(8, 4, 0)
+    signature = call_signature("bcast", size)
+    plan = planner.planned(planner.sized(signature)).plan
+    return SimpleNamespace(plan=plan.of_size(signature.nbytes)), plan
+
+
+def test_proofs_are_of_the_programs_that_run():
+    call, plan = _explained("8MiB")
+    proof = prove(call, (plan, 0))
+    told = sum(samples.from_samples(plan, rank) is not None for rank in range(8))
+    assert told
+    assert proof.of_class.sampled == told
+    assert f"those that run; {told} are made from smaller messages" in str(proof)
+    call, plan = _explained("64KiB")
+    assert "the programs are those that run\n" in str(prove(call, (plan, 0)))
+
+
+@pytest.mark.parametrize(("array", "field", "code"), [
+    ("terms", "offset", Code.COPY), ("terms", "start", Code.IRECV), ("code", "n", Code.POST),
+    ("strides", "start", None), ("strides", "n", None),
+])  # fmt: skip
+def test_proofs_find_a_wrong_record_of_a_program_from_samples(monkeypatch, array, field, code):
+    changed = []
+
+    def wrong(shorter, longer, times):
+        program = repeated(shorter, longer, times)
+        rows = None if program is None else _rows(program, array, field, code)
+        if rows is None or not len(rows):
+            return program
+        records = getattr(program, array).copy()
+        records[field][rows[-1]] += 1 if field in ("n", "start") else program.grain
+        changed.append(program.rank)
+        return replace(program, **{array: records})
+
+    monkeypatch.setattr(samples, "repeated", wrong)
+    call, plan = _explained("8MiB")
+    with pytest.raises(HanError, match="refuted"):
+        prove(call, (plan, 0))
+    assert changed
+
+
+def _rows(program, array, field, code):
+    """Return the records of an operation, or the strides that are not 0."""
+    if code is not None:
+        return np.flatnonzero(program.code["code"] == code)
+    values = program.strides[field]
+    return np.flatnonzero(values.reshape(len(values), -1).any(axis=1))

@@ -2,7 +2,7 @@
 
 #include "simulate/simulator.h"
 
-enum { INPUTS = 23, OUTPUTS = 7, ALL = INPUTS + OUTPUTS, STEPS = 1 << 16 };
+enum { INPUTS = 26, OUTPUTS = 7, ALL = INPUTS + OUTPUTS, STEPS = 1 << 16 };
 
 /* Where the address of an array goes, and the bytes that it must have. */
 typedef struct {
@@ -50,12 +50,12 @@ PyObject *han_py_simulate(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *arrays, *tell, *answer = NULL;
     sim_world w = {0};
-    long long n_ops, n_streams, slots, homes, home_ranks, members, hosts;
+    long long n_ops, n_streams, n_shapes, n_names, homes, home_ranks, members, hosts;
     int keep, count;
-    if (!PyArg_ParseTuple(args, "O!(iiiiiiiiip)(LLLLLLL)O:simulate", &PyTuple_Type, &arrays,
+    if (!PyArg_ParseTuple(args, "O!(iiiiiiiiip)(LLLLLLLL)O:simulate", &PyTuple_Type, &arrays,
                           &w.size, &w.runs, &w.levels, &w.channels, &w.rails, &w.flags,
-                          &w.messages, &w.meetings, &w.banks, &keep, &n_ops, &n_streams, &slots,
-                          &homes, &home_ranks, &members, &hosts, &tell))
+                          &w.messages, &w.meetings, &w.banks, &keep, &n_ops, &n_streams,
+                          &n_shapes, &n_names, &homes, &home_ranks, &members, &hosts, &tell))
         return NULL;
     if (PyTuple_GET_SIZE(arrays) != ALL)
         return PyErr_Format(PyExc_ValueError, "%d arrays expected", ALL);
@@ -65,7 +65,10 @@ PyObject *han_py_simulate(PyObject *self, PyObject *args) {
 #define AT(field) (const void **)&w.field
     const slot table[ALL] = {
         {AT(ops), n_ops * (int64_t)sizeof(sim_op)}, {AT(streams), 2 * n_streams * word},
-        {AT(first_stream), (size + 1) * word},      {AT(first_request), (size + 1) * word},
+        {AT(shape), size * each},
+        {AT(first_stream), (n_shapes + 1) * word},  {AT(requests), n_shapes * word},
+        {AT(names), n_names * (int64_t)sizeof(sim_name)},
+        {AT(first_name), (size + 1) * word},
         {AT(place), size * levels * each},          {AT(node_of), size * each},
         {AT(memory_of), size * each},               {AT(host_of), size * each},
         {AT(rail), size * each},

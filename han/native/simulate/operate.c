@@ -20,7 +20,7 @@ static int64_t *slot_of(sim_state *s, int32_t rank, const sim_op *op) {
 
 /* Rows of rates after those of memory are those of caches, which take nothing of the memory's rate. */
 static double move(sim_state *s, int32_t rank, const sim_op *op, const double *rates) {
-    return sim_move(s, rank, op->n, rates[op->level], op->level <= s->world->levels);
+    return sim_move(s, rank, op->n, rates[op->row], op->row <= s->world->levels);
 }
 
 static double copy(sim_state *s, int32_t rank, const sim_op *op, double now) {
@@ -46,14 +46,14 @@ static double flag_time(const sim_world *w, int32_t a, int32_t b) {
 }
 
 static double post(sim_state *s, int32_t rank, const sim_op *op, double now) {
-    sim_flag *flag = &s->flags[op->what];
-    size_t room = flag->room; /* that of both arrays */
-    if (!sim_grow(s, (void **)&flag->values, &room, flag->length, sizeof(int64_t))) return now;
-    if (!sim_grow(s, (void **)&flag->times, &flag->room, flag->length, sizeof(double))) return now;
+    sim_flag *flag = &s->flags[sim_name_of(s->world, rank, op)->what];
+    if (!sim_grow(s, (void **)&flag->posts, &flag->room, flag->length, sizeof *flag->posts))
+        return now;
     now += s->world->node->operation;
     flag->rank = rank;
-    flag->values[flag->length] = ((int64_t)s->ranks[rank].run << HAN_EPOCH_SHIFT) + op->n;
-    flag->times[flag->length++] = now;
+    flag->before = flag->length ? flag->last.value : -1;
+    flag->last = (sim_post){((int64_t)s->ranks[rank].run << HAN_EPOCH_SHIFT) + op->n, now};
+    flag->posts[flag->length++] = flag->last;
     for (size_t k = 0; k < flag->waiting.length; k++) {
         int32_t waiting = flag->waiting.items[k];
         sim_wake(s, now + flag_time(s->world, rank, waiting), waiting);
@@ -62,27 +62,36 @@ static double post(sim_state *s, int32_t rank, const sim_op *op, double now) {
     return now;
 }
 
-static double await_flag(sim_state *s, int32_t rank, const sim_op *op, double now) {
-    sim_flag *flag = &s->flags[op->what];
-    int64_t wanted = ((int64_t)s->ranks[rank].run << HAN_EPOCH_SHIFT) + op->n;
-    size_t low = 0, high = flag->length; /* the first post of that value or more */
+/* The first post of a value or more, of which there is one; it is among the last ones mostly. */
+static double time_of(const sim_flag *flag, int64_t wanted) {
+    if (flag->before < wanted) return flag->last.time;
+    const sim_post *posts = flag->posts;
+    size_t step = 1, high = flag->length - 1;
+    while (step <= high && posts[high - step].value >= wanted) high -= step, step *= 2;
+    size_t low = step <= high ? high - step + 1 : 0;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (flag->values[middle] < wanted)
+        if (posts[middle].value < wanted)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == flag->length) {
+    return posts[high].time;
+}
+
+static double await_flag(sim_state *s, int32_t rank, const sim_op *op, double now) {
+    sim_flag *flag = &s->flags[sim_name_of(s->world, rank, op)->what];
+    int64_t wanted = ((int64_t)s->ranks[rank].run << HAN_EPOCH_SHIFT) + op->n;
+    if (!flag->length || flag->last.value < wanted) {
         sim_append(s, &flag->waiting, rank);
         return -NEVER;
     }
-    double seen = flag->times[low] + flag_time(s->world, flag->rank, rank);
+    double seen = time_of(flag, wanted) + flag_time(s->world, flag->rank, rank);
     return seen <= now ? now + s->world->node->operation : -seen;
 }
 
 static double await_stream(sim_state *s, int32_t rank, const sim_op *op, double now) {
-    return s->ranks[rank].pcs[op->what] >= op->n ? now : -NEVER;
+    return s->ranks[rank].pcs[op->name] >= op->n ? now : -NEVER;
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
@@ -107,26 +116,29 @@ static void expect(sim_state *s, const sim_message *m) {
         sim_push(s, &s->heap, (sim_event){m->due, NETWORK, NETWORK});
 }
 
-static int64_t number_of(const sim_state *s, int32_t rank, const sim_op *op) {
-    return (int64_t)s->ranks[rank].run * s->world->messages + op->what;
+static int64_t number_of(const sim_state *s, int32_t rank, const sim_name *name,
+                         const sim_op *op) {
+    return (int64_t)s->ranks[rank].run * s->world->messages + name->what + op->number;
 }
 
 static double isend(sim_state *s, int32_t rank, const sim_op *op, double now) {
     const sim_world *w = s->world;
-    double start = now + w->node->operation + w->links[op->level].overhead;
-    int64_t place = sim_send(s, start, rank, op->peer, number_of(s, rank, op), op->n);
+    const sim_name *name = sim_name_of(w, rank, op);
+    double start = now + w->node->operation + w->links[name->level].overhead;
+    int64_t place = sim_send(s, start, rank, name->peer, number_of(s, rank, name, op), op->n);
     if (place < 0) return now;
     *slot_of(s, rank, op) = place + 1;
     expect(s, &s->messages[place]);
-    return now + handle(s, rank, op->level, op->n);
+    return now + handle(s, rank, name->level, op->n);
 }
 
 static double irecv(sim_state *s, int32_t rank, const sim_op *op, double now) {
-    int64_t place = sim_receive(s, now, op->peer, rank, number_of(s, rank, op));
+    const sim_name *name = sim_name_of(s->world, rank, op);
+    int64_t place = sim_receive(s, now, name->peer, rank, number_of(s, rank, name, op));
     if (place < 0) return now;
     *slot_of(s, rank, op) = place + 1;
     const sim_message *m = &s->messages[place];
-    sim_wake(s, m->gone, op->peer);
+    sim_wake(s, m->gone, name->peer);
     if (m->arrival > now) expect(s, m);
     return now + s->world->node->operation;
 }
@@ -160,12 +172,13 @@ void sim_deliver_all(sim_state *s, double now) {
 /* Enter a collective; the last member ends it. Its number. */
 static int64_t enter(sim_state *s, int32_t rank, const sim_op *op, double now) {
     const sim_world *w = s->world;
-    int64_t number = (int64_t)s->ranks[rank].run * w->meetings + op->what;
+    int32_t meeting = sim_name_of(w, rank, op)->what;
+    int64_t number = (int64_t)s->ranks[rank].run * w->meetings + meeting;
     sim_meeting *m = &s->meetings[number];
-    int32_t first = w->first_member[op->what], stop = w->first_member[op->what + 1];
+    int32_t first = w->first_member[meeting], stop = w->first_member[meeting + 1];
     if (now > m->latest) m->latest = now;
     if (++m->entered < stop - first) return number;
-    m->over = m->latest + w->meeting_seconds[op->what];
+    m->over = m->latest + w->meeting_seconds[meeting];
     for (int32_t k = first; k < stop; k++) sim_wake(s, m->over, w->members[k]);
     return number;
 }

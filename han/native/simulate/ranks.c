@@ -47,12 +47,11 @@ void sim_release(sim_state *s, int32_t rank) {
 void sim_next_run(sim_state *s, int32_t rank) {
     const sim_world *w = s->world;
     sim_rank *r = &s->ranks[rank];
-    int64_t first = w->first_stream[rank], count = w->first_stream[rank + 1] - first;
-    int64_t slots = w->first_request[rank + 1] - w->first_request[rank];
+    int64_t count = sim_stream_count(w, rank), slots = sim_requests(w, rank);
     r->run++;
     r->begun = false;
     r->stream = 0, r->turn = TURN;
-    for (int64_t k = 0; k < count; k++) r->pcs[k] = w->streams[2 * (first + k)];
+    for (int64_t k = 0; k < count; k++) r->pcs[k] = sim_streams(w, rank)[2 * k];
     memset(r->open, 0, (size_t)count * sizeof *r->open);
     memset(r->requests, 0, (size_t)slots * sizeof *r->requests);
 }

@@ -37,8 +37,8 @@ static size_t lay_out(sim_state *s, char *block) {
     s->numbers = part(block, &at, runs * (size_t)w->messages, sizeof *s->numbers);
     s->gates = part(block, &at, runs, sizeof *s->gates);
     for (size_t r = 0; r < size; r++) {
-        size_t streams = (size_t)(w->first_stream[r + 1] - w->first_stream[r]);
-        size_t slots = (size_t)(w->first_request[r + 1] - w->first_request[r]);
+        size_t streams = (size_t)sim_stream_count(w, (int32_t)r);
+        size_t slots = (size_t)sim_requests(w, (int32_t)r);
         int64_t *pcs = part(block, &at, streams, sizeof *pcs);
         sim_open *open = part(block, &at, streams, sizeof *open);
         int64_t *requests = part(block, &at, slots, sizeof *requests);
@@ -65,8 +65,7 @@ bool sim_open_state(sim_state *s, const sim_world *world) {
 
 void sim_close(sim_state *s) {
     for (int32_t k = 0; s->memory && k < s->world->flags; k++) {
-        free(s->flags[k].values);
-        free(s->flags[k].times);
+        free(s->flags[k].posts);
         free(s->flags[k].waiting.items);
     }
     for (int32_t k = 0; s->memory && k < s->world->runs; k++) free(s->gates[k].items);
@@ -101,7 +100,7 @@ typedef struct {
 static progress advance(sim_state *s, int32_t rank, double now) {
     const sim_world *w = s->world;
     sim_rank *r = &s->ranks[rank];
-    int64_t stream = w->first_stream[rank] + r->stream, stop = w->streams[2 * stream + 1];
+    int64_t stop = sim_streams(w, rank)[2 * r->stream + 1];
     int64_t *pc = &r->pcs[r->stream], first = *pc;
     double retry = NEVER;
     while (*pc < stop && !s->failed) {
@@ -128,7 +127,7 @@ static progress advance(sim_state *s, int32_t rank, double now) {
     *w->operations += *pc - first;
     if (w->keep && *pc == stop && moved) sim_leave_task(s, rank, now);
     if (r->working && !r->turn) {
-        r->stream = (r->stream + 1) % (int32_t)(w->first_stream[rank + 1] - w->first_stream[rank]);
+        r->stream = (r->stream + 1) % sim_stream_count(w, rank);
         r->turn = TURN;
     }
     return (progress){now, retry, moved};
@@ -136,9 +135,9 @@ static progress advance(sim_state *s, int32_t rank, double now) {
 
 static bool at_end(const sim_state *s, int32_t rank) {
     const sim_world *w = s->world;
-    int64_t first = w->first_stream[rank], count = w->first_stream[rank + 1] - first;
-    for (int64_t k = 0; k < count; k++)
-        if (s->ranks[rank].pcs[k] != w->streams[2 * (first + k) + 1]) return false;
+    int32_t count = sim_stream_count(w, rank);
+    for (int32_t k = 0; k < count; k++)
+        if (s->ranks[rank].pcs[k] != sim_streams(w, rank)[2 * k + 1]) return false;
     return true;
 }
 
@@ -148,7 +147,7 @@ static bool step(sim_state *s, int32_t rank, double now) {
     sim_rank *r = &s->ranks[rank];
     if (!sim_begin(s, rank, now)) return false;
     if (r->free > now) now = r->free;
-    int32_t count = (int32_t)(w->first_stream[rank + 1] - w->first_stream[rank]), idle = 0;
+    int32_t count = sim_stream_count(w, rank), idle = 0;
     double wake = NEVER;
     while (idle < count && !s->failed) {
         progress p = advance(s, rank, now);

@@ -10,14 +10,21 @@
 
 #define NEVER INFINITY
 
-/* One operation (tasks/simulate/loading.py: OPERATION). `what` is a flag, a stream, a message of the
- * run or a collective of the run. `level` is that of the peer; for data, a row of the rates. */
+/* One operation of all ranks whose operations are alike (tasks/simulate/shapes.py: OPERATION). `name`
+ * is one of the rank's names, or the stream of an AWAIT; `number` counts the messages of a name; for
+ * data, `row` is that of the rates. */
 typedef struct {
-    uint8_t code, level, blocking, spare;
-    int32_t what, slot, peer;
+    uint8_t code, row, blocking, spare;
+    int32_t name, number, slot;
     uint32_t task;
     int64_t n; /* bytes, a flag's value, or the position that an AWAIT waits for */
 } sim_op;
+
+/* What an operation names on one rank (loading.py: NAME). `what` is a flag, the first message from or
+ * to a peer with some tag, or a collective; of messages and collectives, in one run. */
+typedef struct {
+    int32_t what, peer, level;
+} sim_name;
 
 typedef struct {
     double latency, bandwidth, overhead, copying, eager, flag;
@@ -34,8 +41,11 @@ typedef struct {
     int32_t size, runs, levels, channels, rails;
     int32_t flags, messages, meetings; /* of messages and meetings, the numbers of one run */
     const sim_op *ops;
-    const int64_t *streams, *first_stream; /* the first operations of streams; of each rank */
-    const int64_t *first_request;
+    const int64_t *streams; /* where each stream of the operations starts and stops */
+    const int32_t *shape;   /* by rank: which operations are its own */
+    const int64_t *first_stream, *requests; /* by shape */
+    const sim_name *names;
+    const int64_t *first_name; /* by rank */
     const int32_t *place, *node_of, *memory_of, *host_of, *rail; /* place[level * size + rank] */
     const sim_link *links;
     const double *copy, *reduce; /* bytes a second: own memory, then by level; the same in caches */
@@ -83,10 +93,17 @@ typedef struct {
     size_t length, room;
 } sim_list;
 
-/* The values posted in a flag and their times; both only grow. */
 typedef struct {
-    int64_t *values;
-    double *times;
+    int64_t value;
+    double time;
+} sim_post;
+
+/* The values posted in a flag and their times; both only grow. The last ones are here too, since most
+ * ranks wait for those. */
+typedef struct {
+    sim_post last;
+    int64_t before; /* the value before the last one */
+    sim_post *posts;
     size_t length, room;
     int32_t rank;
     sim_list waiting;
@@ -139,6 +156,24 @@ typedef struct {
 } sim_state;
 
 enum { NETWORK = -1, TURN = 4 }; /* TURN: data operations of a stream in one turn, as the executor */
+
+/* The streams of a rank's operations, and how many there are. */
+static inline const int64_t *sim_streams(const sim_world *w, int32_t rank) {
+    return w->streams + 2 * w->first_stream[w->shape[rank]];
+}
+
+static inline int32_t sim_stream_count(const sim_world *w, int32_t rank) {
+    const int64_t *first = w->first_stream + w->shape[rank];
+    return (int32_t)(first[1] - first[0]);
+}
+
+static inline int64_t sim_requests(const sim_world *w, int32_t rank) {
+    return w->requests[w->shape[rank]];
+}
+
+static inline const sim_name *sim_name_of(const sim_world *w, int32_t rank, const sim_op *op) {
+    return &w->names[w->first_name[rank] + op->name];
+}
 
 static inline int sim_level(const sim_world *w, int32_t a, int32_t b) {
     for (int k = 0; k < w->levels; k++)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from han.model.loops import STRIDES
-from han.model.program import LOOP, Code, Program
+from han.model.program import LOOP, Code, Program, StreamInfo
+
+Array = npt.NDArray[Any]
 
 _OF_CODE = ("off", "n", "task", "peer", "base")
 _OF_TERMS = {"offset": "offset", "start": "start", "stop": "start", "origin": "origin",
@@ -42,15 +46,16 @@ def unroll(program: Program) -> Program:
     return replace(program, code=code, terms=terms, strides=None, streams=streams)
 
 
-def _times(stride, turns):
+def _times(stride: Array, turns: Array) -> Array:
     """Return strides times turns, modulo the width of the strides."""
     factors = turns.reshape(-1, *[1] * (stride.ndim - 1)).astype(stride.dtype)
     return np.asarray(stride * factors)
 
 
-def _unrolled(code, stream):
+def _unrolled(code: Array, stream: StreamInfo) -> tuple[Array, Array, Array]:
     """Return the record of each operation of a stream, its turn in a loop, and its stride or -1."""
-    rows, turns, strides, at = [], [], [], stream.start
+    rows, turns, strides = list[Array](), list[Array](), list[Array]()
+    at = stream.start
     ends = np.flatnonzero(code["code"][stream.start : stream.stop] == LOOP) + stream.start
     for end in [*ends.tolist(), stream.stop]:
         length, times, first = 0, 0, 0

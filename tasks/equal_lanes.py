@@ -1,0 +1,146 @@
+"""Ranks of lanes whose programs are alike: in like places of their nodes, and alike between them.
+
+Inside its node, what a rank does follows from its place, as in a tree. Between nodes it follows
+from its place in the groups of its lanes and from the sizes of its shares. Many places do the same
+there, with other peers: in a recursive halving of equal blocks, all do. So the operations between
+nodes are lowered apart for each such place, and compared. Offsets in buffers are not: each member
+of an exchange combines a block of its own.
+
+A rank between nodes waits for its node, and its node for it, at ends of tasks and of their parts;
+ranks have the same role only if these ends are at the same operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from han.model.program import CHANNELS, Program
+from han.model.topology import Group, number_domains
+from han.tasks.lane_places import LanePlaces
+from han.tasks.lanes import Path, outer_levels
+from han.tasks.lower import batches, lower_batch
+from han.tasks.naming import naming
+from han.tasks.plan import Plan
+from han.tasks.stream import Builder
+
+ALIKE = ("code", "stream", "slot", "task", "n")  # of operations between nodes
+
+
+def place_of(group: Group, sockets: tuple[int, ...]) -> Hashable:
+    """Return all that a program may depend on of a rank's place in a group that shares memory."""
+    first = sockets[group.ranks[0]]
+    relative = tuple([sockets[r] - first for r in group.ranks])
+    return group.level, group.me, group.root, group.slots, relative
+
+
+class _Between(NamedTuple):
+    """What a rank does between nodes: what tells it from others, and its members in their order.
+
+    Members are numbers in the list of the ranks of all its groups between nodes.
+    """
+
+    key: Hashable
+    members: tuple[int, ...]
+
+
+class LaneRoles:
+    """The roles of ranks in a plan of lanes."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.outer = plan, outer_levels(plan.topology)
+        self.whole = plan.largest or plan  # the plan that is lowered
+        self._sizes: dict[Path, Hashable] = {}
+        self._between: dict[Hashable, _Between | None] = {}
+
+    def kind(self, rank: int) -> tuple[Hashable, list[int]] | None:
+        """Return what tells the role of a rank from others, and the ranks that it may name.
+
+        None: no other rank has the role.
+        """
+        places = LanePlaces(self.whole, Builder(self.whole, rank))
+        groups = [group for group in places.between.values() if group is not None]
+        outside = list(chain.from_iterable(group.ranks for group in groups))
+        between = self._known(places, outside)
+        if between is None:
+            return None
+        inside = [group for group in places.inside.values() if group is not None]
+        ranks = list(chain.from_iterable(group.ranks for group in inside))
+        ranks += [outside[member] for member in between.members]
+        same = tuple(number_domains(ranks))  # which of them are one rank
+        return (rank == self.plan.signature.root, self._inner(places), between.key, same), ranks
+
+    def _inner(self, places: LanePlaces) -> Hashable:
+        """Return the place of a rank inside its node, and its paths."""
+        view, found = self.plan.topology, []
+        for level, group in places.inside.items():
+            owners = places.lanes.owners(level, view.domains[level][places.rank])
+            place = None if group is None else place_of(group, view.sockets)
+            found.append((place, owners, places.with_root(level)))
+        prefix = places.lanes.prefix(places.rank, len(places.inside) - 1)
+        return tuple(places.paths), prefix, tuple(found)
+
+    def _known(self, places: LanePlaces, outside: list[int]) -> _Between | None:
+        """Return what a rank does between nodes; None if it is not to be compared.
+
+        `outside` are the ranks of its groups there: some may be in several of them.
+        """
+        groups = tuple([
+            (level, self._size_of(places, path))
+            + (() if group is None else (group.size, group.me, group.root, group.leads))
+            for (level, path), group in places.between.items()
+        ])  # fmt: skip
+        same = tuple(number_domains(outside)) if len(groups) > 1 else ()
+        operands = tuple([places.where[level].base for level in self.outer])
+        key = groups, same, operands, places.work.base
+        if key not in self._between:
+            self._between[key] = self._lowered(places.rank)
+        return self._between[key]
+
+    def _size_of(self, places: LanePlaces, path: Path) -> Hashable:
+        """Return the sizes of the parts of tasks on a path; in a smaller message, where they are.
+
+        They follow from their places there (:meth:`Plan.of_size`).
+        """
+        if self.plan.largest is not None:
+            return path
+        if path not in self._sizes:
+            streams = self.whole.streams.items()
+            tasks = [tasks for (_, level), tasks in streams if level in self.outer]
+            parts = [places.parts(some, path) for some in tasks]
+            self._sizes[path] = tuple([tuple([part.nbytes for part in some]) for some in parts])
+        return self._sizes[path]
+
+    def _lowered(self, rank: int) -> _Between | None:
+        """Lower what a rank does between nodes, and nothing else."""
+        builder = Builder(self.whole, rank)
+        places = LanePlaces(self.whole, builder)
+        for tasks in batches(self.whole):
+            if tasks[0].level in self.outer:
+                lower_batch(self.whole, builder, places, tasks)
+        ends = [
+            (*s.done.values(), *chain(*map(dict.values, s.parts.values()))) for s in builder.made
+        ]
+        program = builder.program(self.whole.footprint())
+        if self.plan.largest is not None:
+            program = program.at(self.plan.signature.nbytes)
+        if (program.code["base"] >= CHANNELS).any():
+            return None
+        groups = [group for group in places.between.values() if group is not None]
+        return _compared(program, tuple(ends), list(chain.from_iterable(g.ranks for g in groups)))
+
+
+def _compared(program: Program, ends: Hashable, ranks: list[int]) -> _Between:
+    """Number the peers of a program in the order in which it names them."""
+    rows = naming(program)
+    named = program.code["peer"][rows]
+    _, first, numbers = np.unique(named, return_index=True, return_inverse=True)
+    order = np.argsort(np.argsort(first))
+    peers = named[np.sort(first)].tolist()
+    records = [program.code[name].tobytes() for name in ALIKE]
+    streams = tuple([(s.name, s.start, s.stop) for s in program.streams])
+    key = (*records, rows.tobytes(), order[numbers].tobytes(), streams, program.requests, ends)
+    return _Between(key, tuple([ranks.index(peer) for peer in peers]))
