@@ -25,7 +25,7 @@ from han.tuning.built_in.shipped import safe_table
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import TUNED, other_class
 from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed
-from han.tuning.trials import keeps_bits
+from han.tuning.trials import is_measured, keeps_bits
 from han.tuning.unfit import unfit
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ class RuleTable:
         """Return the choice that trials compare with the decision; None if there are no trials.
 
         There are no trials if a rule of the user decided. A tuned choice is compared with the
-        built-in one, for calls that have trials. Between nodes these are the calls that a tuned
-        table decides; a built-in choice that it keeps is compared with the runner-up.
+        built-in one, for calls that have trials. Between nodes these are the allreduces that a
+        tuned table decides; a built-in choice that it keeps is compared with the runner-up.
         """
         if self.config is not None and not self.config.trials:
             return None
@@ -139,7 +139,7 @@ class RuleTable:
         The plan serves nonblocking calls too.
         """
         found, mine = decision.tuned, decision.choice
-        if found is None or not keeps_bits(signature):
+        if found is None or not (is_measured(signature) and keeps_bits(signature)):
             return None
         if mine.rule == TUNED:
             other = self._untuned.decide(signature, blocking=False).choice

@@ -1,4 +1,4 @@
-"""Trials of calls between nodes: whether they change no result, and when the first one takes place.
+"""Trials of calls between nodes: which calls have them, and when the first one takes place.
 
 native/engine/counted.h carries them out.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from han.model.collectives import ROWS
 from han.tasks.canonical import matters
 from han.tasks.signature import Signature
 
@@ -18,6 +19,15 @@ SHARE = 100  # trials may cost a hundredth of the time of all runs
 PROBE = 4  # runs of the other plan in the first trial (native/plan.h)
 MOST = 1 << 20  # runs before it, at most
 UNKNOWN = 2.0  # how many times as long the rival takes if nothing was measured
+
+
+def is_measured(signature: Signature) -> bool:
+    """Return whether the time from run to run tells what a plan takes.
+
+    Where a rank need not wait for all others, runs go ahead of each other, and sends of a short
+    burst end in the buffers of a slow link.
+    """
+    return ROWS[signature.collective].synchronises
 
 
 def keeps_bits(signature: Signature) -> bool:

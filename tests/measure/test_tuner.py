@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +51,24 @@ def test_choices_that_are_not_faster_in_a_row_are_left_out_with_the_reason(ratio
     said = [one.reason for one in found.pruned]
     assert len(said) == 2 - len(left)
     assert all("times the built-in choice in 12 pairs of calls" in one for one in said)
+
+
+def test_a_simpler_choice_that_is_known_is_listed_once_with_its_own_time():
+    """The winner with the built-in choice's segment is another finalist, or one that failed."""
+    first, second = replace(FIRST, segment=64), FIRST
+    times = {c: estimate([t]) for c, t in ((BASE, 1e-4), (first, 7e-5), (second, 8e-5))}
+    found = tuner((0.7, 1.0))
+    assert found._confirmed(CALL, BASE, [first, second], times) == ([second, first], times)
+    assert not found.pruned
+    new = tuner((0.7, 1.0))
+    del times[second]
+    assert new._confirmed(CALL, BASE, [first], times) == (
+        [second, first], {**times, second: estimate([7e-5])},
+    )  # fmt: skip
+    times[second] = estimate([6e-5])
+    refused = tuner((1.0, 0.7, 1.5))
+    assert refused._confirmed(CALL, BASE, [second, first], times) == ([first], times)
+    assert len(refused.pruned) == 1
 
 
 def test_candidates_that_were_not_measured_are_listed_with_the_reason():

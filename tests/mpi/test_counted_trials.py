@@ -120,8 +120,8 @@ def test_all_ranks_run_the_same_plan_and_the_result_is_right(mpi_ranks, tmp_path
             make(comm, TRIAL + 5, name)
         mix(comm, 8 * TRIAL if comm.size < 8 else 20)
         told = agree(comm)
-        assert {kind for kind, *_ in told} == set(BY_ROWS)
-        assert sum(other > 0 for _, other in told.values()) >= 3
+        assert {kind for kind, *_ in told} == {"allreduce"}, "others run ahead of each other"
+        assert any(other > 0 for _, other in told.values())
         said = comm.explain("allreduce", 8 * FEW, dtype="i8")
         assert said.rule == (BUILT_IN if keeps else TUNED)
         assert said.rival.choice.rule == ("rival" if keeps else BUILT_IN)
@@ -133,14 +133,18 @@ def test_all_ranks_run_the_same_plan_and_the_result_is_right(mpi_ranks, tmp_path
 @on_few
 def test_persistent_requests_have_trials_of_their_own(mpi_ranks, tmp_path):
     with opened(tuned_comm(tmp_path)) as comm:
-        send, result, data = np.zeros(FEW, int), np.zeros(FEW, int), np.zeros(FEW, int)
-        requests = [comm.Allreduce_init(send, result), comm.Bcast_init(data, comm.size - 1)]
+        pairs = [(np.zeros(n, int), np.zeros(n, int)) for n in (FEW, MANY)]
+        requests = [comm.Allreduce_init(*pair) for pair in pairs]
+        requests.append(comm.Bcast_init(data := np.zeros(FEW, int), comm.size - 1))
         for step in range(2 * TRIAL):
-            send[:], data[:] = comm.rank + step, step if comm.rank == comm.size - 1 else -1
+            data[:] = step if comm.rank == comm.size - 1 else -1
+            for send, _ in pairs:
+                send[:] = comm.rank + step
             for request in requests:
                 request.Start()
             MPI.Request.Waitall(requests)
-            assert (result == sum(range(comm.size)) + comm.size * step).all()
+            for _, result in pairs:
+                assert (result == sum(range(comm.size)) + comm.size * step).all()
             assert (data == step).all()
         told = agree(comm)
         assert len(told) == 2
@@ -180,16 +184,15 @@ def test_nonblocking_calls_that_overlap(mpi_ranks, tmp_path):
 def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks, tmp_path):
     """A rank with a new plan counts the runs of those that it has dropped."""
     with opened(tuned_comm(tmp_path)) as comm:
-        state, last = comm._han, comm.rank == comm.size - 1
+        state, last, dropped = comm._han, comm.rank == comm.size - 1, []
         for k in range(3 * TRIAL):
             if last and k % 3 == 0:
+                dropped += state.binder.living.values()  # their runs count
                 state.plans._kept.clear()
                 state.calls.clear()
             make(comm, 1, NAMES[k // TRIAL])
-        told = WORLD.allgather(ways(comm))
-        assert all(one == told[0] for one in told[:-1])
-        assert min(other for _, other in told[0].values()) >= 4
-        assert state.plans.info().misses >= TRIAL if last else 3
+        assert min(other for _, other in agree(comm).values()) >= 4
+        assert state.plans.info().misses >= (TRIAL if last else 3)
 
 
 @on_few

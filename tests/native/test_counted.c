@@ -247,7 +247,7 @@ static void a_class_stays_while_it_is_used(void)
     for (uint64_t k = 0; k < ALL; k++)
         for (uint64_t r = 0; r < 2; r++)
             call_open(&calls[k][r], 1 + k, true);
-    for (int n = 0; n < 2 * VERDICT; n++)
+    for (int n = 0; n < 1000; n++) /* one class after the other has its trial */
         for (int k = 0; k < ALL; k++)
             both(g, calls[k], true);
     for (uint64_t k = 0; k < ALL; k++)
@@ -269,7 +269,60 @@ static void nonblocking_calls_have_trials_of_their_own(void)
     require(rivals(&calls[0]) == 0, "both are counted apart", rivals(&calls[0]));
     both(g, calls, false);
     both(g, calls, true);
-    require(rivals(&calls[0]) == 2, "both try the rival then", rivals(&calls[0]));
+    require(rivals(&calls[0]) == 1, "the first one tries the rival then", rivals(&calls[0]));
+    leave(g);
+}
+
+/* A loop makes a call of which the rival takes half as long, and one of which it takes longer. */
+static void one_class_is_in_a_trial_at_a_time(void)
+{
+    group *g = among(2);
+    call gains[2], loses[2];
+    for (uint64_t r = 0; r < 2; r++) {
+        call_open(&gains[r], 1, true);
+        call_open(&loses[r], 2, true);
+    }
+    for (int k = 0; k < 400; k++) {
+        (void)play(g, gains, 1, 1000 * SECOND, 500 * SECOND);
+        (void)play(g, loses, 1, 1000 * SECOND, 1200 * SECOND);
+    }
+    require(rivals(&gains[0]) > 300, "the one takes the rival", rivals(&gains[0]));
+    require(rivals(&loses[0]) <= HAN_PROBE + HAN_BURST, "the other one only tries it", rivals(&loses[0]));
+    require(loses[0].plan.trial.learnt[0].trials > 0, "has had a trial", 0);
+    require(!loses[0].plan.trial.rival && gains[0].plan.trial.rival, "each is judged alone", 0);
+    leave(g);
+}
+
+/* A class that is called no longer, in the middle of its trial, does not keep others from theirs. */
+static void a_trial_without_calls_gives_way(void)
+{
+    group *g = among(2);
+    call left[2], used[2];
+    for (uint64_t r = 0; r < 2; r++) {
+        call_open(&left[r], 1, true);
+        call_open(&used[r], 2, true);
+    }
+    (void)play(g, left, FIRST + 3, 1000 * SECOND, 500 * SECOND);
+    uint64_t ran = play(g, used, HAN_UNUSED + HAN_BURST, 1000 * SECOND, 500 * SECOND);
+    require(ran == 0, "first it has to wait", ran);
+    require(play(g, used, 200, 1000 * SECOND, 500 * SECOND) > 100, "then it finds the rival", 0);
+    require(play(g, left, HAN_BURST + HAN_PROBE, 1000 * SECOND, 500 * SECOND) == HAN_PROBE,
+            "and the other one begins anew", rivals(&left[0]));
+    leave(g);
+}
+
+static void blocking_and_nonblocking_calls_learn_apart(void)
+{
+    group *g = among(2);
+    call calls[2];
+    for (uint64_t r = 0; r < 2; r++)
+        call_open(&calls[r], 1, true);
+    (void)play(g, calls, VERDICT + 1, 1000 * SECOND, 500 * SECOND);
+    han_learnt found = calls[0].plan.trial.learnt[0];
+    for (int n = 0; n <= VERDICT; n++)
+        both(g, calls, false);
+    require(!memcmp(&found, &calls[0].plan.trial.learnt[0], sizeof found), "it stays", 0);
+    require(found.trials == 1 && calls[0].plan.foreseen.learnt[0].trials == 1, "one of each", 0);
     leave(g);
 }
 
@@ -368,6 +421,9 @@ int main(int argc, char **argv)
     the_slowest_rank_counts();
     a_class_stays_while_it_is_used();
     nonblocking_calls_have_trials_of_their_own();
+    one_class_is_in_a_trial_at_a_time();
+    a_trial_without_calls_gives_way();
+    blocking_and_nonblocking_calls_learn_apart();
     a_rank_that_waits_says_for_whom();
     engines_stop_in_the_middle();
     errors_of_the_library_are_told();

@@ -32,7 +32,7 @@ def timing(us):
     return Timing(us * 1e-6, us * 0.9e-6, us * 1.1e-6, 14)
 
 
-def call(collective="bcast", **more):
+def call(collective="allreduce", **more):
     return replace(call_signature(collective, SIZE, dtype="i8"), **more)
 
 
@@ -54,14 +54,22 @@ def algorithm(plan):
     return plan.choice.levels[-1].algorithm
 
 
-@pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
-def test_a_tuned_choice_is_compared_with_the_built_in_one(collective):
-    found = planned(table(), call(collective))
+def test_a_tuned_choice_is_compared_with_the_built_in_one():
+    found = planned(table())
     assert found.decision.choice.rule == TUNED
     assert found.rival.choice.rule == BUILT_IN
-    assert found.rival.choice.levels == planned(None, call(collective)).decision.choice.levels
+    assert found.rival.choice.levels == planned(None).decision.choice.levels
     assert found.counted
     assert found.talks
+
+
+@pytest.mark.parametrize("collective", ["bcast", "reduce"])
+def test_calls_whose_runs_go_ahead_of_each_other_are_not_tried(collective):
+    """Between nodes a short burst ends in the buffers of a slow link: it tells no time."""
+    found = planned(table(), call(collective))
+    assert found.decision.choice.rule == TUNED
+    assert found.rival is None
+    assert not found.counted
 
 
 def test_a_built_in_choice_that_a_table_keeps_is_compared_with_the_runner_up():
@@ -76,7 +84,7 @@ def test_calls_of_which_nobody_knows_what_to_try_have_no_rival():
         (None, call(), {}),
         (table(), call(), {"trials": False}),
         (table(), call(), {"rules": [{"use": {"segment": "1KiB"}}]}),
-        (table(), call(in_place=True), {}),
+        (table(), call("bcast", in_place=True), {}),
         (replace(table(), points=()), call(), {}),
     ):
         found = planned(tuned, signature, **config)
@@ -85,7 +93,7 @@ def test_calls_of_which_nobody_knows_what_to_try_have_no_rival():
 
 
 def test_a_sum_whose_bits_depend_on_the_order_is_not_tried_unless_it_is_reproducible():
-    floating = call_signature("reduce", SIZE, dtype="f8")
+    floating = call_signature("allreduce", SIZE, dtype="f8")
     assert planned(table(), floating).decision.choice.rule == TUNED
     assert planned(table(), floating).rival is None
     found = planned(table(True, CANONICAL), floating, reproducible=True)
@@ -116,8 +124,8 @@ def test_a_class_of_trials_is_a_call_with_two_plans():
     numbers = {
         trial_class(planned(tuned, signature))
         for tuned in (table(), table(keeps=True))
-        for signature in (call(), call("reduce"), call("reduce", root=1))
+        for signature in (call(), call_signature("allreduce", SIZE, dtype="i4"))
     }
-    assert len(numbers) == 6
+    assert len(numbers) == 4
     assert 0 not in numbers
     assert trial_class(planned(table())) == trial_class(planned(table()))

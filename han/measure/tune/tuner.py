@@ -176,22 +176,26 @@ class Tuner:
         for k, one in enumerate(better):
             found = self.lab.confirm(signature, base, one, times[base].median)
             if found.is_better:
-                simple, ratio = self._simplified(signature, one, base, found, times[one].median)
-                scaled = {simple: times[one].scaled(ratio)} if simple != one else {}
-                return [*scaled, *better[k:]], {**times, **scaled}
+                refused = better[:k]
+                simple, ratio = self._simplified(signature, (one, base, *refused), found, times)
+                rest = [choice for choice in better[k:] if choice != simple]
+                return [simple, *rest], {simple: times[one].scaled(ratio), **times}
             what = f"{call}: {spell(self.use_of(signature, one))}"
             self.pruned[Pruned(what, found.describe(), space.IN_A_ROW)] = None
         return [], times
 
     def _simplified(
-        self, signature: Signature, choice: Choice, base: Choice, found: Confirmation,
-        expected: float,
+        self, signature: Signature, choices: Sequence[Choice], found: Confirmation,
+        times: Mapping[Choice, Estimate],
     ) -> tuple[Choice, float]:  # fmt: skip
+        """Simplify the first choice towards the second; the others are not to be taken."""
+        choice, base, *refused = choices
+
         def serves(one: Choice) -> bool:
-            return self.lab.rules.objection(signature, one) is None
+            return one not in refused and self.lab.rules.objection(signature, one) is None
 
         def compare(one: Choice) -> Confirmation:
-            return self.lab.confirm(signature, choice, one, expected)
+            return self.lab.confirm(signature, choice, one, times[choice].median)
 
         return simplified(choice, base, found, serves, compare)
 

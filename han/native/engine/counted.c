@@ -23,18 +23,36 @@ void han_counting_close(han_engine *e) {
     e->counting = NULL;
 }
 
-/* The class of a key, entered if it is new: at a free place, or at that of the class that was used
- * least recently. NULL if all classes are in use. */
-static han_counted *class_of(struct han_counting *c, uint64_t key, uint64_t epoch) {
+static bool is_unused(const han_counted *k, uint64_t epoch) {
+    return k->last + HAN_UNUSED <= epoch;
+}
+
+/* The class of a call, entered if it is new: at a free place, or at that of the class that was
+ * used least recently. NULL if all classes are in use. */
+static han_counted *class_of(struct han_counting *c, const han_run *run, uint64_t epoch) {
+    uint64_t key = run->plan->counted ^ run->led;
     han_counted *oldest = c->classes;
     for (han_counted *k = c->classes; k < c->classes + HAN_COUNTED; k++) {
         if (k->last && k->key == key) return k;
         if (k->last < oldest->last) oldest = k;
     }
-    if (oldest->last && oldest->last + HAN_UNUSED > epoch) return NULL;
-    memset(oldest, 0, sizeof *oldest);
-    oldest->key = key;
+    if (oldest->last && !is_unused(oldest, epoch)) return NULL;
+    if (c->trying == oldest) c->trying = NULL;
+    *oldest = (han_counted){.key = key, .first = run->plan->first};
     return oldest;
+}
+
+/* The runs from the last decision to the trial. */
+static uint32_t rest_of(const han_counted *k) { return k->trial.rest ? k->trial.rest : k->first; }
+
+/* Whether a class may be in a trial: no other one is. One that is no longer called gives way, and
+ * begins its trial anew. */
+static bool may_try(struct han_counting *c, han_counted *k, uint64_t epoch) {
+    if (c->trying == k) return true;
+    if (c->trying && !is_unused(c->trying, epoch)) return false;
+    if (c->trying) c->trying->trial.runs = rest_of(c->trying);
+    c->trying = k;
+    return true;
 }
 
 /* Begin the agreement on the trial of a class. */
@@ -52,16 +70,15 @@ static void meet(han_engine *e, han_counted *k) {
 
 bool han_count(han_engine *e, const han_run *run) {
     struct han_counting *c = e->counting;
-    const han_plan *p = run->plan;
-    han_counted *k = class_of(c, p->counted ^ run->led, e->epoch);
+    han_counted *k = class_of(c, run, e->epoch);
     e->timed = false;
     if (!k) return false;
     k->last = e->epoch + 1;
     han_trial *t = &k->trial;
-    uint32_t n = t->runs++, rest = t->rest ? t->rest : p->first;
     uint32_t others = t->rest ? HAN_BURST : HAN_PROBE; /* runs of the other plan */
-    if (n < rest) return t->rival;
-    n -= rest;
+    if (t->runs >= rest_of(k) && !may_try(c, k, e->epoch)) return t->rival;
+    if (t->runs++ < rest_of(k)) return t->rival;
+    uint32_t n = t->runs - 1 - rest_of(k);
     if (n == HAN_BURST + others) {
         meet(e, k);
         return false;
@@ -74,6 +91,16 @@ bool han_count(han_engine *e, const han_run *run) {
 
 void han_note_time(han_engine *e) { *e->counting->noted = han_now_ns(); }
 
+/* Keep what was found where blocking or nonblocking calls keep it, unless a class that lost its
+ * place knew more. */
+static void keep_learnt(const han_run *run, const han_counted *k) {
+    han_plan *p = run->plan;
+    han_learnt *kept = run->led ? p->trial.learnt : p->foreseen.learnt;
+    if (kept[0].trials > k->trial.learnt[0].trials) return;
+    *(run->led ? &p->trial.rival : &p->foreseen.rival) = k->trial.rival;
+    memcpy(kept, k->trial.learnt, sizeof k->trial.learnt);
+}
+
 void han_conclude(han_engine *e) {
     struct han_counting *c = e->counting;
     han_counted *k = c->about;
@@ -82,8 +109,6 @@ void han_conclude(han_engine *e) {
     han_judge(&k->trial, c->mine.lacking ? NULL : c->mine.median, c->mine.took);
     e->meets = false;
     e->takes_rival = k->trial.rival;
-    if (c->rank) return;
-    han_trial *kept = &e->head->plan->trial; /* the first rank tells what was found */
-    kept->rival = k->trial.rival;
-    memcpy(kept->learnt, k->trial.learnt, sizeof kept->learnt);
+    c->trying = NULL;
+    if (!c->rank) keep_learnt(e->head, k); /* the first rank tells what was found */
 }

@@ -7,7 +7,10 @@
  * stores when it finished them, by its own clock. Before the next run of the class chooses its
  * plan, the ranks agree on the greatest median of each plan (engine/verdict.h). All ranks then keep
  * the same plan, and know in which run the next trial begins. No other run waits for a peer because
- * of trials. */
+ * of trials.
+ *
+ * A median is that of the time from run to run, which holds all calls in between. So one class at a
+ * time is in a trial: otherwise classes of one loop would be judged by each other's plans. */
 #ifndef HAN_COUNTED_H
 #define HAN_COUNTED_H
 
@@ -19,6 +22,7 @@ enum { HAN_COUNTED = 16 }; /* classes that have such trials at a time, on one en
 typedef struct {
     uint64_t key;
     uint64_t last; /* the last of its runs, counted from 1 among all runs; 0: the place is free */
+    uint32_t first; /* runs before the first trial */
     uint64_t took; /* the least nanoseconds of its agreements on this rank; 0: none so far */
     han_trial trial; /* `finished` is by the clock of this rank */
 } han_counted;
@@ -34,6 +38,7 @@ typedef struct {
 struct han_counting {
     uint32_t rank, size;
     han_counted classes[HAN_COUNTED]; /* the same on all ranks at the same run, but for times */
+    han_counted *trying; /* the class that is in a trial, or NULL */
     uint64_t *noted; /* where the end time of the run at the head is stored */
     /* of the agreement under way, if han_engine.meets: */
     han_counted *about;
