@@ -133,7 +133,8 @@ def test_ranges_and_single_numbers(mpi_ranks):
             assert found.tolist() == wanted.tolist()
             for count in (one(2), (one(2), one(1))):
                 found[:] = rank
-                known(comm, "Bcast", [found, count, D], one(size - 1))
+                root = size - 1 if one is Number else one(size - 1)  # a root needs __int__
+                known(comm, "Bcast", [found, count, D], root)
                 assert np.count_nonzero(found == size - 1) == (5 * size if rank == size - 1 else 2)
 
 
