@@ -37,7 +37,8 @@ def solo(names, fused, **more):
     """Return rules for solo on all levels; `more` are parameters, `fused` is the allreduce."""
     level = {"submodule": "solo", "algorithm": "pull", "chunk": "32KiB", **more}
     pull = dict.fromkeys(names, level)
-    split = {**pull, names[-1]: {**pull[names[-1]], "algorithm": fused}}
+    own = {key: value for key, value in level.items() if key != "tree"}  # pull alone reads it
+    split = {**pull, names[-1]: {**own, "algorithm": fused}}
     return {
         "rules": [
             {"when": {"collective": "allreduce"}, "use": {"levels": split}},
