@@ -19,9 +19,10 @@ def rules(algorithm: str, more: dict[str, object]) -> dict[str, object]:
 
 
 def choices(nodes: int) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield every algorithm, and exchanges with factors for so many nodes."""
-    for algorithm in Exchange.algorithms:
-        yield algorithm, {}
+    """Yield every algorithm among leaders, and exchanges with factors for so many nodes."""
+    for algorithm, about in Exchange.algorithms.items():
+        if "leaders" in about.families:
+            yield algorithm, {}
     yield "recursive", {"factors": [nodes], "whole": 0}
     yield "recursive", {"factors": [-nodes, nodes], "whole": 0, "segment": 4096}
     yield "cyclic", {"factors": [-2, -2, nodes], "segment": 4096}
