@@ -28,7 +28,6 @@ from typing import NamedTuple
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.exchange.factors import spell
 from han.submodules.exchange.layout import (
     BANKS,
     COUNTS,
@@ -44,7 +43,7 @@ from han.submodules.exchange.layout import (
     runs,
 )
 from han.submodules.exchange.node import Exchange, exchange_pieces
-from han.submodules.exchange.patterns import asked_factors, misfit_of
+from han.submodules.exchange.patterns import misfit_of_any
 from han.submodules.exchange.steps import Recursive
 from han.submodules.parts.cells import COMBINED, READ, RELEASED, tasks_at
 from han.submodules.parts.pieces import Piece, cut, number
@@ -62,16 +61,10 @@ def unfit(question: Question) -> str | None:
     """Return the reason why members cannot reduce and broadcast through cells, or None."""
     topology, level, choice = question.topology, question.level, question.choice
     element = question.signature.element
-    sizes, factors = [n for n in topology.group_sizes[level] if n > 1], asked_factors(choice)
-    for members in sizes:
-        reason = misfit_of(choice, members)
-        if reason is not None and factors is not None and len(sizes) > 1:
-            return (
-                f"factors: {spell(factors)} do not fit all groups of the level, which have "
-                f"{', '.join(map(str, sizes))} members: leave factors out"
-            )
-        if reason is not None:
-            return reason
+    sizes = [n for n in topology.group_sizes[level] if n > 1]
+    reason = misfit_of_any(choice, sizes)
+    if reason is not None:
+        return reason
     taken = least(choice, topology.widest(level), element) + BANKS * lines(element)
     if 2 * taken > LEAST_AREA:
         return (

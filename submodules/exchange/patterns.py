@@ -6,7 +6,7 @@ Source: Jocksch et al., section 2.1.2, of which the algorithms between nodes are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from han.model.channel_layout import PAGE
@@ -19,6 +19,7 @@ from han.submodules.exchange.factors import (
     most_of,
     phases_of,
     recursive_factors,
+    spell,
     twos,
 )
 from han.submodules.exchange.folded import fold
@@ -105,6 +106,18 @@ def misfit_of(choice: LevelChoice, members: int) -> str | None:
     if inner and members % inner and inner < members:
         return f"inner: {members} members are not groups of {inner}; leave inner out"
     return misfit(choice.algorithm, members, signed)
+
+
+def misfit_of_any(choice: LevelChoice, sizes: Sequence[int]) -> str | None:
+    """Return the reason why a choice does not suit groups of all these sizes, or None."""
+    reason = next((why for n in sizes if (why := misfit_of(choice, n)) is not None), None)
+    factors = asked_factors(choice)
+    if reason is None or factors is None or len(sizes) < 2:
+        return reason
+    return (
+        f"factors: {spell(factors)} do not fit all groups of the level, which have "
+        f"{', '.join(map(str, sizes))} members: leave factors out"
+    )
 
 
 def pattern_of(choice: LevelChoice, members: int, whole: bool) -> Pattern:

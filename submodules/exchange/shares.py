@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from han.model.channel_layout import LINE
 from han.model.program import Ref
-from han.submodules.exchange.factors import spell
 from han.submodules.exchange.layout import (
     BANKS,
     COUNTS,
@@ -31,7 +30,7 @@ from han.submodules.exchange.layout import (
 )
 from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.parted import Collecting, Dealing, Gathering, Scattering
-from han.submodules.exchange.patterns import asked_factors, by_halves, misfit_of, pattern_of
+from han.submodules.exchange.patterns import by_halves, misfit_of_any, pattern_of
 from han.submodules.exchange.script import Script
 from han.submodules.parts.cells import COMBINED, READ, RELEASED
 from han.submodules.parts.pieces import Piece
@@ -76,17 +75,11 @@ def unfit(question: Question) -> str | None:
     level, choice, element = question.level, question.choice, question.signature.element
     if not question.topology.shared[level]:
         return "members of a group do not share memory"
-    exchange, factors = by_halves(choice), asked_factors(choice)
+    exchange = by_halves(choice)
     sizes = _sizes(question, level)
-    for members in sizes:
-        reason = misfit_of(exchange, members)
-        if reason is not None and factors is not None and len(sizes) > 1:
-            return (
-                f"factors: {spell(factors)} do not fit all groups of the level, which have "
-                f"{', '.join(map(str, sizes))} members: leave factors out"
-            )
-        if reason is not None:
-            return reason
+    reason = misfit_of_any(exchange, sizes)
+    if reason is not None:
+        return reason
     lanes = lanes_at(question.topology, level, choice)
     taken = max(
         (
