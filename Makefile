@@ -167,10 +167,10 @@ test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 
 test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
 
-# The tests of examples, measurements, bad arguments and the pool of ranks do not depend on the MPI
-# library, so they run once. Several libraries take turns at the variants of the other tests.
-ONCE = $(patsubst %,tests/mpi/test_%.py,examples bench bad_input pool)
-turn = $(if $(filter $*,$(word 2,$(LIBRARIES))),0,1)/2
+# The tests of examples, commands, measurements, bad arguments and the pool of ranks do not depend on
+# the MPI library, so they run once. Several libraries take turns at the variants of the other tests.
+ONCE = $(patsubst %,tests/mpi/test_%.py,examples doc_commands bench bad_input pool)
+turn = $(shell k=0; for l in $(LIBRARIES); do [ $$l != $* ] || echo $$k; k=$$((k + 1)); done)/$(words $(LIBRARIES))
 
 # The allgather that Intel MPI chooses by itself for three ranks of some processors loses data if the
 # types of both sides differ. Tests compare han with it, so they name another algorithm (a ring).
@@ -180,7 +180,7 @@ test-mpi-%: .venv-%/.installed
 	@$(if $(filter $*,$(FIRST)),$(call step,MPI tests for one library,\
 		$(call with,$*,pytest $(ONCE))))
 	@$(call step,MPI tests under $*,$(call with,$*,\
-		HAN_TEST_TURN=$(if $(word 2,$(LIBRARIES)),$(turn)) \
+		HAN_TEST_TURN=$(turn) \
 		pytest tests/mpi $(ONCE:%=--ignore=%)))
 
 # The jobs of this test wait for half a minute: those of all libraries at the same time.

@@ -47,6 +47,7 @@ USES = {
         {"levels": {"network": {"submodule": "ring", "segment": 500, "window": 2}}},
     ],
 }
+CASES = [(name, use) for name, uses in USES.items() for use in uses]
 COUNTS = (0, 1, 2, 5, 300, 9001)
 
 
@@ -94,17 +95,17 @@ def check_one(comm: MPI.Intracomm, reference: Reference, name: str, about: tuple
 
 
 @pytest.mark.mpi(ranks=9, timeout=300, unit="s")
-def test_compositions_on_one_to_nine_ranks(mpi_ranks):
+@pytest.mark.parametrize("name", USES)
+def test_compositions_on_one_to_nine_ranks(mpi_ranks, name):
     for size in range(1, WORLD.size + 1):
         comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED, WORLD.rank)
         if comm == MPI.COMM_NULL:
             continue
         reference = Reference(comm.Dup())
-        cases = [(name, use) for name, uses in USES.items() for use in uses]
-        turns = itertools.islice(itertools.cycle(SHAPES), size, None)
-        for turn, (name, use) in enumerate(cases):
-            shape = next(turns)
-            check_one(comm, reference, name, (shape, use, turn % 2))
+        for turn, (case, use) in enumerate(CASES):
+            if case == name:
+                shape = [*SHAPES][(size + turn) % len(SHAPES)]
+                check_one(comm, reference, name, (shape, use, turn % 2))
         comm.Free()
     WORLD.Barrier()
 
