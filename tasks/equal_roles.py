@@ -116,9 +116,14 @@ def _kinds(plan: Plan) -> Callable[[int], Kind | None] | None:
         return None if roles is None else roles.kind
     if name in (TREE, "flat"):
         return partial(_kind, plan)
-    known = {"lanes": LaneRoles, "ring": RingRoles}.get(name)
-    found = None if known is None else known.of(plan)
+    found = _OF[name](plan) if name in _OF else None
     return None if found is None else found.kind
+
+
+_OF: dict[str, Callable[[Plan], LaneRoles | RingRoles | None]] = {
+    "lanes": LaneRoles.of,
+    "ring": RingRoles.of,
+}
 
 
 def _kind(plan: Plan, rank: int) -> Kind | None:
