@@ -29,6 +29,7 @@ class Ring(Submodule):
     """Sends pieces round all nodes."""
 
     name = "ring"
+    by_place = True
     about = "between nodes: pieces go round all nodes while these combine and broadcast others"
     algorithms = {
         "pieces": Algorithm(

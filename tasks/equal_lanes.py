@@ -16,18 +16,14 @@ from collections.abc import Hashable
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
-
-from han.model.program import CHANNELS, Program
+from han.model.program import CHANNELS
 from han.model.topology import Group, number_domains
+from han.tasks.equal_messages import compared
 from han.tasks.lane_places import LanePlaces
 from han.tasks.lanes import Path, outer_levels
 from han.tasks.lower import batches, lower_batch
-from han.tasks.naming import naming
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
-
-ALIKE = ("code", "stream", "slot", "task", "n")  # of operations between nodes
 
 
 def place_of(group: Group, sockets: tuple[int, ...]) -> Hashable:
@@ -55,6 +51,12 @@ class LaneRoles:
         self.whole = plan.largest or plan  # the plan that is lowered
         self._sizes: dict[Path, Hashable] = {}
         self._between: dict[Hashable, _Between | None] = {}
+
+    @classmethod
+    def of(cls, plan: Plan) -> LaneRoles | None:
+        """Return the roles of a plan, or None if each rank is to be lowered."""
+        apart = plan.lockstep or plan.repeats or plan.signature.canonical
+        return None if apart else cls(plan)
 
     def kind(self, rank: int) -> tuple[Hashable, list[int]] | None:
         """Return what tells the role of a rank from others, and the ranks that it may name.
@@ -130,17 +132,6 @@ class LaneRoles:
         if (program.code["base"] >= CHANNELS).any():
             return None
         groups = [group for group in places.between.values() if group is not None]
-        return _compared(program, tuple(ends), list(chain.from_iterable(g.ranks for g in groups)))
-
-
-def _compared(program: Program, ends: Hashable, ranks: list[int]) -> _Between:
-    """Number the peers of a program in the order in which it names them."""
-    rows = naming(program)
-    named = program.code["peer"][rows]
-    _, first, numbers = np.unique(named, return_index=True, return_inverse=True)
-    order = np.argsort(np.argsort(first))
-    peers = named[np.sort(first)].tolist()
-    records = [program.code[name].tobytes() for name in ALIKE]
-    streams = tuple([(s.name, s.start, s.stop) for s in program.streams])
-    key = (*records, rows.tobytes(), order[numbers].tobytes(), streams, program.requests, ends)
-    return _Between(key, tuple([ranks.index(peer) for peer in peers]))
+        ranks = list(chain.from_iterable(g.ranks for g in groups))
+        key, peers = compared(program, tuple(ends))
+        return _Between(key, tuple([ranks.index(peer) for peer in peers]))

@@ -7,7 +7,9 @@ of those in the same places of another node. A rank that leads its node has a pl
 between nodes. A submodule says by `by_place` that its programs follow from places.
 
 In lanes, every rank takes part between nodes. There ranks have the same role if their operations
-between nodes are alike (:mod:`han.tasks.equal_lanes`).
+between nodes are alike (:mod:`han.tasks.equal_lanes`). In a ring, nodes have the same role if
+pieces of the same sizes come to them (:mod:`han.tasks.equal_rings`), and in one flat group ranks
+that do the same with other peers (:mod:`han.tasks.equal_messages`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from han.model.program import Program
 from han.model.topology import Group
 from han.tasks.compositions import TREE
 from han.tasks.equal_lanes import LaneRoles, place_of
+from han.tasks.equal_messages import FlatRoles
+from han.tasks.equal_rings import RingRoles
 from han.tasks.lower import lower
 from han.tasks.naming import naming
 from han.tasks.plan import Plan
@@ -37,8 +41,8 @@ class Role:
     """A rank, and the program of the first rank with its role.
 
     Operations number `rows` of the first program name peers; `peers` are those of this rank, and
-    None on the first rank itself. `alone`: no other rank has the role. In lanes, operations of this
-    rank between nodes may have other offsets in its buffers and in scratch memory than the first's.
+    None on the first rank itself. `alone`: no other rank has the role. But in trees, operations of
+    this rank may have other offsets in its buffers and in scratch memory than the first's.
     """
 
     rank: int
@@ -105,14 +109,21 @@ def roles(plan: Plan) -> Iterator[Role]:
 def _kinds(plan: Plan) -> Callable[[int], Kind | None] | None:
     """Return what tells the kind of a rank, or None if no rank may share its program."""
     active, name = plan.topology.active, plan.choice.composition
-    if plan.signature.by_blocks or len(active) < 2:
+    if plan.signature.by_blocks or not all(plan.parts[level].by_place for level in active):
         return None
-    if not all(plan.parts[level].by_place for level in active):
-        return None
-    if name == "lanes":
-        apart = plan.lockstep or plan.repeats or plan.signature.canonical
-        return None if apart else LaneRoles(plan).kind
-    return partial(_kind, plan) if name in (TREE, "flat") else None
+    roles = FlatRoles.of(plan)
+    if roles is not None or len(active) < 2:
+        return None if roles is None else roles.kind
+    if name in (TREE, "flat"):
+        return partial(_kind, plan)
+    found = _OF[name](plan) if name in _OF else None
+    return None if found is None else found.kind
+
+
+_OF: dict[str, Callable[[Plan], LaneRoles | RingRoles | None]] = {
+    "lanes": LaneRoles.of,
+    "ring": RingRoles.of,
+}
 
 
 def _kind(plan: Plan, rank: int) -> Kind | None:

@@ -9,8 +9,8 @@ origin. In a frame, grain k has a place of its own, which in a shorter message i
 and never farther from the offset. So if
 
 - operands of different frames have room of their own, in the largest message, from the offset of
-  each frame to the last grain that any operand accesses there, or one stream uses their room in
-  turn (:mod:`han.tasks.verify.turns`),
+  each frame to the last grain that any operand accesses there, or their room is used in turn
+  (:mod:`han.tasks.verify.turns`),
 - operands in buffers of the user are in the frame of the message itself,
 - both ends of a message, and all members of a collective, move the same grains,
 
@@ -43,7 +43,7 @@ from han.tasks.verify.pairs import Pairs
 from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.report import Report
 from han.tasks.verify.story import Refuted
-from han.tasks.verify.turns import Access, Extent, Frame, out_of_turn
+from han.tasks.verify.turns import Access, Sizes, out_of_order, out_of_turn
 from han.tasks.verify.verifier import Progress, spec_of, verify
 
 RUNS = 2  # back to back, as banks and rings are used again
@@ -93,6 +93,7 @@ class _Frames:
         self.pairs = Pairs(self.events)
         self.nbytes = plan.signature.nbytes
         self.grains, self.grain = classes[0][0].grains, classes[0][0].grain
+        self.sizes = Sizes(self.nbytes, self.grain)
         tables = [p.terms for one in classes for p in one if p.terms is not None]
         firsts = np.cumsum([0, *(len(table) for table in tables)])[:-1]
         events = self.events
@@ -162,33 +163,36 @@ class _Frames:
     def _check_rooms(self, rows: Numbers, refs: Numbers) -> None:
         """Frames have rooms of their own, are blocks behind each other, or are used in turn."""
         columns = self._columns(rows, refs)
+        columns = columns[:, np.lexsort(columns[1::-1])]  # by memory and offset
+        shared: list[list[Access]] = []  # by several streams
         for rooms in _overlapping(self._rooms(columns)):
             if len(rooms) > 1 or rooms[0].mixed:
-                self._check_turns(columns, rooms)
+                shared += self._check_turns(_inside(columns, rooms))
+        if shared:
+            self._refuse_late(out_of_order(shared, self.sizes, self.events, self.pairs))
 
-    def _check_turns(self, columns: Numbers, rooms: Sequence[_Room]) -> None:
-        """One stream uses rooms with common bytes in turn."""
-        memory, offset = columns[:2]
-        first, end = rooms[0].offset, max(room.end for room in rooms)
-        here = columns[:, (memory == rooms[0].memory) & (first <= offset) & (offset < end)]
-        if not here[2].any():  # all sizes have the same bytes
-            return
-        event = rooms[-1].event
-        strands = {*self.events.strand[here[6]].tolist()}
-        if len(strands) > 1 or not (here[2].all() and here[7].all()):
-            found = f"operands of several frames or streams in the bytes {first} to {end}"
-            self._refuse(event, found, "rooms of their own, or one stream that uses them in turn")
-        extents: dict[Frame, Extent] = {}
-        accesses = []
-        for _, offset, _, blocks, origin, stop, event, uses in here.T.tolist():
-            frame = offset, blocks, origin
-            before = extents.get(frame, (offset, offset))
-            extents[frame] = offset, max(before[1], stop)
-            until = int(self.pairs.test[event])
+    def _check_turns(self, here: Numbers) -> list[list[Access]]:
+        """Check that a stream uses rooms with common bytes in turn; return what several use."""
+        _, _, sized, _, _, _, events, uses = here
+        if not sized.any():  # all sizes have the same bytes
+            return []
+        if not (sized.all() and uses.all()):
+            found = f"operands of several frames in the bytes from {here[1].min()} on"
+            self._refuse(int(events[-1]), found, "rooms of their own")
+        accesses = [*self._accesses(here)]
+        if len(np.unique(self.events.strand[events])) > 1:
+            return [accesses]
+        self._refuse_late(out_of_turn(accesses, self.sizes))
+        return []
+
+    def _accesses(self, here: Numbers) -> Iterator[Access]:
+        for _, offset, _, blocks, origin, end, event, uses in here.T.tolist():
+            until = max(event, int(self.pairs.test[event]))
             grains = int(self.start[event]), int(self.stop[event])
             reads, writes = bool(uses & READ), bool(uses & WRITTEN)
-            accesses.append(Access(event, max(event, until), frame, *grains, reads, writes))
-        bad = out_of_turn(accesses, extents)
+            yield Access(event, until, (offset, blocks, origin), *grains, end, reads, writes)
+
+    def _refuse_late(self, bad: Access | None) -> None:
         if bad is not None:
             found = f"grains {bad.start} to {bad.stop} where other grains may be"
             self._refuse(bad.event, found, "rooms of their own, or such that are used in turn")
@@ -246,6 +250,14 @@ class _Room(NamedTuple):
     mixed: bool  # of several frames, which are no blocks behind each other
     end: int
     event: int
+
+
+def _inside(columns: Numbers, rooms: Sequence[_Room]) -> Numbers:
+    """Return the operands, sorted by memory and offset, that are in rooms behind each other."""
+    memory, low, high = rooms[0].memory, rooms[0].offset, max(room.end for room in rooms)
+    first, last = np.searchsorted(columns[0], [memory, memory + 1])
+    within = first + np.searchsorted(columns[1, first:last], [low, high])
+    return columns[:, slice(*within)]
 
 
 def _overlapping(rooms: Sequence[_Room]) -> Iterator[list[_Room]]:

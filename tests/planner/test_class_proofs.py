@@ -19,7 +19,7 @@ from han.model.program import positions
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.verify import Refuted, Unproved, verify, verify_class
-from han.tasks.verify.turns import Access, out_of_turn
+from han.tasks.verify.turns import Access, Sizes, out_of_turn
 
 SIZED = [target for target in TARGETS if ROWS[target.collective].recv]
 
@@ -78,11 +78,15 @@ def test_terms_that_agree_for_the_largest_message_only_are_found():
 
 
 ONE, TWO, FAR = (0, 0, 0), (0, 0, 4), (512, 0, 0)
-EXTENTS = {ONE: (0, 256), TWO: (0, 192), FAR: (512, 768)}
+SIZES = Sizes(1024, 64)
 
 
 def accesses(*rows: tuple[int, int, tuple[int, int, int], int, int, str]) -> list[Access]:
-    return [Access(*row, reads="r" in how, writes="w" in how) for *row, how in rows]
+    found = []
+    for event, until, frame, start, stop, how in rows:
+        end = frame[0] + (stop - frame[2]) * SIZES.grain
+        found.append(Access(event, until, frame, start, stop, end, "r" in how, "w" in how))
+    return found
 
 
 def test_frames_in_common_bytes_are_used_in_turn():
@@ -92,7 +96,7 @@ def test_frames_in_common_bytes_are_used_in_turn():
         (6, 7, TWO, 4, 7, "w"), (8, 8, TWO, 5, 7, "r"),
         (9, 9, ONE, 2, 3, "w"), (10, 10, ONE, 2, 3, "r"),
     )  # fmt: skip
-    assert out_of_turn(in_turn, EXTENTS) is None
+    assert out_of_turn(in_turn, SIZES) is None
     for late in (
         (11, 11, ONE, 1, 3, "r"),  # grain 1 was there before frame TWO wrote
         (11, 11, TWO, 5, 6, "r"),
@@ -101,7 +105,7 @@ def test_frames_in_common_bytes_are_used_in_turn():
         (9, 9, TWO, 4, 5, "r"),  # the same operation writes ONE
     ):
         odd = accesses(late)
-        found = out_of_turn([*in_turn, *odd], EXTENTS)
+        found = out_of_turn([*in_turn, *odd], SIZES)
         assert found is not None, late
 
 

@@ -61,7 +61,8 @@ def check(plan):
     """Compare all programs; return how many were lowered."""
     found = list(roles(plan))
     assert [one.rank for one in found] == list(range(plan.topology.size))
-    alike = apart_from_offsets if plan.choice.composition == "lanes" else lambda program: program
+    moves = plan.choice.composition in ("lanes", "ring") or len(plan.topology.active) < 2
+    alike = apart_from_offsets if moves else lambda program: program
     for one in found:
         assert not differs(alike(one.program), alike(lower(plan, one.rank))), one.rank
     return len({id(one.first) for one in found})
@@ -145,6 +146,49 @@ def test_lanes_of_alike_nodes_share_programs():
     assert 8 < check(plan) <= 64
 
 
+def ring_plan(places, count, pieces, **sizes):
+    levels = [level_choice("sm", "flat")] * (len(places) - 1)
+    levels.append(level_choice("ring", "pieces", **sizes))
+    signature = Signature("allreduce", count, 8, "sum", "f8")
+    choice = Choice(tuple(levels), pieces, composition="ring")
+    return plan_of_choice(topology_of(places, len(places) - 2), signature, choice, MEMORY)
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize(("count", "segment"), [(3000, 8192), (1024, None), (40, None)])
+def test_rings_of_shared_programs_take_the_times_of_each_ranks_own(places, count, segment):
+    for sizes in ({}, {"segment": 256, "window": 2}):
+        plan = ring_plan(PLACES[places][0], count, segment, **sizes)
+        check(plan)
+        check_times(plan, copy="2GB/s", reduce="1GB/s", cache="32KiB")
+
+
+def test_rings_of_alike_nodes_share_programs():
+    places = [[k // 4 for k in range(64)], [0] * 64]
+    assert check(ring_plan(places, 16 * 1024, 65536)) == 4
+    assert 4 < check(ring_plan(places, 16 * 64, 8192)) <= 2 * 4  # parts of two blocks
+    assert check(ring_plan(places, 16 * 1024 + 8, None)) > 4
+
+
+def flat_plan(algorithm, size, count, segment):
+    levels = level_choice("sm", "flat"), level_choice("exchange", algorithm)
+    signature = Signature("allreduce", count, 8, "sum", "f8")
+    topology = topology_of([[k // 4 for k in range(size)], [0] * size], 0)
+    choice = Choice(levels, segment, composition="flat")
+    return plan_of_choice(topology, signature, choice, MEMORY)
+
+
+@pytest.mark.parametrize("algorithm", ["halving", "ring", "cyclic", "bruck", "copyin"])
+@pytest.mark.parametrize(("size", "count"), [(32, 8192), (32, 32 * 40 + 5), (39, 32 * 39)])
+def test_flat_groups_of_shared_programs_take_the_times_of_each_ranks_own(algorithm, size, count):
+    plan = flat_plan(algorithm, size, count, count // 32 * 8)
+    lowered = check(plan)
+    assert lowered <= size
+    check_times(plan)
+    if algorithm in ("halving", "ring") and count == 8192:
+        assert lowered == 2  # rank 0 is the root
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_shared_programs_take_the_times_of_each_ranks_own(data):
@@ -185,7 +229,7 @@ def test_uneven_nodes_have_roles_of_their_own():
 
 def test_submodules_say_whether_programs_follow_from_places():
     found = registered()
-    assert all(found[name].by_place for name in ("sm", "adapt", "exchange"))
+    assert all(found[name].by_place for name in ("sm", "adapt", "exchange", "ring"))
     assert not any(found[name].by_place for name in ("solo", "mpi", "libnbc", "nap"))
 
 
