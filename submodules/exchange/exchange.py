@@ -1,7 +1,8 @@
 """``exchange``: allreduce by exchanges with a few members at a time, with any factors.
 
 On the levels below the outermost one, members that share memory reduce and broadcast by the two
-halves of a tree (:mod:`han.submodules.exchange.halves`).
+halves of a tree (:mod:`han.submodules.exchange.halves`). In the steps of nap inside nodes, only
+some members have operands (:mod:`han.submodules.exchange.repeated`).
 
 - A recursive exchange brings together groups of members, then groups of such groups. It keeps the
   order of operands.
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 
 from han.model.collectives import FUSED as AT_ONCE
 from han.model.topology import Topology
-from han.submodules.exchange import halves, messages, rooted, shares
+from han.submodules.exchange import halves, messages, repeated, rooted, rounds, shares
 from han.submodules.exchange import node as exchange_node
 from han.submodules.exchange.arrays import in_memory, reads
 from han.submodules.exchange.factors import Factors, lists_of, never
@@ -30,7 +31,15 @@ from han.submodules.exchange.patterns import PARTED, PRESETS, own_factors
 from han.submodules.parts.cells import FLAGS
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
-from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.contract import (
+    ANY,
+    TRIED_SIZES,
+    Algorithm,
+    Parameter,
+    Question,
+    Submodule,
+    order_kept,
+)
 from han.tasks.outline import Outline, levels_of
 from han.tasks.signature import Signature
 
@@ -86,6 +95,7 @@ class Exchange(Submodule):
             FUSED,
             "always",
             takes=(*MIXED, "whole", *NESTED),
+            families=ANY,
             canonical=True,
         ),
         "cyclic": Algorithm(
@@ -93,6 +103,7 @@ class Exchange(Submodule):
             FUSED,
             "never",
             takes=(*MIXED, *NESTED),
+            families=ANY,
         ),
         "tree": Algorithm(
             "partial results of groups are whole vectors; on any level, where it reduces and "
@@ -100,10 +111,15 @@ class Exchange(Submodule):
             (*FUSED, *halves.HALVES),
             "always",
             takes=("segment", "factors", "partition", "chunk", "whole", *NESTED),
+            families=ANY,
             canonical=True,
         ),
         "copyin": Algorithm(
-            "blocks go round and are combined on the way", FUSED, "never", takes=MIXED
+            "blocks go round and are combined on the way",
+            FUSED,
+            "never",
+            takes=MIXED,
+            families=ANY,
         ),
         "ring": Algorithm(
             "messages: blocks go round twice, 2 (n - 1) steps between neighbours",
@@ -208,7 +224,9 @@ class Exchange(Submodule):
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""
         cells = in_cells(question.topology, question.level, question.choice)
-        if question.choice.algorithm in PARTED:
+        if question.repeats:
+            reason = rounds.unfit(question)
+        elif question.choice.algorithm in PARTED:
             reason = shares.unfit(question)
         elif question.choice.algorithm == "tree" and apart(question):
             reason = halves.unfit(question) if cells else IN_MEMORY
@@ -233,6 +251,8 @@ class Exchange(Submodule):
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
+        if plan.repeats:
+            return repeated.footprint(plan, level)
         if plan.choice.levels[level].algorithm in PARTED:
             return shares.footprint(plan, level)
         return exchange_node.footprint(plan, level) + halves.footprint(plan, level)
@@ -240,7 +260,9 @@ class Exchange(Submodule):
     def lower(self, context: Context) -> None:
         """Emit this rank's part of the exchange of each task."""
         topology = context.builder.plan.topology
-        if context.choice.algorithm in PARTED:
+        if context.builder.plan.repeats:
+            repeated.lower(context)
+        elif context.choice.algorithm in PARTED:
             shares.lower(context)
         elif in_cells(topology, context.group.level, context.choice):
             kind = context.tasks[0].kind

@@ -50,6 +50,14 @@ class Gathered(Recursive):
             for k in range(1, step):
                 has.update(self._wanted(member, k))
             wanted = [block for block in wanted if block not in has]
+        return self._by_writer(member, step, wanted)
+
+    def everything(self, member: int) -> list[Take]:
+        """Return all blocks of the copy that a member reads in the last step."""
+        return self._by_writer(member, self.gathers, range(self.blocks))
+
+    def _by_writer(self, member: int, step: int, wanted: Blocks) -> list[Take]:
+        """Return blocks that a member reads in a step, by those who have written them."""
         found: dict[int, list[int]] = {}
         for block in wanted:
             found.setdefault(self._writer(member, step - 1, block), []).append(block)

@@ -44,6 +44,7 @@ from han.submodules.exchange.layout import (
 )
 from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.patterns import misfit_of_any
+from han.submodules.exchange.rounds import Rounds
 from han.submodules.exchange.steps import Recursive
 from han.submodules.parts.cells import COMBINED, READ, RELEASED, tasks_at
 from han.submodules.parts.pieces import Piece, cut, number
@@ -85,6 +86,8 @@ def footprint(plan: Outline, level: int) -> int:
 def _reduce_bytes(plan: Outline, level: int) -> int:
     """Return how many bytes of each rank's ring the reduce of a level takes: the first ones."""
     tasks = _tasks(plan, level, "reduce")
+    if tasks and plan.repeats:
+        return Rounds.of(plan, level, "reduce").nbytes
     layouts = [Layout.of(plan, level, tasks, n) for n in _sizes(plan, level)] if tasks else []
     return max((layout.nbytes for layout in layouts), default=0)
 
@@ -102,7 +105,7 @@ def _sizes(plan: Outline, level: int) -> list[int]:
 def lower(context: Context) -> None:
     """Emit this rank's operations for the reduce or the broadcast of each task."""
     if context.tasks[0].kind == "reduce":
-        exchange_pieces(context, _Reduce(context))
+        exchange_pieces(context, Reduce(context))
     else:
         _broadcast(context)
 
@@ -110,12 +113,13 @@ def lower(context: Context) -> None:
 # ---- reduce -------------------------------------------------------------------------------------
 
 
-class _Reduce(Exchange):
+class Reduce(Exchange):
     """One member's part in a reduce: only the root takes the finished blocks."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._collected: dict[int, list[tuple[int, list[Run]]]] = {}  # by bytes of a piece
+        self.taken = self.pattern.stages + 1  # what the root's flag counts when it has a result
 
     def gathering(self) -> range:
         """Return no gathering step."""
@@ -133,7 +137,7 @@ class _Reduce(Exchange):
         """Wait until the root has the result of the piece that was in the bank before."""
         if not self.group.leads:
             root = self.group.root
-            done = (piece.index - BANKS) * self.layout.values + self.pattern.stages + 1
+            done = (piece.index - BANKS) * self.values + self.taken
             self.wait_until(root, COMBINED, done)
 
     def leave(self, piece: Piece) -> None:
@@ -156,7 +160,7 @@ class _Reduce(Exchange):
                 source = self.cell(home, piece, finished, run, 0)
                 self.stream.copy(result, source, run.stop - run.start)
         if not self.layout.small and self.layout.pieces > BANKS:
-            self.post(piece, finished + 1)
+            self.post(piece, self.taken)
 
     def _of_others(self, piece: Piece) -> list[tuple[int, list[Run]]]:
         """Return the members whose blocks the root copies, the next first, and these blocks."""

@@ -106,7 +106,8 @@ class Exchange:
         self.layout = self.laid_out()
         self.pattern: Pattern = self.layout.pattern
         self.steps = self.gathering()
-        self.bank = self.layout.bank(self.layout.chunk)
+        self.bank, self.banks = self.layout.bank(self.layout.chunk), BANKS
+        self.values = self.layout.values  # by how much a flag grows for one piece
         self.scripts: dict[int, Script] = {}
         self.beside = FLAG if self.layout.inline(self.layout.chunk) else LINE  # of a small slot
         self.awaited: set[Source] = set()
@@ -226,7 +227,7 @@ class Exchange:
         order = self.context.order_of([member for member, _ in sources])
         for at in range(piece.start + run.start, stop, self.step):
             awaited = self._awaited(piece, sources, [operand.to(at) for operand in operands])
-            copy = None if also is None or len(operands) == 1 else also.to(at)
+            copy = None if also is None else also.to(at)
             partials = [place.holding(at) for place in self.partials]
             nbytes = min(self.step, stop - at)
             fold(self.stream, order, awaited, nbytes, dst.to(at), partials, also=copy)
@@ -304,7 +305,7 @@ class Exchange:
 
     def await_readers(self, piece: Piece) -> None:
         """Wait for readers of the bank whose results this member does not read."""
-        done = (piece.index - BANKS) * self.layout.values + self.pattern.stages
+        done = (piece.index - BANKS) * self.values + self.pattern.stages
         for member in self.unheard:
             self.wait_until(member, COMBINED, done)
 
@@ -339,7 +340,7 @@ class Exchange:
         at = self.layout.region(stage)
         if self.layout.small:
             return self.builder.small(level, slot) + (self.beside + at)
-        return self.builder.cells(level, slot) + (piece.index % BANKS * self.bank + at)
+        return self.builder.cells(level, slot) + (piece.index % self.banks * self.bank + at)
 
     def counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:
         """Return a member's flag, and its value once the data of a stage is there."""
@@ -348,7 +349,7 @@ class Exchange:
             return self.builder.small(level, slot), stage + 1
         if not stage:
             return self.builder.flag(level, slot, COPIED), piece.index + 1
-        value = piece.index * self.layout.values + stage
+        value = piece.index * self.values + stage
         return self.builder.flag(level, slot, COMBINED), value
 
     def post(self, piece: Piece, stage: int) -> None:

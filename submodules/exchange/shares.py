@@ -278,7 +278,7 @@ class _Scatter(_Shares):
 
     def await_readers(self, piece: Piece) -> None:
         """Wait until all readers have combined what was in the bank before."""
-        done = (piece.index - BANKS) * self.layout.values
+        done = (piece.index - BANKS) * self.values
         last: dict[int, int] = {}
         for stage in range(1, self.pattern.stages + 1):
             last |= dict.fromkeys(self.pattern.readers(self.group.me, stage), stage)
@@ -321,7 +321,7 @@ class _Gather(_Shares):
 
     def await_readers(self, piece: Piece) -> None:
         """Wait until all takers have copied what was in the bank before."""
-        done = (piece.index - BANKS) * self.layout.values
+        done = (piece.index - BANKS) * self.values
         last: dict[int, int] = {}
         for step in self.steps:
             last |= dict.fromkeys(self.pattern.takers(self.group.me, step), step)
@@ -333,7 +333,7 @@ class _Gather(_Shares):
         level, slot = self.group.level, self.group.slots[member]
         if not stage:
             return self.builder.flag(level, slot, RELEASED), piece.index + 1
-        value = piece.index * self.layout.values + stage
+        value = piece.index * self.values + stage
         return self.builder.flag(level, slot, READ), value
 
 

@@ -109,6 +109,9 @@ class Pattern(Steps, Protocol):
     def finished(self, member: int, step: int) -> Blocks:
         """Return the finished blocks that a member has after a gathering step; 0: its own."""
 
+    def everything(self, member: int) -> list[Take]:
+        """Return what another one would copy in the last gathering step in place of a member."""
+
     def laid(self, member: int, stage: int) -> Blocks:
         """Return the blocks that lie in the cells that a member writes in a stage, in order."""
 
@@ -127,6 +130,13 @@ class OwnCells:
         if stage < self.stages:
             return self.held(member, stage)
         return self.finished(member, max(0, self.gathers - 1))
+
+    def everything(self: Pattern, member: int) -> list[Take]:
+        """Return what the member has before the last step, and what it takes then."""
+        if not self.gathers:
+            return [(member, self.finished(member, 0))]
+        before = self.finished(member, self.gathers - 1)
+        return [(member, before), *self.takes(member, self.gathers)]
 
     def home(self, member: int, _stage: int) -> int:
         """Return the member."""

@@ -30,7 +30,14 @@ SHAPES: dict[str, Shape] = {
 }
 USES = {
     "flat": [{}],
-    "nap": [{}, {"levels": {"level0": {"submodule": "sm", "algorithm": "each", "chunk": 1000}}}],
+    "nap": [
+        {},
+        {"levels": {"level0": {"submodule": "sm", "algorithm": "each", "chunk": 1000}}},
+        {"levels": {"level0": {"submodule": "exchange", "chunk": 1000}}},
+        {"levels": {"level0": {"submodule": "exchange", "algorithm": "cyclic"}}},
+        {"levels": {"level0": {"submodule": "exchange", "algorithm": "tree", "chunk": 1000}}},
+        {"levels": {"level0": {"submodule": "exchange", "writes": True}}},
+    ],
     "lanes": [
         {"segment": 3000},
         {"levels": {"level0": {"submodule": "sm", "algorithm": "shares", "lanes": 1}}},

@@ -1,0 +1,158 @@
+"""Exchanges inside nodes in nap: after a round only some members have operands."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import draw_factors, topology_of
+from test_composition_sweep import draw_machine
+from test_exchange_halves import objection, planned, signature_of
+from test_planner import quick
+
+from han.model.program import Code
+from han.submodules.exchange.rounds import Joined, Rounds
+from han.submodules.exchange.steps import Cyclic, Recursive
+from han.tasks.choice import Choice, level_choice
+from han.tasks.lanes import inner_levels, outer_levels
+from han.tasks.lower import lower
+from han.tasks.outline import as_called
+from han.tasks.signature import Signature
+from han.tasks.size_classes import class_of
+from han.tasks.verify import verify
+from han.tuning.parts import plan_of_choice
+
+KiB = 1024
+many = settings(quick, max_examples=60)
+ALGORITHMS = ("recursive", "cyclic", "tree", "copyin")
+
+
+def nap(*levels, **choice):
+    return Choice(tuple(levels), composition="nap", **choice)
+
+
+def on_nodes(*sizes):
+    nodes = [node for node, size in enumerate(sizes) for _ in range(size)]
+    return topology_of([nodes, [0] * len(nodes)], 0)
+
+
+def pairs(base=0):
+    return level_choice("nap", "pairs", base=base)
+
+
+def call(nbytes, collective="allreduce"):
+    return signature_of(collective, nbytes, ordered=False)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_nodes_of_two_to_nine_ranks_in_rounds(algorithm):
+    """Pieces of 64 bytes in small rings, so that banks of cells are used again."""
+    for ranks in (2, 3, 5, 8, 9):
+        own = level_choice("exchange", algorithm, chunk=64)
+        for nodes, nbytes in ((2, 8), (3, 1000), (5, 2000), (2, 0)):
+            signature = call(nbytes, "allreduce" if nbytes else "barrier")
+            for base in {2, ranks}:
+                topology = on_nodes(*[ranks] * nodes)
+                plan = planned(topology, signature, nap(own, pairs(base)), 1 << 16)
+                verify([plan] * 3, in_place=nodes % 2 == 0)
+
+
+@many
+@given(st.integers(0, 1 << 30))
+def test_rounds_on_any_machine(number):
+    """Up to 64 ranks on 2 to 4 levels, uneven and interleaved."""
+    draw = Random(number)
+    collective, nbytes = draw.choice(
+        [("barrier", 0), *(("allreduce", n) for n in (8, 56, 1000, 4 * KiB, 20_000))]
+    )
+    ordered = collective == "allreduce" and draw.random() < 0.3
+    signature = signature_of(collective, nbytes, ordered=ordered)
+    while True:
+        topology = draw_machine(draw, draw.randint(2, 4))
+        view = as_called(topology, signature, "nap")
+        if inner_levels(view) and outer_levels(view):
+            break
+    levels = [pairs(draw.choice([0, 2]))] * topology.depth
+    *inside, node = inner_levels(view)
+    for level in (*inside, node):
+        algorithm = draw.choice(ALGORITHMS[:: 2 if ordered else 1]) if level == node else "tree"
+        own = {"chunk": draw.choice([1 << 6, 1 << 8, 1 << 17])}
+        sizes = {*view.group_sizes[level]} - {1}
+        if len(sizes) == 1 and draw.random() < 0.5:
+            own |= draw_factors(draw, algorithm, *sizes)
+        if algorithm != "cyclic" and algorithm != "copyin" and draw.random() < 0.5:
+            own["whole"] = draw.choice([0, 64, 1 << 20])
+        if algorithm not in ("tree",) and draw.random() < 0.3:
+            own["writes"] = True
+        levels[level] = level_choice("exchange", algorithm, **own)
+    choice = nap(*levels, schedule=draw.choice(["dataflow", "lockstep"]))
+    if objection(topology, signature, choice) is not None:
+        levels[view.active[-1]] = pairs()
+        choice = nap(*levels)
+    plan = planned(topology, signature, choice, draw.choice([1 << 16, 1 << 20]))
+    verify([plan] * 3, in_place=draw.random() < 0.5)
+
+
+def test_members_without_an_operand_combine_nothing():
+    """Two nodes of 8 ranks: after the round, two members of a node have operands."""
+    own = level_choice("exchange", "recursive")
+    plan = planned(on_nodes(8, 8), call(16 * KiB), nap(own, pairs()))
+    before, after = [], []
+    for rank in range(8):
+        program = lower(plan, rank)
+        (stream,) = [s for s in program.streams if s.name == "allreduce@level0"]
+        code = program.code[stream.start : stream.stop]
+        rows = code[(code["code"] == Code.REDUCE) | (code["code"] == Code.REDUCE2)]
+        combined = 8 * int(rows["n"].sum())
+        before.append(3 * 4 * KiB + 2 * KiB)
+        after.append(combined - before[-1])
+    assert after == [8 * KiB, 8 * KiB, *[0] * 6]
+
+
+def test_small_calls_count_no_pieces():
+    """Each piece has a bank of its own, so no member waits for others that have read."""
+    own = level_choice("exchange", "recursive")
+    plan = planned(on_nodes(*[4] * 16), call(8), nap(own, pairs()))
+    rounds = Rounds.of(plan, 0, "allreduce")
+    assert (rounds.pieces, rounds.recycled, rounds.whole) == (3, False, True)
+    posts = sum(int((lower(plan, r).code["code"] == Code.POST).sum()) for r in range(4))
+    assert posts <= 4 * 2 * 3
+
+
+def test_further_members_take_everything_from_those_who_have_it():
+    for whole in (
+        Recursive((2, 2), (), (2, 2)),
+        Recursive((), (2,), ()),
+        Cyclic(5, (3, 2), (3, 2)),
+    ):
+        joined = Joined(whole, whole.size + 4)
+        for member in range(whole.size, joined.size):
+            taken = joined.takes(member, joined.gathers)
+            assert sorted(b for _, blocks in taken for b in blocks) == list(range(joined.blocks))
+            for first, _ in taken:
+                assert member in joined.takers(first, joined.gathers)
+
+
+def test_classes_of_sizes_have_one_program():
+    sizes = class_of(Signature("allreduce", 2048, 8, "sum", "f8"), 16 * KiB)
+    for algorithm in ALGORITHMS:
+        own = level_choice("exchange", algorithm, chunk=1000)
+        plan = plan_of_choice(on_nodes(3, 4, 3), sizes, nap(own, pairs()), 1 << 20)
+        for nbytes in (8, 72, 1000, 8200, 16 * KiB):
+            verify([plan.of_size(nbytes)] * 2)
+
+
+def test_what_is_refused():
+    own, signature = level_choice("exchange", "recursive"), call(4 * KiB)
+    cyclic = level_choice("exchange", "cyclic")
+    ordered = signature_of("allreduce", 64)
+    assert "does not keep the order" in objection(on_nodes(4, 4, 4), ordered, nap(cyclic, pairs()))
+    uneven = on_nodes(2, 3)
+    factors = level_choice("exchange", "recursive", factors=(-2, 2))
+    assert "do not fit all groups" in objection(uneven, signature, nap(factors, pairs()))
+    preset = level_choice("exchange", "recursive_doubling")
+    assert "does not serve nap here" in objection(uneven, signature, nap(preset, pairs()))
+    large = Signature("allreduce", 1, 40_000, "op", "u8", True, False)
+    assert "bytes of cells for elements of" in objection(uneven, large, nap(own, pairs()))
