@@ -10,7 +10,7 @@ from dataclasses import replace
 from han.model.channel_layout import PAGE
 from han.model.topology import Topology
 from han.submodules.registry import submodule
-from han.tasks.choice import Choice
+from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import TREE
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
@@ -56,12 +56,8 @@ def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Ro
     return Rowed(choice, (("composition", row.name), *rows))
 
 
-def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice | None:
-    """Return the choice that a trial compares with the built-in one; None if there is no trial.
-
-    Within a node, the rival attaches if the built-in choice copies through cells, and the other way
-    round (native/engine/trials.h). Both combine in the same order.
-    """
+def tried(signature: Signature, topology: Topology, traits: NodeTraits) -> LevelChoice | None:
+    """Return what the table has calls of ranks that all share memory try; None: nothing."""
     level = topology.whole
     plain = not (signature.mapped or signature.in_place or signature.uneven)
     plain = plain and topology.attach and signature.element <= PAGE
@@ -70,8 +66,17 @@ def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choic
         return None
     if levels_of(topology, signature) != [level]:
         return None
-    found = Case(signature, topology, TREE, Allowed(True, True, ()), traits).rival(topology.size)
-    if found is None:
+    return Case(signature, topology, TREE, Allowed(True, True, ()), traits).rival(topology.size)
+
+
+def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice | None:
+    """Return the choice that a trial compares with the built-in one; None if there is no trial.
+
+    Within a node, the rival attaches if the built-in choice copies through cells, and the other way
+    round (native/engine/trials.h). Both combine in the same order.
+    """
+    level, found = topology.whole, tried(signature, topology, traits)
+    if level is None or found is None:
         return None
     usual = choose(signature, topology, traits)
     if submodule(usual.levels[level].submodule).reads_peers:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
@@ -11,7 +12,7 @@ from han.config.config import Config
 from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.topology import Topology
-from han.tasks.choice import LEFT
+from han.tasks.choice import LEFT, Choice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.plan import Plan
 from han.tasks.samples import lower_with_loops
@@ -37,7 +38,8 @@ class Planned:
     own buffers, and only when the call is made, so ranks offer the alternative during the call.
     `rival` is for trials: the leader of the call chooses between the plan and the rival, and all
     ranks follow. Between nodes the number of the run says which of both it takes, and the first
-    trial begins after `first` runs. All of these plans take the same part of the rings.
+    trial begins after `first` runs. `find_rival` decides on it, which takes as long as all else:
+    the first call need not ask. All of these plans take the same part of the rings.
     """
 
     topology: Topology
@@ -45,7 +47,7 @@ class Planned:
     decision: Decision
     memory: int
     alternative: Plan | None = None
-    rival: Plan | None = None
+    find_rival: Callable[[], Choice | None] | None = field(default=None, compare=False, repr=False)
     first: int = 0
 
     @cached_property
@@ -54,10 +56,16 @@ class Planned:
         return plan_of_choice(self.topology, self.signature, self.decision.choice, self.memory)
 
     @cached_property
+    def rival(self) -> Plan | None:
+        """The plan that trials compare with it; None: there are no trials."""
+        choice = None if self.find_rival is None else self.find_rival()
+        if choice is None:
+            return None
+        return plan_of_choice(self.topology, self.signature, choice, self.memory)
+
+    @cached_property
     def talks(self) -> bool:
-        """Whether ranks send messages in the plan of the decision's choice, or about trials."""
-        if self.counted:
-            return True
+        """Whether ranks send messages in the plan of the decision's choice."""
         choice = self.decision.choice
         topology = as_called(self.topology, self.signature, choice.composition)
         parts, levels = parts_of(choice), levels_of(topology, self.signature)
@@ -126,11 +134,13 @@ class Planner:
         one = Planned(self.topology, signature, decision, memory)
         if one.left or signature.mapped:
             return one
-        rival = self.rules.rival(largest_of(signature), decision, blocking=blocking)
+        asked, find = largest_of(signature), None
+        if self.rules.may_try(asked, decision):
+            find = partial(self.rules.rival, asked, decision, blocking=blocking)
         return replace(
             one,
             alternative=self._alternative(signature, blocking, memory, least),
-            rival=None if rival is None else replace(one, decision=Decision(rival)).plan,
+            find_rival=find,
             first=0 if decision.tuned is None else first_trial(decision.tuned.times),
         )
 

@@ -24,7 +24,7 @@ from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.built_in.shipped import safe_table
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import TUNED, other_class
-from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed
+from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed, tried
 from han.tuning.trials import is_measured, keeps_bits
 from han.tuning.unfit import unfit
 
@@ -111,6 +111,16 @@ class RuleTable:
         rules = self.config.rules if self.config is not None else ()
         return tuple(rule for rule in rules if rule.use.reproducible is not None)
 
+    def may_try(self, signature: Signature, decision: Decision) -> bool:
+        """Return whether a call may have a rival; to find it takes much longer."""
+        if self.config is not None and not self.config.trials:
+            return False
+        if decision.choice.rule not in (BUILT_IN, TUNED):
+            return False
+        if self.topology.whole is not None:
+            return tried(signature, self.topology, self.traits) is not None
+        return decision.tuned is not None and is_measured(signature) and keeps_bits(signature)
+
     def rival(
         self, signature: Signature, decision: Decision, *, blocking: bool = True
     ) -> Choice | None:
@@ -120,9 +130,7 @@ class RuleTable:
         built-in one, for calls that have trials. Between nodes these are the allreduces that a
         tuned table decides; a built-in choice that it keeps is compared with the runner-up.
         """
-        if self.config is not None and not self.config.trials:
-            return None
-        if decision.choice.rule not in (BUILT_IN, TUNED):
+        if not self.may_try(signature, decision):
             return None
         if self.topology.whole is None:
             return self._measured_rival(signature, decision)
@@ -139,8 +147,7 @@ class RuleTable:
         The plan serves nonblocking calls too.
         """
         found, mine = decision.tuned, decision.choice
-        if found is None or not (is_measured(signature) and keeps_bits(signature)):
-            return None
+        assert found is not None
         if mine.rule == TUNED:
             other = self._untuned.decide(signature, blocking=False).choice
         elif found.use is None and found.runner_up is not None:

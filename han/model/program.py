@@ -207,6 +207,13 @@ class Program:
     blocks: int = 0
     strides: npt.NDArray[np.void] | None = None
 
+    def reaching(self, footprint: tuple[int, ...]) -> Program:
+        """Return the program, of which a run takes at least `footprint` bytes of the rings.
+
+        All plans of a call take the same part of them.
+        """
+        return replace(self, footprint=tuple(map(max, self.footprint, footprint)))
+
     def at(self, nbytes: int, lengths: Sequence[int] = ()) -> Program:
         """Return the program of a message of `nbytes` bytes, as the executor computes it.
 

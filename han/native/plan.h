@@ -107,8 +107,7 @@ typedef struct han_plan {
     struct han_plan *_Atomic alternative;
     uint64_t arena, arena_size; /* of this rank; 0 bytes: no rank has an alternative */
     /* The plan that all ranks run instead if the leader says so: engine/trials.h. It takes as much
-     * of the rings as this one. It exists before the second run of a blocking call, and the first
-     * one of a persistent request. */
+     * of the rings as this one. It exists before the first run. */
     struct han_plan *_Atomic rival;
     bool tried;      /* it has a rival; same on all ranks */
     uint64_t counted; /* 0: a leader decides. Else it follows from the numbers of runs, and this

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -52,10 +53,12 @@ class Binder:
         mapping: Mapping | None = None,
         own_scratch: bool = False,
         known_as: Signature | None = None,
+        tries: bool = False,
     ) -> Prepared:
         """Make the native plan of a program.
 
-        `planned` holds the plans that the call may run instead; `is_rival`: this one is a rival.
+        `planned` holds the plans that the call may run instead. `tries`: it has trials of its
+        rival, which is set next. `is_rival`: this one is a rival.
         `mapping` is where this rank finds mapped buffers of its peers; None: the arenas. With
         `own_scratch` the plan shares its scratch memory with no other one. `known_as` is the call
         that peers compare and messages name, if it is not that of the message.
@@ -67,7 +70,7 @@ class Binder:
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
         mapped = (mapping or self._shared.mapping) if signature.mapped else None
-        ways = self._ways(planned, is_rival)
+        ways = self._ways(planned, is_rival, tries)
         native = native_plan(
             engine, program, message, comms, scratch, number, mapped, ways, known_as
         )
@@ -77,13 +80,21 @@ class Binder:
         self._recorder.know(partial(names_of, prepared))
         return prepared
 
-    def _ways(self, planned: Planned | None, is_rival: bool) -> Ways:
+    def without_rival(self, prepared: Prepared) -> Prepared:
+        """Return a prepared plan for which there turned out to be no rival."""
+        planned = prepared.planned
+        assert planned is not None
+        kept = None if planned.alternative is None else replace(planned, find_rival=None)
+        self.living[prepared.number] = decided = replace(prepared, planned=kept)
+        return decided
+
+    def _ways(self, planned: Planned | None, is_rival: bool, tries: bool) -> Ways:
         if planned is None:
             return Ways(whole=self._shared.whole_channel, is_rival=is_rival)
         root, counted = planned.signature.root, None
-        if planned.counted:
+        if tries and planned.counted:
             counted = trial_class(planned), planned.first, self._health.rank, self._health.size
-        led = planned.rival is not None and counted is None
+        led = tries and counted is None
         return Ways(
             arena=None if planned.alternative is None else self._shared.arena,
             whole=self._shared.whole_channel,

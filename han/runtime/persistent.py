@@ -276,15 +276,17 @@ class Persistent:
     def _bound(self, kind: Kind, slot: Slot) -> Prepared:
         """Make the plan of a kind in a slot, and its rival."""
         planned = self._planned(kind, slot.memory)
-        if planned.talks:
+        if planned.talks or planned.counted:
             self._engines.let_talk()
         call = Call(kind.message.signature, slot.memory, blocking=False)
         program = self._programs.kept(call, lambda: planned.plan)
         for other in planned.others:  # all plans of a call take the same part of the rings
-            footprint = tuple(map(max, program.footprint, other.footprint()))
-            program = replace(program, footprint=footprint)
+            program = program.reaching(other.footprint())
         kept = planned if planned.others else None
-        prepared = self._binder.bind(program, kind.message, slot.engine, kept, own_scratch=True)
+        prepared = self._binder.bind(
+            program, kind.message, slot.engine, kept, own_scratch=True,
+            tries=planned.rival is not None,
+        )  # fmt: skip
         if planned.rival is not None:
             rival = self._other(kind, slot, prepared, planned.rival, is_rival=True)
             prepared.native.rival = rival.native

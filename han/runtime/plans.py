@@ -42,15 +42,18 @@ class Plans:
         """Return the plan of a call; None if the call is left to the MPI library."""
         called = message
         message = replace(called, signature=self.planner.sized(called.signature))
-        prepared = self._found(message, called.signature, blocking)
-        if prepared is not None and prepared.planned is not None:
-            self._add_alternative(prepared, message)
-            self._add_rival(prepared, message, blocking)
-        return prepared
-
-    def _found(self, message: Message, called: Signature, blocking: bool) -> Prepared | None:
         handles = None if message.numbers else _handles(message)
         key = message.signature, handles, blocking or not self.apart
+        prepared = self._found(key, message, called.signature, blocking)
+        if prepared is not None and prepared.undecided and not self._is_first(message.signature):
+            prepared = self._kept[key] = self._decided(prepared, message, blocking)
+        if prepared is not None and prepared.planned is not None:
+            self._add_alternative(prepared, message)
+        return prepared
+
+    def _found(
+        self, key: object, message: Message, called: Signature, blocking: bool
+    ) -> Prepared | None:
         prepared = self._kept.get(key)
         if prepared is not None:
             self._kept.move_to_end(key)
@@ -77,10 +80,10 @@ class Plans:
             self._engines.let_talk()
         call = Call(message.signature, self.config.memory, blocking)
         program = self.programs.get(call, lambda: planned.plan)
-        for other in planned.others:  # all plans of a call take the same part of the rings
-            footprint = tuple(map(max, program.footprint, other.footprint()))
-            program = replace(program, footprint=footprint)
-        kept = planned if planned.others else None
+        alternative = planned.alternative
+        if alternative is not None:
+            program = program.reaching(alternative.footprint())
+        kept = planned if alternative is not None or planned.find_rival is not None else None
         return self.binder.bind(program, message, self._engines.own, kept)
 
     def _agreement(self, message: Message, blocking: bool) -> Prepared | None:
@@ -108,22 +111,37 @@ class Plans:
             call = Call(planned.alternative.signature, self.config.memory, True)
             native.alternative = self._other(prepared, planned.alternative, call, message).native
 
-    def _add_rival(self, prepared: Prepared, message: Message, blocking: bool) -> None:
-        """Make the rival in the second call of a signature.
+    def _is_first(self, signature: Signature) -> bool:
+        """Whether this is the first call of a signature that may have a rival.
 
-        All ranks count these calls alike. They do not evict the same plans, so this may be the
-        first call of a newly made plan.
+        All ranks count these calls alike. They do not evict the same plans, so another one may be
+        the first call of a newly made plan.
         """
-        planned, native, signature = prepared.planned, prepared.native, message.signature
-        if planned is None or planned.rival is None or native.rival is not None:
-            return
-        if signature not in self._met and len(self._met) < MOST_MET:
-            self._met.add(signature)
-            return
+        if signature in self._met or len(self._met) >= MOST_MET:
+            return False
+        self._met.add(signature)
+        return True
+
+    def _decided(self, prepared: Prepared, message: Message, blocking: bool) -> Prepared:
+        """Decide on the rival of a call in its second call, on all ranks in the same one.
+
+        With a rival, this and later calls run a new plan, which takes as much of the rings as the
+        rival: runs that this rank has started may not have begun.
+        """
+        planned = prepared.planned
+        assert planned is not None
+        if planned.rival is None:
+            return self.binder.without_rival(prepared)
+        if planned.counted:
+            self._engines.let_talk()
+        program = prepared.program.reaching(planned.rival.footprint())
+        own = self._engines.own
+        decided = self.binder.bind(program, message, own, planned, tries=True)
         call = Call(
             planned.rival.signature, self.config.memory, blocking or not self.apart, rival=True
         )
-        native.rival = self._other(prepared, planned.rival, call, message).native
+        decided.native.rival = self._other(decided, planned.rival, call, message).native
+        return decided
 
     def _other(self, prepared: Prepared, plan: Plan, call: Call, message: Message) -> Prepared:
         """Make an alternative or rival; it takes the same part of the rings as the call's plan."""

@@ -24,3 +24,9 @@ class Prepared:
     number: int = 0
     planned: Planned | None = None
     is_rival: bool = False
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the call may have a rival, and nothing is known about it yet."""
+        may_try = self.planned is not None and self.planned.find_rival is not None
+        return may_try and self.native.rival is None

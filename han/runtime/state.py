@@ -291,7 +291,7 @@ class State:
     def _remember(self, message: Message, prepared: Prepared) -> None:
         """Enter the plan into the look-up in C, for calls of this signature."""
         signature = message.signature
-        if message.key is None or self.config.check or self.plans.apart:
+        if message.key is None or self.config.check or self.plans.apart or prepared.undecided:
             return
         kind = ROWS[signature.collective].code
         op = message.op if signature.reduces else None

@@ -24,7 +24,7 @@ from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
 WORLD = MPI.COMM_WORLD
 FEW, MANY = 32, 4096  # elements of 8 bytes: the largest of their classes of sizes
 FIRST = 101  # runs before a trial of a rival that takes next to no time
-TRIAL = FIRST + 8 + 4  # runs up to its end
+TRIAL = 1 + FIRST + 8 + 4  # runs up to its end; the first one does not count
 NODES = [{"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}}, NETWORK]
 OTHER = Use("whole", "dataflow", {"network": LevelUse("adapt", "binary", {"segment": 8192})})
 BY_ROWS = ("bcast", "reduce", "allreduce")
@@ -268,7 +268,7 @@ def test_calls_that_have_no_trials(mpi_ranks, tmp_path):
 def test_the_first_trial_comes_later_the_more_its_rival_is_known_to_cost(mpi_ranks, tmp_path):
     for times, first in (((1e-4, 1e-4), 200), ((1e-4, 2e-4), 700)):
         with opened(tuned_comm(tmp_path, times=times)) as comm:
-            make(comm, first + 8)
+            make(comm, 1 + first + 8)
             assert [other for _, other in agree(comm).values()] == [0]
             make(comm, 5)
             assert [other >= 4 for _, other in agree(comm).values()] == [True]

@@ -196,7 +196,7 @@ def test_nonblocking_calls_whose_plans_are_dropped_on_some_ranks_only(mpi_ranks)
                 assert (a == np.arange(step - 5, step + 1)[:, None]).all()
                 requests.clear()
         usual, other = comm.explain("bcast", a[0].nbytes).tried
-        assert comm.rank == 1 or (other >= 4 and usual + other == 60)
+        assert comm.rank == 1 or (other >= 4 and usual + other == 59)
 
 
 @on_two
@@ -208,7 +208,7 @@ def test_what_nonblocking_calls_find_is_told_and_learnt(mpi_ranks):
         told = [p.native.learnt for p in comm._han.binder.living.values() if p.planned]
         assert all(one is None or (not comm.rank and one[1] == 1) for one in told)
         text = str(comm.explain("bcast", a.nbytes))
-        assert f"which {ways(comm)['bcast', sized(comm, a), 0][1]} of 50" in text
+        assert f"which {ways(comm)['bcast', sized(comm, a), 0][1]} of 49" in text
     with opened(new_comm(FLAT, trials=False)) as comm:
         for _ in range(30):
             comm.Ibcast(a).Wait()
@@ -288,7 +288,7 @@ def test_switched_off_nothing_is_tried_and_shared_arrays_go_their_own_way(mpi_ra
         for k in range(60):
             comm.Allgather(shared if k % 3 else plain, comm.zeros((2, COUNT)))
         usual, other = agree(comm)["allgather", sized(comm, shared), 0]
-        assert usual + other == 20
+        assert usual + other == 19
         assert comm._han.engines.own.alternatives == 40
         text = str(comm.explain("allgather", shared.nbytes))
         way = comm.explain("allgather", shared.nbytes).rival.choice.levels[0].describe()
@@ -349,7 +349,7 @@ def test_a_program_begins_with_what_trials_found_and_tries_the_built_in_choice(t
         said = comm.explain("bcast", size)
         assert said.rule == rule
         assert {rule, said.rival.choice.rule} in ({BUILT_IN, "rival"}, {BUILT_IN, TUNED})
-        assert sum(said.tried) == 120
+        assert sum(said.tried) == 119
         told = [p.native.learnt for p in comm._han.binder.living.values() if p.planned]
         assert all(one is None or one[1] for one in told)
         comm.Free()

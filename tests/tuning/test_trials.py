@@ -15,7 +15,7 @@ from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
-from han.tuning.rules import TUNED
+from han.tuning.rules import TUNED, RuleTable
 from han.tuning.trials import MOST, UNKNOWN, first_trial
 from han.tuning.tuned.row_files import as_rows, either
 from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
@@ -129,3 +129,15 @@ def test_a_class_of_trials_is_a_call_with_two_plans():
     assert len(numbers) == 4
     assert 0 not in numbers
     assert trial_class(planned(table())) == trial_class(planned(table()))
+
+
+def test_the_first_planning_of_a_class_does_not_look_for_a_rival(monkeypatch):
+    """It would take as long as all else; the second call looks for it."""
+    looked = []
+    monkeypatch.setattr(RuleTable, "_measured_rival", lambda *_: looked.append(1))
+    found = planned(table())
+    assert found.plan.choice.rule == TUNED
+    assert found.find_rival is not None
+    assert not looked
+    assert found.rival is None
+    assert looked

@@ -59,7 +59,7 @@ han_plan *han_decide(han_engine *e) {
     if (other == NO && e->takes_rival) return p->rival;
     if (other == NO && e->tried) {
         other = led(e, ch, p);
-        if (other == YES) return p->rival; /* it exists: the leader runs this plan at least twice */
+        if (other == YES) return p->rival;
     }
     return other == NO ? p : NULL;
 }

@@ -62,9 +62,6 @@ static bool lacks_alternative(const han_plan *p, const han_call *c) {
            han_in_arena(p, c->recv.data);
 }
 
-/* Whether the rival is not made yet: the second call makes it. */
-static bool lacks_rival(const han_plan *p) { return p->tried && !p->rival; }
-
 /* Run a call on copies of its buffers. If they cannot be made, the Python way raises the error, and
  * tells the other ranks. */
 static PyObject *run_on_copies(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
@@ -111,7 +108,7 @@ static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t co
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     PlanObject *found = (PlanObject *)entered(self, c, c->key.collective);
-    if (!found || lacks_rival(&found->plan)) Py_RETURN_FALSE;
+    if (!found) Py_RETURN_FALSE;
     if (han_py_needs_copies(c)) return run_on_copies(self, found, c, go);
     if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
     self->hits++;
