@@ -88,7 +88,6 @@ def test_what_is_left_to_the_mpi_library_is_told_and_left_out():
     nodes = Topology(("node", "network"), ("s", "i"), ((0, 0, 1, 1), (0, 0, 0, 0)), (0, 0, 1, 1))
     rules, told = RuleTable(None, nodes, NodeTraits()), []
     lab = SimpleNamespace(rules=rules)
-    lab.objection = lambda signature: Lab.objection(lab, signature)
     inputs = tuple(Input(name, n) for name in ("bcast", "allgather") for n in (8, 64))
     plans, lines = served(lab, Plans(inputs), told.append)
     assert plans.inputs == inputs[:2]
