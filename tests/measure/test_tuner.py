@@ -10,7 +10,6 @@ from machines import topology_of
 
 from han.common.errors import ArgumentError
 from han.measure.tune.confirm import confirmation
-from han.measure.tune.lab import Lab
 from han.measure.tune.tuner import Input, Plans, Tuner, served
 from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice
