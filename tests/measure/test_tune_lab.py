@@ -262,9 +262,9 @@ def test_a_series_begins_soon_while_no_rank_is_late(monkeypatch, links):
     clock, late, moments = partial(next, count(0.0, 1e-9)), [0.0], []
     found = Windows(MPI.COMM_SELF, lambda: 0.0, clock, links=links)
     monkeypatch.setattr(found, "_wait", lambda moment: moments.append(moment) or moment + late[0])
-    rest = windows.ROOM * 1e-3 if links else 0.0
 
     def lead():
+        rest = windows.ROOM * 1e-3 * found._wider if links else 0.0
         found.observe(lambda: None, 3, 1e-3)
         return moments[-3] - rest
 

@@ -8,6 +8,7 @@ from test_search import LIMITS, RULES, KiB, SimulatedLab, best
 
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
+from han.tuning.costs.errors import Errors
 from han.tuning.costs.winners import APART, NEAR, Winners
 from han.tuning.search.space import space_of
 from han.tuning.search.strategies import STRATEGIES, run
@@ -55,7 +56,7 @@ def test_the_built_in_choice_is_preferred_if_it_won_too():
     other = run(STRATEGIES["exhaustive"], SimulatedLab(), CALL, SPACE).measured[0].choice
     for nbytes in (128 * KiB, 512 * KiB):
         lab.winners.add(call_signature("bcast", nbytes), {other: 1.0, built_in: 0.99 * NEAR})
-    lab.errors.__init__()
+    lab.errors = Errors()
     found = among_winners(lab, CALL, SPACE)
     assert [r.choice for r in found.measured] == [built_in]
 
@@ -64,7 +65,7 @@ def test_predictions_that_another_choice_is_faster_count_more_than_winners():
     lab = searched(64 * KiB, 1 << 20)
     expected = run(STRATEGIES["task"], lab, CALL, SPACE)
     slowest = max(expected.results, key=lambda r: r.predicted or 0.0).choice
-    lab.errors.__init__()
+    lab.errors = Errors()
     for _ in range(20):
         lab.errors.add(1.0, 1.0)
     entered(lab, slowest, slowest)

@@ -22,8 +22,8 @@ def among_winners(lab: Lab, signature: Signature, space: Space) -> Found | None:
     The built-in choice is the reference, and is preferred if it is one of them. None if there are
     no such choices, or if predictions say that another one is faster by more than their errors.
     """
-    usual, *_ = space.candidates
-    won = [one for one in lab.winners.around(signature) if one in set(space.candidates)]
+    usual, serving = space.candidates[0], set(space.candidates)
+    won = [one for one in lab.winners.around(signature) if one in serving]
     if not won:
         return None
     told = {c: predict(lab.pipeline(signature, c), lab.costs) for c in space.candidates}
