@@ -22,7 +22,8 @@ from han.measure.tune.windows import RECENT, Series, Windows
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.stages import Operands, Pipeline, Step
+from han.tuning.costs.shares import told_apart
+from han.tuning.costs.stages import Operands, Pipeline, Step, pipeline_of_choice
 from han.tuning.search.results import Cold
 
 FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
@@ -252,3 +253,33 @@ def test_nodes_of_one_system_share_its_processors():
     assert not outnumber_processors([("a", both), ("a", both), ("b", both), ("b", both)])
     assert outnumber_processors([("a", both), ("a", both), ("a", both), ("b", both)])
     assert not outnumber_processors([("a", both), ("a", both), ("a", other), ("a", other)])
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_a_series_begins_soon_while_no_rank_is_late(monkeypatch, links):
+    """On one node; where messages leave it, they rest before a series."""
+    monkeypatch.setattr(windows, "_switches", lambda: 0)
+    clock, late, moments = partial(next, count(0.0, 1e-9)), [0.0], []
+    found = Windows(MPI.COMM_SELF, lambda: 0.0, clock, links=links)
+    monkeypatch.setattr(found, "_wait", lambda moment: moments.append(moment) or moment + late[0])
+
+    def lead():
+        rest = windows.ROOM * 1e-3 * found._wider if links else 0.0
+        found.observe(lambda: None, 3, 1e-3)
+        return moments[-3] - rest
+
+    first, *_, last = [lead() for _ in range(6)]
+    assert first == pytest.approx(windows.LEAD, abs=1e-6)
+    assert last == pytest.approx(windows.SHORT_LEAD, abs=1e-6)
+    late[0] = 1.0
+    lead()
+    late[0] = 0.0
+    assert lead() == pytest.approx(windows.LEAD, abs=1e-6), "after a late rank"
+
+
+def test_the_stages_of_whole_messages_are_planned_once_for_all_sizes(lab):
+    small, large = (call_signature("allreduce", nbytes) for nbytes in (64, 1 << 20))
+    first = lab.pipeline(small, FLAT)
+    assert lab.pipeline(large, FLAT) == told_apart(pipeline_of_choice(large, FLAT, lab.plan))
+    lab.plan = None
+    assert lab.pipeline(small, FLAT) == first

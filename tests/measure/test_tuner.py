@@ -10,7 +10,6 @@ from machines import topology_of
 
 from han.common.errors import ArgumentError
 from han.measure.tune.confirm import confirmation
-from han.measure.tune.lab import Lab
 from han.measure.tune.tuner import Input, Plans, Tuner, served
 from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice
@@ -88,7 +87,6 @@ def test_what_is_left_to_the_mpi_library_is_told_and_left_out():
     nodes = Topology(("node", "network"), ("s", "i"), ((0, 0, 1, 1), (0, 0, 0, 0)), (0, 0, 1, 1))
     rules, told = RuleTable(None, nodes, NodeTraits()), []
     lab = SimpleNamespace(rules=rules)
-    lab.objection = lambda signature: Lab.objection(lab, signature)
     inputs = tuple(Input(name, n) for name in ("bcast", "allgather") for n in (8, 64))
     plans, lines = served(lab, Plans(inputs), told.append)
     assert plans.inputs == inputs[:2]

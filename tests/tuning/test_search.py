@@ -20,6 +20,7 @@ from han.tuning.costs.errors import Errors
 from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.shares import shared_out, told_apart
 from han.tuning.costs.stages import costs_of, pipeline_of_choice, stage_seconds
+from han.tuning.costs.winners import Winners
 from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
@@ -28,7 +29,7 @@ from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import load_limits
 from han.tuning.search.race import FEWEST, MOST, by_prediction
 from han.tuning.search.results import OutOfTime
-from han.tuning.search.space import Limits, space_of
+from han.tuning.search.space import ALIKE, Limits, space_of
 from han.tuning.search.strategies import STRATEGIES, mixed, run
 from han.tuning.search.task import OF_SLOW, OF_TASKS, PATIENCE
 
@@ -51,7 +52,7 @@ class SimulatedLab:
     def __init__(self, machine="emulated-1gbit", most=10**9):
         self.machine = load_machine(machine)
         self.place = self.machine.place(2, 2)
-        self.costs, self.errors, self.most = Costs(), Errors(), most
+        self.costs, self.errors, self.winners, self.most = Costs(), Errors(), Winners(), most
         self.observed = set()
         self.whole_calls = self.pipelines = 0
         self.bytes = 0
@@ -339,6 +340,18 @@ def test_candidates_without_a_prediction_are_measured():
     assert set(unknown) <= measured
 
 
+def test_of_choices_that_run_the_same_the_first_that_serves_is_in_the_space():
+    signature = call_signature("bcast", 1 << 20)
+    everything = space_of(RULES, signature, LIMITS)
+    first = {}
+    for one in everything.candidates:
+        first.setdefault(one.levels[0], one)
+    alike = space_of(RULES, signature, LIMITS, lambda choice: choice.levels[0])
+    assert list(alike.candidates) == list(first.values())
+    assert ALIKE in alike.pruned
+    assert ALIKE not in everything.pruned
+
+
 def test_many_candidates_are_measured_until_the_error_of_predictions_is_known():
     signature = call_signature("bcast", 1 << 20)
     candidates = space_of(RULES, signature, LIMITS).candidates
@@ -351,6 +364,26 @@ def test_many_candidates_are_measured_until_the_error_of_predictions_is_known():
         for _ in range(20):
             lab.errors.add(1.0, 1.0)
     assert counts == [MOST, FEWEST]
+
+
+def test_beyond_all_measured_sizes_the_best_of_each_family_is_measured():
+    signature = call_signature("bcast", 1 << 20)
+    candidates = space_of(RULES, signature, replace(LIMITS, compositions=())).candidates
+    slow = [one for one in candidates if family_of(one) != family_of(candidates[0])]
+    families = {family_of(one) for one in slow}
+    assert len(families) < MOST - FEWEST
+    told = {one: 1.0 + 9.0 * (one in slow) for one in candidates}
+    lab = SimulatedLab()
+    for _ in range(20):
+        lab.errors.add(1.0, 1.0)
+    measured = []
+    for family in (None, family_of):
+        results, _ = by_prediction(lab, signature, told, candidates[0], family=family)
+        choices = {one.choice for one in results if one.measured is not None}
+        assert len(choices) <= MOST
+        measured.append({family_of(one) for one in choices})
+    assert not measured[0] & families
+    assert measured[1] >= families
 
 
 class OneNode(SimulatedLab):

@@ -396,17 +396,18 @@ def test_visits_know_from_when_on_a_candidate_is_hopeless():
 
 def test_the_margin_of_predictions_follows_from_their_errors():
     errors = Errors()
-    assert errors.margin == FIRST
+    assert errors.margin() == FIRST
     for _ in range(10):
         errors.add(1.0, 3.0)
         errors.add(0.0, 3.0)
-    assert errors.margin == LEAST, "one factor changes no order"
+    assert errors.margin() == LEAST, "one factor changes no order"
     for k in range(40):
         errors.add(1.0, 3.0 * 1.2 ** (-1) ** k)
-    assert errors.margin == pytest.approx(1.2 ** (2 * 1.4826), rel=0.01)
+    assert errors.margin() == pytest.approx(1.2 ** (2 * 1.4826), rel=0.01)
     for k in range(200):
         errors.add(1.0, 10.0 ** (-1) ** k)
-    assert errors.margin == 2.0
+    assert errors.margin() == 2.0
+    assert errors.margin(measured=True) == FIRST, "of other predictions"
 
 
 def test_a_first_turn_that_is_late_leaves_time_for_the_candidates_that_it_reached():

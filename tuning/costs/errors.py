@@ -16,22 +16,25 @@ OF_DEVIATION = 1.4826  # standard deviation over the median deviation, of a norm
 class Errors:
     """Ratios of measured to predicted times.
 
-    If all predictions are wrong by one factor, their order is right: only the spread counts.
+    If all predictions are wrong by one factor, their order is right: only the spread counts. Costs
+    that were `measured` at the same size tell more than those that follow from other sizes, so
+    their errors are kept apart.
     """
 
     def __init__(self) -> None:
-        self._logs: list[float] = []
+        self._of: dict[bool, list[float]] = {False: [], True: []}
 
-    def add(self, predicted: float, measured: float) -> None:
-        """Enter a prediction and what was measured, in seconds; those of zero do not count."""
-        if predicted > 0 and measured > 0:
-            self._logs = [*self._logs, math.log(measured / predicted)][-RECENT:]
+    def add(self, predicted: float, seconds: float, measured: bool = False) -> None:
+        """Enter a prediction and what was found, in seconds; those of zero do not count."""
+        if predicted > 0 and seconds > 0:
+            logs = self._of[measured]
+            self._of[measured] = [*logs, math.log(seconds / predicted)][-RECENT:]
 
-    @property
-    def margin(self) -> float:
+    def margin(self, measured: bool = False) -> float:
         """How many times the best prediction a candidate may be predicted, and yet be the best."""
-        if len(self._logs) < FEWEST:
+        logs = self._of[measured]
+        if len(logs) < FEWEST:
             return FIRST
-        middle = median(self._logs)
-        spread = OF_DEVIATION * median(abs(x - middle) for x in self._logs)
+        middle = median(logs)
+        spread = OF_DEVIATION * median(abs(x - middle) for x in logs)
         return min(MOST, max(LEAST, math.exp(Z * spread)))

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.search.results import Lab, Result
-from han.tuning.search.turns import QUICK, THOROUGH, Turns
+from han.tuning.search.turns import QUICK, THOROUGH, Ending, Turns
 
 FEWEST, MOST = 3, 12  # candidates with predictions that are measured
 
 
 def race(
     lab: Lab, signature: Signature, choices: Sequence[Choice],
-    predicted: Mapping[Choice, float] | None = None,
+    predicted: Mapping[Choice, float] | None = None, ending: Ending = QUICK,
 ) -> tuple[list[Result], bool]:  # fmt: skip
     """Measure candidates in turns, the first as the reference; return them, the fastest first.
 
     If they are `predicted` to be the best ones, they are near each other, and the race need not be
-    as sure which of them it is. Those that stayed to the end come first, then those that dropped
-    out, then those that the time did not suffice for. Also returns whether each was measured.
+    as sure which of them it is: it ends as `ending` says. Those that stayed to the end come first,
+    then those that dropped out, then those that the time did not suffice for. Also returns whether
+    each was measured.
     """
     told = predicted or {}
-    ending = THOROUGH if predicted is None else QUICK
+    ending = THOROUGH if predicted is None else ending
     visit = partial(lab.observe, signature)
     turns = Turns(visit, choices[0], choices[1:], late=lab.is_late, ending=ending)
     complete = turns.run()
@@ -42,23 +43,31 @@ def _order(result: Result) -> tuple[bool, float]:
 
 
 def by_prediction(
-    lab: Lab, signature: Signature, predicted: Mapping[Choice, float | None], built_in: Choice
-) -> tuple[list[Result], bool]:
+    lab: Lab, signature: Signature, predicted: Mapping[Choice, float | None], built_in: Choice,
+    is_measured: Callable[[Choice], bool] = lambda choice: False,
+    family: Callable[[Choice], Hashable] | None = None,
+) -> tuple[list[Result], bool]:  # fmt: skip
     """Measure the built-in choice and the candidates that may be the best by their predictions.
 
     These are all within the margin by which predictions were wrong so far (``lab.errors``), but at
-    least FEWEST and at most MOST; MOST as long as little is known about it. Candidates without a
-    prediction are not dropped: they come after.
+    least FEWEST and at most MOST; MOST as long as little is known about it. `is_measured` says of
+    which the costs were measured at this size. If a `family` is given, predictions are wrong by
+    another factor in each: the best one of each family comes before others that are near.
+    Candidates without a prediction are not dropped: they come after.
     """
     known = {c: t for c, t in predicted.items() if t is not None}
     ordered = sorted(known, key=lambda choice: known[choice])
     unknown = [choice for choice, time in predicted.items() if time is None]
-    limit = lab.errors.margin * known[ordered[0]] if ordered else 0.0
-    near = [choice for choice in ordered[FEWEST:MOST] if known[choice] <= limit]
+    margins = {one: lab.errors.margin(is_measured(one)) for one in ordered[:MOST]}
+    near = [one for one in ordered[FEWEST:MOST] if known[one] <= margins[one] * known[ordered[0]]]
+    if family is not None:
+        best_of = {family(one): one for one in reversed(ordered)}
+        apart = sorted(best_of.values(), key=lambda one: known[one])
+        near = list(dict.fromkeys([*apart, *near]))[: MOST - FEWEST]
     first = list(dict.fromkeys([built_in, *ordered[:FEWEST], *near, *unknown]))
     results, complete = race(lab, signature, first, known)
     for one in results:
         if one.measured is not None and one.predicted is not None:
-            lab.errors.add(one.predicted, one.measured.median)
+            lab.errors.add(one.predicted, one.measured.median, is_measured(one.choice))
     others = [Result(c, None, known[c]) for c in ordered if c not in first]
     return [*results, *others], complete

@@ -13,6 +13,7 @@ from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import Costs
 from han.tuning.costs.stages import Pipeline
+from han.tuning.costs.winners import Winners
 from han.tuning.search.space import Pruned
 
 
@@ -36,6 +37,7 @@ class Lab(Protocol):
 
     costs: Costs  # of all stages that were measured so far
     errors: Errors  # of all predictions of candidates that were measured so far
+    winners: Winners  # of all sizes that were searched so far
 
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
         """Observe a whole collective a few times; return the seconds of each observation.

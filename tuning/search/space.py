@@ -7,8 +7,9 @@ reason.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, product
 
 from han.model.collectives import ROWS
@@ -38,6 +39,7 @@ SAME = "run the same programs as others"
 IN_A_ROW = "not clearly faster than the built-in choice in calls back to back"
 LATE = "the time was over"
 PREDICTED = "predicted, and not measured"
+SETTLED = "not predicted, as others won at smaller and at larger sizes"
 LEFT = "calls that are left to the MPI library"
 
 
@@ -51,6 +53,9 @@ class Pruned:
 
     def __str__(self) -> str:
         return f"{self.what}: {self.reason}"
+
+
+ALIKE = Pruned("the same programs", "a parameter or a shape changes nothing on these ranks", SAME)
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,13 @@ class Space:
 EVERYTHING = Limits()
 
 
-def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING) -> Space:
+def space_of(
+    rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING,
+    group: Callable[[Choice], Hashable | None] = lambda choice: None,
+) -> Space:  # fmt: skip
     """Return every choice that can serve a call on the ranks of `rules`.
+
+    Of choices that have one `group`, as they run the same programs, it has the first one.
 
     It holds all combinations of algorithms, segments and schedules with default parameters. For
     each level it also holds each algorithm with one parameter at another value, where the other
@@ -100,7 +110,7 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
         kinds = _kinds(signature, outermost=level == active[-1]) if level in active else []
         found = [*_options(kinds, limits, pruned, topology.widest(level))]
         several = len(ROWS[signature.collective].task_kinds) > 1
-        found += _by_kind(found) if several else ()
+        found += _by_kind(tuple(found)) if several else ()
         default = [x for x in found if not any(one.parameters for one in x.each)]
         plain.append(list(dict.fromkeys([usual, *default])))
         varied.append([x for x in found if any(one.parameters for one in x.each)])
@@ -108,12 +118,17 @@ def space_of(rules: RuleTable, signature: Signature, limits: Limits = EVERYTHING
     nested = len(active) > 1
     segments: Sequence[int | None] = _segments(signature, limits) if nested else (None,)
     schedules = limits.schedules if nested else SCHEDULES[:1]
-    kept = {built_in: None}
+    kept, seen = {built_in: None}, {group(built_in)}
     trees = (Choice(*one) for one in product(combinations, segments, schedules))
     for choice in chain(trees, _composed(rules, signature, limits, pruned)):
+        own = group(choice)
+        if own is not None and own in seen:
+            pruned[ALIKE] = None
+            continue
         reason = _objection(rules, signature, choice)
         if reason is None:
             kept[choice] = None
+            seen.add(own)
         else:
             pruned[reason] = None
     return Space(tuple(kept), tuple(pruned))
@@ -167,12 +182,13 @@ def _unlike(name: str, usual: Choice, active: Sequence[int], limits: Limits) -> 
     return None
 
 
-def _by_kind(found: Sequence[LevelChoice]) -> Iterator[LevelChoice]:
-    """Yield levels whose reductions run otherwise than their broadcasts.
+@lru_cache(64)
+def _by_kind(found: tuple[LevelChoice, ...]) -> tuple[LevelChoice, ...]:
+    """Return levels whose reductions run otherwise than their broadcasts.
 
     They have other algorithms, or one of them has one parameter at another value.
     """
-    parts = registered()
+    parts, made = registered(), list[LevelChoice]()
     alike: defaultdict[str, list[LevelChoice]] = defaultdict(list)
     for one in found:
         alike[one.submodule].append(one)
@@ -187,7 +203,8 @@ def _by_kind(found: Sequence[LevelChoice]) -> Iterator[LevelChoice]:
             varied = {key for key, _ in (*release.parameters, *gather.parameters)}
             one_differs = (release.algorithm == gather.algorithm) == bool(varied)
             if one_differs and joint.isdisjoint(varied):
-                yield release.where("reduce", gather)
+                made.append(release.where("reduce", gather))
+    return tuple(made)
 
 
 def _one_varied(

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from han.config.machine import MachineModel
+from han.model.topology import Topology
 from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -16,25 +17,34 @@ from han.tuning.search import exhaustive, task
 from han.tuning.search import simulate as simulated
 from han.tuning.search.heuristics import prune
 from han.tuning.search.results import Found, Lab
-from han.tuning.search.space import SAME, Pruned, Space
+from han.tuning.search.space import ALIKE, Space
+from han.tuning.search.winners import among_winners
 
 Search = Callable[[Lab, Signature, Space], Found]
 
 
 class Strategy(NamedTuple):
-    """A strategy; `prunes`: heuristics prune the space. `models`: it needs a machine model."""
+    """A strategy; `prunes`: heuristics prune the space. `models`: it needs a machine model.
+
+    `remembers`: between two sizes only what won at both of them is measured.
+    """
 
     about: str
     search: Search | None
     prunes: bool = False
     models: bool = False
+    remembers: bool = False
 
 
 STRATEGIES = {
     "exhaustive": Strategy("measure every candidate of every input", exhaustive.search),
     "heuristic": Strategy("measure what heuristics leave over", exhaustive.search, prunes=True),
-    "task": Strategy("predict from the costs of tasks, measure the best", task.search),
-    "task+heuristic": Strategy("the same for what heuristics leave over", task.search, prunes=True),
+    "task": Strategy(
+        "predict from the costs of tasks, measure the best", task.search, remembers=True
+    ),
+    "task+heuristic": Strategy(
+        "the same for what heuristics leave over", task.search, prunes=True, remembers=True
+    ),
     "simulate": Strategy(
         "predict on a machine model, measure the best", None, prunes=True, models=True
     ),
@@ -49,6 +59,21 @@ def run(
     topology = lab.plan(signature, space.candidates[0]).topology
     if strategy.prunes:
         space = prune(space, signature, topology)
+    if not strategy.remembers:
+        return _search(strategy, lab, signature, space, topology, machine)
+    found = among_winners(lab, signature, space)
+    found = found or _search(strategy, lab, signature, space, topology, machine)
+    if found.complete:
+        times = {r.choice: r.measured.median for r in found.results if r.measured is not None}
+        lab.winners.add(signature, times)
+    return found
+
+
+def _search(
+    strategy: Strategy, lab: Lab, signature: Signature, space: Space, topology: Topology,
+    machine: MachineModel | None,
+) -> Found:  # fmt: skip
+    """Search a space among all candidates that run programs of their own."""
     space = mixed(_distinct(lab, signature, space))
     if strategy.search is not None:
         return strategy.search(lab, signature, space)
@@ -62,10 +87,7 @@ def _distinct(lab: Lab, signature: Signature, space: Space) -> Space:
     kept = tuple(lab.distinct(signature, space.candidates))
     if len(kept) == len(space.candidates):
         return space
-    left = Pruned(
-        "the same programs", "a parameter or a shape changes nothing on these ranks", SAME
-    )
-    return Space(kept, (*space.pruned, left))
+    return Space(kept, tuple(dict.fromkeys([*space.pruned, ALIKE])))
 
 
 def mixed(space: Space) -> Space:

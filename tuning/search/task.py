@@ -21,7 +21,7 @@ from han.tuning.search.results import Found, Lab, OutOfTime
 from han.tuning.search.space import LATE, SLOW, Pruned, Space
 
 PATIENCE = 3.0  # times the best prediction: no more costs are measured of a family beyond
-SURE = 2.0  # the same of calls on one level, whose costs are from whole calls
+SURE = 1.5  # the same of calls on one level, whose costs are from whole calls
 LONG = 20e-3  # seconds of a call whose cost is not doubted, as other programs change it little
 UNPREDICTED = Pruned(
     "not predicted", "the time for this input was over before its tasks were measured", LATE
@@ -47,7 +47,11 @@ def search(lab: Lab, signature: Signature, space: Space) -> Found:
     """Measure the tasks that are not known yet, predict candidates, and measure the best."""
     prediction = Prediction(lab, signature, space)
     in_time = prediction.run()
-    results, complete = by_prediction(lab, signature, prediction.seconds, space.candidates[0])
+    usual = space.candidates[0]
+    family = family_of if prediction.is_beyond else None
+    results, complete = by_prediction(
+        lab, signature, prediction.seconds, usual, prediction.is_measured, family
+    )
     pruned = (*space.pruned, *prediction.pruned)
     return Found(tuple(results), pruned, complete and in_time)
 
@@ -83,6 +87,19 @@ class Prediction:
         doubts = map(self._doubt, self._passed)
         self.pruned |= {doubt: None for doubt in doubts if doubt is not None}
         return in_time
+
+    def is_measured(self, choice: Choice) -> bool:
+        """Whether all costs behind a prediction were measured at this size."""
+        stages = (stage for stage, _ in self._pipeline(choice).stages())
+        return all(map(self._lab.costs.knows, stages))
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the best prediction is in proportion to the largest size that was measured."""
+        if self._leader is None:
+            return False
+        stages = (stage for stage, _ in self._pipeline(self._leader).stages())
+        return any(self._lab.costs.below(stage) is not None for stage in stages)
 
     def _predict(self, choices: Iterable[Choice], in_time: bool) -> bool:
         """Predict some candidates; the costs of their tasks are measured while there is time.

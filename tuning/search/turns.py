@@ -53,6 +53,7 @@ class Ending:
 
 THOROUGH = Ending(2.0, {2: 16, 4: 8, 12: 3}, 24)
 QUICK = Ending(1.0, {1: 6, 2: 4, 4: 3, 6: 2}, 12)  # of candidates that are near by prediction
+SHORT = Ending(1.0, {}, 2)  # of candidates that won in other sizes
 
 
 class Turns(Generic[K]):

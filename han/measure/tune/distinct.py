@@ -7,7 +7,7 @@ of 1 MiB is one of 64 KiB for small messages. Ranks compare digests of the progr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -44,13 +44,28 @@ class Distinct:
     def of(self, signature: Signature, choices: Sequence[Choice]) -> list[Choice]:
         """Return the first choice of each group; collective."""
         self._compare_levels(signature, choices)
-        kept = [c for c in choices if self._first[_key(signature, c)] == c.levels]
+        group = self.grouping(signature)
+        alike: dict[Hashable, Choice] = {}
+        for choice in choices:
+            alike.setdefault(group(choice), choice)
+        kept = list(alike.values())
         if signature.nbytes > EXACT:
             return kept
         first: dict[object, Choice] = {}
         for choice, told in zip(kept, self._digests([(signature, c) for c in kept]), strict=True):
             first.setdefault(choice if told is None else told, choice)
         return list(first.values())
+
+    def grouping(self, signature: Signature) -> Callable[[Choice], Hashable | None]:
+        """Return what says which group of choices of a collective one is in; None if unknown."""
+
+        def group(choice: Choice) -> Hashable | None:
+            first = self._first.get(_key(signature, choice))
+            if first is None:
+                return None
+            return first, choice.segment, choice.schedule, choice.composition
+
+        return group
 
     def _compare_levels(self, signature: Signature, choices: Sequence[Choice]) -> None:
         """Compare what is new on a level, at a size where most parameters matter.

@@ -9,6 +9,7 @@ from han.measure.tune.distinct import Distinct
 from han.runtime.forced import Forced
 from han.tuning.costs.errors import Errors
 from han.tuning.costs.model import Costs
+from han.tuning.costs.winners import Winners
 from han.tuning.search.results import Cold
 
 
@@ -32,4 +33,5 @@ class Memory:
 
     costs: Costs
     errors: Errors
+    winners: Winners
     distinct: Distinct

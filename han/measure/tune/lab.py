@@ -12,21 +12,22 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mpi4py import MPI
 
-from han.common.errors import ArgumentError, NoRuleError
+from han.common.errors import ArgumentError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import MOST_CALLS, REFERENCE, Session
 from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
 from han.measure.tune.distinct import Distinct
 from han.measure.tune.kept import Memory, Ready
+from han.measure.tune.pipelines import Pipelines
 from han.measure.tune.stage_times import split, typical
-from han.measure.tune.visits import LEAST, MOST_TRACED, ROW, SINGLE, observations
+from han.measure.tune.visits import DOUBTED, LEAST, MOST_TRACED, ROW, SINGLE, observations
 from han.measure.tune.windows import Series, Windows, joined, slowest
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -42,8 +43,9 @@ from han.tasks.signature import Signature
 from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate, estimate, of_series
 from han.tuning.costs.model import Costs, missing
-from han.tuning.costs.shares import is_single, lowered, shared_out, told_apart
-from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice
+from han.tuning.costs.shares import is_single, lowered, shared_out
+from han.tuning.costs.stages import Pipeline, Ranks, costs_of
+from han.tuning.costs.winners import Winners
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
 from han.tuning.search.turns import LONGEST, Turns
@@ -53,9 +55,6 @@ CONNECTED = 200e-3  # seconds that a first run may spend on making connections
 CLEAR, BUSY_CLEAR = 2e-3, 10e-3
 TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
 DOUBTS = 3  # such visits of a choice that are not counted
-# Times the visit before: a visit of busy ranks beyond has a second series. Both count: if slow
-# visits were dropped, candidates whose times vary would gain.
-DOUBTED = 2.0
 SETTLED, SETTLING = 0.8, 5  # of the last series: the next one is as quick; series at most
 KEPT = 32  # prepared calls, the last used ones
 # Shares of the time for a call after which its tasks, then its candidates, are not measured more.
@@ -85,12 +84,14 @@ class Lab(Session):
         self.rules = replace(self.state.planner.rules, config=None, tuned=None)
         places = self.control.allgather((system(), frozenset(os.sched_getaffinity(0))))
         crowded = self.state.conditions.oversubscribed or outnumber_processors(places)
-        self.windows = Windows(self.control, self._offset, crowded=crowded)
+        links = self.state.topology.nodes > 1
+        self.windows = Windows(self.control, self._offset, crowded=crowded, links=links)
         self._case, self._fresh, self._shared = case, fresh, shared
         self._clocks = len(set(self.control.allgather(identity())))
         self._observed_series, self._reading = 0, 0.0
         self._buffers: Buffers | None = None
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
+        self._pipelines = Pipelines(self.plan)
         self._owes = False  # the next observation is made whatever the time
         self._until = self._until_tasks = self._until_first = self._until_end = 0.0
         self.observed = 0  # calls
@@ -98,11 +99,13 @@ class Lab(Session):
 
     def memory(self) -> Memory:
         """Return the memory of a lab that has measured nothing."""
-        return Memory(Costs(), Errors(), Distinct(self.control, self._program, self._is_half_over))
+        distinct = Distinct(self.control, self._program, self._is_half_over)
+        return Memory(Costs(), Errors(), Winners(), distinct)
 
     def recall(self, memory: Memory) -> None:
         """Go on with what a memory knows, and add to it."""
-        self.costs, self.errors, self._distinct = memory.costs, memory.errors, memory.distinct
+        self.costs, self.errors, self.winners = memory.costs, memory.errors, memory.winners
+        self._distinct = memory.distinct
         self._ready.clear()  # what is prepared has been measured
 
     # ---- time -------------------------------------------------------------------------------
@@ -146,21 +149,17 @@ class Lab(Session):
         """Plan a call with a choice."""
         return plan_of_choice(self.state.topology, signature, choice, self.state.config.memory)
 
-    def objection(self, signature: Signature) -> str:
-        """Return why han has no choice for a call on these ranks, or ""; the same on all ranks."""
-        try:
-            self.rules.decide(signature)
-        except NoRuleError as error:
-            return "; ".join(reason for _, reason in error.passed)
-        return ""
-
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
-        return told_apart(pipeline_of_choice(signature, choice, self.plan))
+        return self._pipelines.of(signature, choice)
 
     def distinct(self, signature: Signature, choices: Sequence[Choice]) -> Sequence[Choice]:
         """Return the choices without those that run the same programs as an earlier one."""
         return self._distinct.of(signature, choices)
+
+    def grouping(self, signature: Signature) -> Callable[[Choice], Hashable | None]:
+        """Return what choices have in common that run the same programs; None if unknown."""
+        return self._distinct.grouping(signature)
 
     def _program(self, signature: Signature, choice: Choice) -> Program | None:
         unfit = self.rules.objection(signature, choice) is not None

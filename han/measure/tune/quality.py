@@ -183,7 +183,7 @@ def _measured(
 def _search(lab: Lab, signature: Signature, name: str, plans: Plans) -> Searched:
     began = time.monotonic()
     lab.limit(ENOUGH if plans.limit is None else plans.limit)
-    space = space_of(lab.rules, signature, plans.limits)
+    space = space_of(lab.rules, signature, plans.limits, lab.grouping(signature))
     found = run(STRATEGIES[name], lab, signature, space, plans.machine)
     seconds = lab.control.bcast(time.monotonic() - began)
     modelled = STRATEGIES[name].search is task.search

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from han.common.errors import ArgumentError
+from han.common.errors import ArgumentError, NoRuleError
 from han.common.units import format_size, format_us
 from han.config.machine import MachineModel
 from han.config.rules import Use
@@ -22,7 +22,7 @@ from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import LARGE, REACH
 from han.tuning.heuristics import BUILT_IN
-from han.tuning.rules import Decision, use_of
+from han.tuning.rules import Decision, RuleTable, use_of
 from han.tuning.search import space
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned
@@ -109,7 +109,7 @@ class Tuner:
         plans, lab = self.plans, self.lab
         signature = plans.signature(one)
         lab.give(1e9 if seconds is None else max(LEAST_SECONDS, seconds))
-        every = space.space_of(lab.rules, signature, plans.limits)
+        every = space.space_of(lab.rules, signature, plans.limits, lab.grouping(signature))
         found = run(STRATEGIES[plans.strategy], lab, signature, every, plans.machine)
         self.pruned |= dict.fromkeys(found.pruned)
         self.tell_unmeasured(signature, found)
@@ -228,7 +228,7 @@ def served(lab: Lab, plans: Plans, warn: Callable[[str], None]) -> tuple[Plans, 
     reasons: dict[str, str] = {}
     kept = []
     for call in plans.inputs:
-        reason = lab.objection(plans.signature(call))
+        reason = _objection(lab.rules, plans.signature(call))
         if reason:
             reasons.setdefault(call.collective, reason)
         else:
@@ -239,6 +239,15 @@ def served(lab: Lab, plans: Plans, warn: Callable[[str], None]) -> tuple[Plans, 
     for one in pruned:
         warn(f"# left out: {one}")
     return replace(plans, inputs=tuple(kept)), pruned
+
+
+def _objection(rules: RuleTable, signature: Signature) -> str:
+    """Return why han has no choice for a call on these ranks, or ""; the same on all ranks."""
+    try:
+        rules.decide(signature)
+    except NoRuleError as error:
+        return "; ".join(reason for _, reason in error.passed)
+    return ""
 
 
 def sparse_first(inputs: Sequence[Input]) -> list[Input]:

@@ -7,6 +7,9 @@ LEAST, MOST, BUSY_MOST = 3, 15, 12  # observations in a series; on busy ranks
 # Of calls in a row: a rank has a processor for milliseconds, and longer rows cost little more than
 # the barrier before them.
 ROW, MOST_IN_ROW, MOST_TRACED = 20e-3, 400, 32
+# Times the visit before: a visit of busy ranks beyond has a second series. Both count: if slow
+# visits were dropped, candidates whose times vary would gain.
+DOUBTED = 2.0
 SINGLE = 50e-3  # seconds: longer calls are observed once in a series
 
 

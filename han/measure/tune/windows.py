@@ -33,8 +33,11 @@ LEAST = 30e-6  # seconds of a window: between two observations ranks write down 
 ROOM = 1.5  # the width of a window, as a multiple of an observation
 CROWDED = 300e-6  # seconds of a window beyond an observation, of ranks on fewer processors
 WIDER, WIDEST = 2.0, 4.0  # how much wider windows become after late ranks, at most
-LEAD = 300e-6  # seconds from the agreement on a series to its first moment, and a window more
-REST = 5e-3  # seconds of this window at most: after these, links and buffers are at rest
+# Seconds from the agreement on a series to its first moment: at first and after late ranks, and
+# where ranks are in time.
+LEAD, SHORT_LEAD = 300e-6, 50e-6
+# Seconds before this moment, at most those of a window: then links and buffers are at rest.
+REST = 5e-3
 LATE, LATE_SHARE = 3e-6, 0.05  # seconds, and share of an observation, that a rank may be late
 NAP = 200e-6  # a rank that waits for longer lets others run
 LONG = 10e-3  # seconds of calls that say nothing about how busy the ranks are
@@ -75,14 +78,17 @@ class Windows:
     """Makes observations on all ranks of `control`.
 
     `offset` returns the seconds to add to this rank's clock for rank 0's, and is called before each
-    series in windows by all ranks. `crowded`: the ranks are on fewer processors.
+    series in windows by all ranks. `crowded`: the ranks are on fewer processors. `links`: some
+    messages leave a node, so a series begins after a rest.
     """
 
     control: MPI.Intracomm
     offset: Callable[[], float]
     clock: Callable[[], float] = time.monotonic
     crowded: bool = False
+    links: bool = True
     _wider: float = field(default=1.0)
+    _lead: float = field(default=LEAD)
     _calm: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     @property
@@ -106,7 +112,8 @@ class Windows:
             return self._in_a_row(call, count)
         offset = self.offset()
         width = max(LEAST, ROOM * expected, expected + CROWDED * self.crowded) * self._wider
-        first = self._agree(self.clock() + offset + LEAD + min(width, REST)) - offset
+        rest = min(width, REST) if self.links or self.busy else 0.0
+        first = self._agree(self.clock() + offset + self._lead + rest) - offset
         begins, ends, switches = np.zeros(count), np.zeros(count), np.zeros(count)
         for k in range(count):
             if before is not None:
@@ -139,7 +146,7 @@ class Windows:
         mine = [begins + offset, ends + offset, lateness, switches, -begins - offset]
         most = np.concatenate(mine)
         self.control.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
-        begin, end, late, switched, first = np.split(most, 5)
+        begin, end, late, switched, first = most.reshape(5, -1)
         in_time = late <= np.maximum(LATE, LATE_SHARE * (end - begin))
         seconds = durations(-first, begin, end, in_time)
         calm = in_time & (switched == 0)
@@ -150,6 +157,8 @@ class Windows:
             self._wider = min(WIDEST, self._wider * WIDER)
         else:
             self._wider = max(1.0, self._wider / WIDER)
+        too_soon = self.busy or not in_time[0]  # for a rank to hear of the first moment
+        self._lead = LEAD if too_soon else max(SHORT_LEAD, self._lead / WIDER)
         return Series(seconds, good, begins)
 
     def _agree(self, moment: float) -> float:
