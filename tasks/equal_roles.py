@@ -41,8 +41,8 @@ class Role:
     """A rank, and the program of the first rank with its role.
 
     Operations number `rows` of the first program name peers; `peers` are those of this rank, and
-    None on the first rank itself. `alone`: no other rank has the role. But in trees, operations of
-    this rank may have other offsets in its buffers and in scratch memory than the first's.
+    None on the first rank itself. `alone`: no other rank has the role. Except in trees of several
+    levels, operations may have other offsets in buffers and scratch memory than those of the first.
     """
 
     rank: int
@@ -111,9 +111,9 @@ def _kinds(plan: Plan) -> Callable[[int], Kind | None] | None:
     active, name = plan.topology.active, plan.choice.composition
     if plan.signature.by_blocks or not all(plan.parts[level].by_place for level in active):
         return None
-    roles = FlatRoles.of(plan)
-    if roles is not None or len(active) < 2:
-        return None if roles is None else roles.kind
+    flat = FlatRoles.of(plan)
+    if flat is not None or len(active) < 2:
+        return None if flat is None else flat.kind
     if name in (TREE, "flat"):
         return partial(_kind, plan)
     found = _OF[name](plan) if name in _OF else None

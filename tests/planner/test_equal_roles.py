@@ -189,6 +189,20 @@ def test_flat_groups_of_shared_programs_take_the_times_of_each_ranks_own(algorit
         assert lowered == 2  # rank 0 is the root
 
 
+@pytest.mark.parametrize("algorithm", ["chain", "binary", "binomial"])
+@pytest.mark.parametrize(("collective", "root"), [("bcast", 0), ("bcast", 7), ("reduce", 3)])
+def test_flat_trees_of_shared_programs_take_the_times_of_each_ranks_own(
+    algorithm, collective, root
+):
+    reduces = collective == "reduce"
+    signature = Signature(collective, 8000, 8 if reduces else 1, "sum" * reduces, "f8", root=root)
+    levels = level_choice("sm", "flat"), level_choice("adapt", algorithm)
+    choice = Choice(levels, signature.nbytes // 40 // 8 * 8, composition="flat")
+    plan = plan_of_choice(nodes(9, 4), signature, choice, MEMORY)
+    assert check(plan) < 36
+    check_times(plan)
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_shared_programs_take_the_times_of_each_ranks_own(data):
