@@ -17,7 +17,7 @@ from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.canonical import matters
 from han.tasks.choice import LEFT, Choice, LevelChoice
-from han.tasks.compositions import TREE
+from han.tasks.compositions import TREE, Need, composition, side_of
 from han.tasks.outline import as_called
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import facts_of_call
@@ -153,7 +153,7 @@ class RuleTable:
         elif found.use is None and found.runner_up is not None:
             use = found.runner_up.use
             base = rowed(signature, self.topology, self.traits, use.composition or TREE).choice
-            other = self._apply(use, "rival", base)
+            other = self._apply(use, "rival", base, signature)
         else:  # the tuned choice cannot serve, or there is no other one
             return None
         same = replace(other, rule=mine.rule) == mine
@@ -180,10 +180,11 @@ class RuleTable:
             if rule.when.matches(signature.collective, facts):
                 where = self.config.place("rules", index) if self.config is not None else ""
                 base = built_in(rule.use.composition or TREE).choice
-                yield self._apply(rule.use, f"rules[{index}] of {where}", base), ()
+                name = f"rules[{index}] of {where}"
+                yield self._apply(rule.use, name, base, signature), ()
         if found is not None and found.use is not None:
             base = built_in(found.use.composition or TREE).choice
-            yield self._apply(found.use, TUNED, base), found.rows
+            yield self._apply(found.use, TUNED, base, signature), found.rows
         other = composed(signature, self.topology, self.traits)
         if other is not None:
             yield other
@@ -206,12 +207,14 @@ class RuleTable:
     def _by_collective(self) -> dict[str, tuple[tuple[int, Rule], ...]]:
         return {}
 
-    def _apply(self, use: Use, name: str, default: Choice) -> Choice:
+    def _apply(self, use: Use, name: str, default: Choice, signature: Signature) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""
-        levels = [
-            self._level(choice, use.levels.get(name))
-            for choice, name in zip(default.levels, self.topology.names, strict=True)
-        ]
+        levels = []
+        for level, choice in enumerate(default.levels):
+            own = use.levels.get(self.topology.names[level])
+            if own is not None and own.algorithm is None and own.submodule != choice.submodule:
+                choice = self._first(own.submodule, level, default.composition, signature)
+            levels.append(self._level(choice, own))
         segment = default.segment if use.segment is None else use.segment
         return Choice(
             tuple(levels),
@@ -220,6 +223,19 @@ class RuleTable:
             default.composition,
             name,
         )
+
+    def _first(self, name: str, level: int, of: str, signature: Signature) -> LevelChoice:
+        """Return the first algorithm of a submodule that serves a level of a composition.
+
+        If none does, it is the first of all.
+        """
+        part, view = submodule(name), as_called(self.topology, signature, of)
+        row, needs = composition(of), tuple[Need, ...]()
+        if row.sides and level in view.active:
+            needs = row.needs(side_of(view, level), signature.collective)
+        known = list(part.algorithms)
+        able = (a for a in known if any(part.meets(a, need) for need in needs))
+        return LevelChoice(name, next(able, known[0]))
 
     def _level(self, choice: LevelChoice, use: LevelUse | None) -> LevelChoice:
         """Return what a level runs; where a rule names an algorithm, it is made once."""
@@ -267,9 +283,6 @@ def _overlay(choice: LevelChoice, use: LevelUse | None) -> LevelChoice:
     """Return the built-in choice of a level with the values that a rule sets."""
     if use is None:
         return choice
-    if use.algorithm is None and use.submodule != choice.submodule:
-        first = next(iter(submodule(use.submodule).algorithms))
-        choice = LevelChoice(use.submodule, first)
     level = replace(_changed(choice.alike, use), submodule=use.submodule)
     if use.algorithm is None:  # the built-in choice's own kinds stay
         for kind, own in choice.kinds:

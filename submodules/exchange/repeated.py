@@ -45,10 +45,12 @@ def lower(context: Context) -> None:
 
 
 def _among(group: Group, members: tuple[int, ...]) -> Group:
-    """Return the group of some members, in another order."""
+    """Return the group of some members, in another order.
+
+    In a reduce, the root has an operand if any member has one.
+    """
     ranks, slots = (tuple(of[m] for m in members) for of in (group.ranks, group.slots))
-    root = members.index(group.root) if group.root in members else 0
-    return Group(group.level, ranks, slots, root, members.index(group.me))
+    return Group(group.level, ranks, slots, members.index(group.root), members.index(group.me))
 
 
 def _pass(context: Context) -> None:
@@ -82,7 +84,10 @@ class _Allreduce(Exchange):
         return self.rounds.layout(self.group.size, self.operands)
 
     def combine(self, piece: Piece) -> None:
-        """Carry out all combining stages; further members hear of an empty piece from a first."""
+        """Carry out all combining stages.
+
+        If a piece is empty, a further member waits for a first one, which has heard of all others.
+        """
         super().combine(piece)
         if piece.nbytes or not isinstance(self.pattern, Joined):
             return

@@ -9,6 +9,7 @@ import sys
 from dataclasses import fields, replace
 
 import pytest
+from machines import topology_of
 
 from han.config.config import load_config
 from han.config.rules import When
@@ -63,6 +64,19 @@ def test_parameters_of_an_algorithm_that_a_call_chooses_are_checked_with_the_cho
     ((rule, reason),) = small.passed
     assert rule == "rules[0] of config"
     assert reason == "network: sm: direct does not take chunk; it takes no parameters"
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("nap", "recursive"), ("lanes", "shares")])
+def test_a_submodule_without_an_algorithm_runs_the_first_that_serves_the_composition(name, chosen):
+    nodes = topology_of([[0, 0, 0, 1, 1, 1], [0] * 6], 0)
+    use = {"composition": name, "levels": {nodes.names[0]: {"submodule": "exchange"}}}
+    levels = [{"name": n, "symbol": n[0], "scope": {"size": 3}} for n in nodes.names[:1]]
+    levels.append({"name": nodes.names[1], "symbol": "i", "scope": "all"})
+    config = load_config({"levels": levels, "rules": [{"use": use}]})
+    found = RuleTable(config, nodes, NodeTraits()).decide(call_signature("allreduce", 4 * KiB))
+    assert not found.passed
+    assert found.choice.composition == name
+    assert found.choice.levels[0].algorithm == chosen
 
 
 ON_SOCKETS = replace(SIX, sockets=(0, 0, 0, 1, 1, 1))

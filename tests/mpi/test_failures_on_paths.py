@@ -1,0 +1,177 @@
+"""Failures on paths other than the tree: lanes and nap by exchanges, and rings over rails.
+
+Each test meets all paths in turn, on four ranks of two nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+import time
+
+import numpy as np
+import pytest
+from _jobs import PRELUDE, job
+from _support import SECONDS, TWO_BY_TWO, check_works, error_of, new_comm, tiny_memory
+from mpi4py import MPI
+
+import han
+
+RAILS = {"rails": {"count": 2, "bind": "local_rank"}}
+
+
+def path(composition, node=None, network=None, **more):
+    """Return settings of a communicator whose calls take a path."""
+    levels = {"node": node, "network": network}
+    levels = {name: use for name, use in levels.items() if use}
+    return {"rules": [{"use": {"composition": composition, "levels": levels}}], **more}
+
+
+SHARES = {"submodule": "exchange", "algorithm": "shares"}
+CYCLIC = {"submodule": "exchange", "algorithm": "cyclic_shares"}
+RING = {"submodule": "exchange", "algorithm": "ring"}
+PATHS = {
+    "lanes": path("lanes", SHARES),
+    "lanes in pieces": path("lanes", {**SHARES, "chunk": 1024}),
+    "cyclic lanes": path("lanes", CYCLIC),
+    "nap": path("nap", {"submodule": "exchange", "algorithm": "recursive"}),
+    "nap in pieces": path("nap", {"submodule": "exchange", "algorithm": "tree", "chunk": 1024}),
+    "ring": path("ring", **RAILS),
+    "rings over rails": path("lanes", SHARES, RING, **RAILS),
+}
+COUNTS = (8, 20_000)
+on_four = pytest.mark.mpi(ranks=4, timeout=120, unit="s")
+
+
+def comms(**more):
+    """Yield the name of each path and a communicator that takes it, as its plans say."""
+    for name, settings in PATHS.items():
+        comm = new_comm(TWO_BY_TWO, **more, **settings)
+        found = comm.explain("allreduce", nbytes=160_000).plan.choice
+        assert found.composition == settings["rules"][0]["use"]["composition"], name
+        inside = settings["rules"][0]["use"]["levels"].get("node", {})
+        assert found.levels[0].algorithm == inside.get("algorithm", found.levels[0].algorithm), name
+        yield name, comm
+
+
+def allreduce(comm, count):
+    comm.Allreduce(np.ones(count), np.zeros(count))
+
+
+@on_four
+def test_a_rank_that_does_not_come_is_named(mpi_ranks):
+    world = MPI.COMM_WORLD
+    for k, (name, comm) in enumerate(comms(timeout=0.5)):
+        count = COUNTS[k % 2]
+        allreduce(comm, count)
+        comm.Barrier()
+        if comm.rank == 3:
+            time.sleep(1.1)
+        errors = world.allgather(error_of(lambda c=comm, n=count: allreduce(c, n)))
+        others, kinds = errors[:3], {kind for kind, _, _ in errors[:3]}
+        assert kinds <= {"CollectiveTimeoutError", "PeerError"}, (name, errors)
+        timeouts = [text for kind, text, _ in others if kind == "CollectiveTimeoutError"]
+        assert timeouts, (name, errors)
+        assert all("waited for 0.5 s in" in text for text in timeouts), (name, errors)
+        assert any(f"allreduce of {8 * count}B" in text for text in timeouts), (name, errors)
+        assert any(" rank 3" in t or "rank(s) 3" in t for _, t, _ in others), (name, errors)
+        assert max(seconds for _, _, seconds in errors) < SECONDS
+        with contextlib.suppress(han.PeerError, han.RevokedError):
+            comm.Barrier()
+        with pytest.raises(han.RevokedError, match="CollectiveTimeoutError"):
+            comm.Barrier()
+
+
+@on_four
+def test_a_late_rank_changes_no_result(mpi_ranks):
+    for _, comm in comms():
+        for k, count in enumerate((*COUNTS, *COUNTS)):
+            if comm.rank == k % comm.size:
+                time.sleep(0.05)
+            send, recv = np.arange(float(count)) + comm.rank, np.zeros(count)
+            comm.Allreduce(send, recv)
+            np.testing.assert_array_equal(recv, 4 * np.arange(float(count)) + 6)
+        comm.Free()
+
+
+@on_four
+def test_bad_input_on_one_rank_is_told_on_all(mpi_ranks):
+    for k, (name, comm) in enumerate(comms()):
+        odd, count = k % comm.size, COUNTS[k % 2]
+        results = np.zeros(count - (comm.rank == odd))
+        kind, text, seconds = error_of(
+            lambda c=comm, n=count, r=results: c.Allreduce(np.ones(n), r)
+        )
+        assert seconds < SECONDS
+        if comm.rank == odd:
+            assert kind == "ArgumentError", (name, kind, text)
+            time.sleep(0.1)
+        else:
+            assert kind == "PeerError", (name, kind, text)
+            assert f"rank {odd} raised" in text
+        assert f"recvbuf holds {8 * (count - 1)} bytes" in text, (name, text)
+        with contextlib.suppress(han.RevokedError):  # the other ranks may have entered it
+            comm.Barrier()
+        with pytest.raises(han.RevokedError):
+            comm.Barrier()
+        MPI.COMM_WORLD.Barrier()
+        comm.Free()
+
+
+@on_four
+def test_no_room_for_shared_memory(mpi_ranks, monkeypatch):
+    with tiny_memory(512) as place:
+        monkeypatch.setenv("HAN_SHM_DIR", str(place))
+        for settings in PATHS.values():
+            with pytest.raises(han.SharedMemoryError) as caught:
+                new_comm(TWO_BY_TWO, memory="4MiB", **settings)
+            for part in ("no room for ", "KiB of shared memory", str(place), "HAN_MEMORY"):
+                assert part in str(caught.value), caught.value
+            assert caught.value.errno == errno.ENOSPC
+            MPI.COMM_WORLD.Barrier()
+            assert not list(place.iterdir())
+    monkeypatch.delenv("HAN_SHM_DIR")
+    for _, comm in comms():
+        check_works(comm)
+        comm.Free()
+
+
+KILLED = (
+    PRELUDE
+    + """
+comms = [han.Comm(MPI.COMM_WORLD.Dup(), config={"levels": LEVELS, "wait": {"timeout": 5}, **path})
+         for path in PATHS]
+for comm in comms:
+    comm.Allreduce(np.ones(20_000), np.zeros(20_000))
+MPI.COMM_WORLD.Barrier()
+if rank == VICTIM:
+    os.kill(os.getpid(), signal.SIGKILL)
+told = []
+for comm in comms:
+    begun = time.monotonic()
+    try:
+        comm.Allreduce(np.ones(20_000), np.zeros(20_000))
+    except BaseException as error:
+        told.append(f"{time.monotonic() - begun:.3f} {type(error).__name__}: {error}")
+note("\\n\\n".join(told))
+time.sleep(1)  # others may still wait for this rank's notices
+os._exit(3)
+"""
+)
+
+
+@pytest.mark.skipif(not shutil.which("setsid"), reason="there is no setsid (util-linux)")
+def test_survivors_name_the_rank_that_was_killed(tmp_path):
+    source = KILLED.replace("LEVELS", repr(TWO_BY_TWO)).replace("PATHS", repr([*PATHS.values()]))
+    _, output, _ = job(tmp_path, source.replace("VICTIM", "3"), 4, "setsid", "--wait")
+    for rank in range(3):
+        assert (tmp_path / f"rank{rank}").exists(), output
+        told = (tmp_path / f"rank{rank}").read_text().split("\n\n")
+        assert len(told) == len(PATHS), told
+        for text, name in zip(told, PATHS, strict=True):
+            seconds, _, error = text.partition(" ")
+            assert float(seconds) < SECONDS, (name, text)
+            assert error.startswith("PeerError: "), (name, text)
+            assert "rank 3 died (its process is gone)" in error, (name, text)
+            assert "allreduce of 160000B" in error, (name, text)
