@@ -612,6 +612,7 @@ class Engine:
         blocks: int = 0,
         strides: ReadableBuffer | None = None,
         counted: tuple[int, int, int, int] = (0, 0, 0, 0),
+        ahead: bool = False,
     ) -> Plan:
         """Make a Plan from the records of a program, which serves many sizes if it has `terms`.
 

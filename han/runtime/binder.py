@@ -16,6 +16,7 @@ from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
 from han.message.message import Message
 from han.message.unlocked import group_of, return_errors
+from han.model.collectives import ROWS
 from han.model.program import Program
 from han.ranks.health import Health
 from han.runtime.native_plans import Ways, native_plan, trial_class
@@ -99,6 +100,7 @@ class Binder:
             arena=None if planned.alternative is None else self._shared.arena,
             whole=self._shared.whole_channel,
             leader=self._shared.place_in_whole(root) if led else None,
+            ahead=led and ROWS[planned.signature.collective].to_root,
             counted=counted,
             is_rival=is_rival,
         )

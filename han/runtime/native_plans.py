@@ -28,8 +28,9 @@ class Ways(NamedTuple):
     """The choices of a call between plans (``native/engine/choice.h``).
 
     `arena` is the address and size of this rank's arena if the call has an alternative. `leader`
-    is the leader's place in the channel `whole` if the call has a rival. `is_rival`: the plan is
-    itself a rival. `counted` are, if no leader can be asked (``native/engine/counted.h``), the
+    is the leader's place in the channel `whole` if the call has a rival; `ahead`: it announces its
+    choices in advance, in blocking calls too (``native/engine/announced.h``). `is_rival`: the plan
+    is itself a rival. `counted` are, if no leader can be asked (``native/engine/counted.h``), the
     number of the class of calls, the runs before the first trial, and this rank and their number.
     """
 
@@ -37,6 +38,7 @@ class Ways(NamedTuple):
     whole: int = 0
     leader: int | None = None
     is_rival: bool = False
+    ahead: bool = False
     counted: tuple[int, int, int, int] | None = None
 
 
@@ -107,6 +109,7 @@ def native_plan(
         whole=ways.whole,
         leader=-1 if ways.leader is None else ways.leader,
         counted=ways.counted or (0, 0, 0, 0),
+        ahead=ways.ahead,
     )
 
 

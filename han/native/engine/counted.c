@@ -91,16 +91,6 @@ bool han_count(han_engine *e, const han_run *run) {
 
 void han_note_time(han_engine *e) { *e->counting->noted = han_now_ns(); }
 
-/* Keep what was found where blocking or nonblocking calls keep it, unless a class that lost its
- * place knew more. */
-static void keep_learnt(const han_run *run, const han_counted *k) {
-    han_plan *p = run->plan;
-    han_learnt *kept = run->led ? p->trial.learnt : p->foreseen.learnt;
-    if (kept[0].trials > k->trial.learnt[0].trials) return;
-    *(run->led ? &p->trial.rival : &p->foreseen.rival) = k->trial.rival;
-    memcpy(kept, k->trial.learnt, sizeof k->trial.learnt);
-}
-
 void han_conclude(han_engine *e) {
     struct han_counting *c = e->counting;
     han_counted *k = c->about;
@@ -110,5 +100,5 @@ void han_conclude(han_engine *e) {
     e->meets = false;
     e->takes_rival = k->trial.rival;
     c->trying = NULL;
-    if (!c->rank) keep_learnt(e->head, k); /* the first rank tells what was found */
+    if (!c->rank) han_keep_learnt(e->head, &k->trial); /* the first rank tells what was found */
 }

@@ -143,6 +143,14 @@ void han_judge(han_trial *t, const uint64_t *medians, uint64_t took) {
         give_up(t);
 }
 
+void han_keep_learnt(const han_run *run, const han_trial *found) {
+    han_plan *p = run->plan;
+    han_learnt *kept = run->led ? p->trial.learnt : p->foreseen.learnt;
+    if (kept[0].trials > found->learnt[0].trials) return;
+    *(run->led ? &p->trial.rival : &p->foreseen.rival) = found->rival;
+    memcpy(kept, found->learnt, sizeof found->learnt);
+}
+
 bool han_lead(han_engine *e, han_plan *p) {
     han_trial *t = &p->trial;
     uint32_t k = t->runs++, rest = t->rest ? t->rest : HAN_FIRST;

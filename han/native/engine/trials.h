@@ -32,6 +32,10 @@ bool han_medians(const han_trial *, uint64_t *median);
  * some rank knows too few times. */
 void han_judge(han_trial *, const uint64_t *median, uint64_t took);
 
+/* Keep what was found in the plan, where blocking or nonblocking calls keep it, unless a class that
+ * lost its place knew more. */
+void han_keep_learnt(const han_run *, const han_trial *);
+
 /* Store the end time of the run at the head of the queue. */
 void han_tell_time(han_engine *, const han_plan *);
 
