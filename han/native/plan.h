@@ -114,6 +114,8 @@ typedef struct han_plan {
                          identifies the call and both plans: engine/counted.h */
     bool ahead; /* the leader announces its choices in blocking calls too: engine/announced.h */
     uint32_t first;  /* runs before the first trial, if they are counted */
+    uint32_t burst;  /* the same: 0, or ranks run ahead of each other, so they meet before and after
+                        each burst of so many runs */
     uint32_t leader; /* the rank that decides, by its place in channel `whole` */
     han_trial trial; /* of the leader; if runs are counted, what the first rank has learnt */
     struct {

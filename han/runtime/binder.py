@@ -26,6 +26,7 @@ from han.tasks.signature import Signature
 from han.trace.recorder import Recorder
 from han.trace.recording import Names
 from han.tuning.planner import Planned
+from han.tuning.trials import burst_of
 
 Members = tuple[int, ...]
 
@@ -94,7 +95,8 @@ class Binder:
             return Ways(whole=self._shared.whole_channel, is_rival=is_rival)
         root, counted = planned.signature.root, None
         if tries and planned.counted:
-            counted = trial_class(planned), planned.first, self._health.rank, self._health.size
+            health, burst = self._health, burst_of(planned.signature)
+            counted = trial_class(planned), planned.first, health.rank, health.size, burst
         led = tries and counted is None
         return Ways(
             arena=None if planned.alternative is None else self._shared.arena,

@@ -31,7 +31,8 @@ class Ways(NamedTuple):
     is the leader's place in the channel `whole` if the call has a rival; `ahead`: it announces its
     choices in advance, in blocking calls too (``native/engine/announced.h``). `is_rival`: the plan
     is itself a rival. `counted` are, if no leader can be asked (``native/engine/counted.h``), the
-    number of the class of calls, the runs before the first trial, and this rank and their number.
+    number of the class of calls, the runs before the first trial, this rank, the number of ranks,
+    and the runs of a burst if the ranks meet before and after it, or 0.
     """
 
     arena: tuple[int, int] | None = None
@@ -39,7 +40,7 @@ class Ways(NamedTuple):
     leader: int | None = None
     is_rival: bool = False
     ahead: bool = False
-    counted: tuple[int, int, int, int] | None = None
+    counted: tuple[int, int, int, int, int] | None = None
 
 
 ONE_WAY = Ways()
@@ -108,7 +109,7 @@ def native_plan(
         arena=ways.arena or (0, 0),
         whole=ways.whole,
         leader=-1 if ways.leader is None else ways.leader,
-        counted=ways.counted or (0, 0, 0, 0),
+        counted=ways.counted or (0, 0, 0, 0, 0),
         ahead=ways.ahead,
     )
 

@@ -136,9 +136,9 @@ void han_end_trial(han_trial *t) {
         give_up(t);
 }
 
-void han_judge(han_trial *t, const uint64_t *medians, uint64_t took) {
+void han_judge(han_trial *t, const uint64_t *medians, uint32_t tries, uint64_t took) {
     if (medians)
-        compare(t, medians, true, t->rest ? HAN_BURST : HAN_PROBE, took);
+        compare(t, medians, true, tries, took);
     else
         give_up(t);
 }

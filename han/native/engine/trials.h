@@ -28,9 +28,9 @@ void han_end_trial(han_trial *);
  * enough times are known to compare them. */
 bool han_medians(const han_trial *, uint64_t *median);
 
-/* Do as han_end_trial does, for medians on which all ranks have agreed in `took` nanoseconds. NULL:
- * some rank knows too few times. */
-void han_judge(han_trial *, const uint64_t *median, uint64_t took);
+/* Do as han_end_trial does after `tries` runs of the other plan, for medians on which all ranks have
+ * agreed in `took` nanoseconds. NULL: some rank knows too few times. */
+void han_judge(han_trial *, const uint64_t *median, uint32_t tries, uint64_t took);
 
 /* Keep what was found in the plan, where blocking or nonblocking calls keep it, unless a class that
  * lost its place knew more. */
