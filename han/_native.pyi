@@ -611,7 +611,8 @@ class Engine:
         grain: int = 0,
         blocks: int = 0,
         strides: ReadableBuffer | None = None,
-        counted: tuple[int, int, int, int] = (0, 0, 0, 0),
+        counted: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
+        ahead: bool = False,
     ) -> Plan:
         """Make a Plan from the records of a program, which serves many sizes if it has `terms`.
 
@@ -620,7 +621,8 @@ class Engine:
         `kernel` is (op, dtype), or (-1, -1) to call MPI_Reduce_local with the handles `op` and
         `dtype`. The plan may get an alternative if `arena` (address, bytes) is not empty. It may
         get a rival if `leader` is a rank of the channel `whole`, or if it is `counted`: the number
-        of its class of calls, the runs before the first trial, this rank, and how many there are.
+        of its class of calls, the runs before the first trial, this rank, how many there are, and
+        the runs of a burst if the ranks meet before and after it.
         The plan keeps `keep` alive.
         """
     def run(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from han.model.channel_layout import PAGE
 from han.model.topology import Topology
 from han.submodules.registry import submodule
+from han.tasks.canonical import matters
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import TREE
 from han.tasks.outline import as_called, levels_of
@@ -61,8 +62,9 @@ def tried(signature: Signature, topology: Topology, traits: NodeTraits) -> Level
     level = topology.whole
     plain = not (signature.mapped or signature.in_place or signature.uneven)
     plain = plain and topology.attach and signature.element <= PAGE
-    pair = signature.native and topology.size == 2
-    if level is None or not plain or (signature.reduces and not pair):
+    pair = signature.native and topology.size == 2 and signature.root == 0  # operands in order
+    whole = signature.collective == "reduce" and not matters(signature)
+    if level is None or not plain or (signature.reduces and not (pair or whole)):
         return None
     if levels_of(topology, signature) != [level]:
         return None

@@ -22,7 +22,7 @@ from han.tuning.built_in.shipped import shipped
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
-from han.tuning.trials import first_trial
+from han.tuning.trials import burst_of, first_trial
 
 if TYPE_CHECKING:
     from han.tuning.tuned.layers import Tables
@@ -141,8 +141,14 @@ class Planner:
             one,
             alternative=self._alternative(signature, blocking, memory, least),
             find_rival=find,
-            first=0 if decision.tuned is None else first_trial(decision.tuned.times),
+            first=self._first(asked, decision),
         )
+
+    def _first(self, signature: Signature, decision: Decision) -> int:
+        """Return the runs before the first trial, if the call has any between nodes."""
+        if decision.tuned is None:
+            return 0
+        return first_trial(decision.tuned.times, burst_of(signature))
 
     def _sized(self, signature: Signature) -> Signature:
         """Return the signature of a call's class of sizes; its own if it has none.

@@ -25,7 +25,7 @@ from han.tuning.built_in.shipped import safe_table
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import TUNED, other_class
 from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed, tried
-from han.tuning.trials import is_measured, keeps_bits
+from han.tuning.trials import keeps_bits
 from han.tuning.unfit import unfit
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class RuleTable:
             return False
         if self.topology.whole is not None:
             return tried(signature, self.topology, self.traits) is not None
-        return decision.tuned is not None and is_measured(signature) and keeps_bits(signature)
+        return decision.tuned is not None and keeps_bits(signature)
 
     def rival(
         self, signature: Signature, decision: Decision, *, blocking: bool = True
@@ -127,7 +127,7 @@ class RuleTable:
         """Return the choice that trials compare with the decision; None if there are no trials.
 
         There are no trials if a rule of the user decided. A tuned choice is compared with the
-        built-in one, for calls that have trials. Between nodes these are the allreduces that a
+        built-in one, for calls that have trials. Between nodes these are the calls that a
         tuned table decides; a built-in choice that it keeps is compared with the runner-up.
         """
         if not self.may_try(signature, decision):

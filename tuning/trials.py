@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 SHARE = 100  # trials may cost a hundredth of the time of all runs
 PROBE = 4  # runs of the other plan in the first trial (native/plan.h)
 MOST = 1 << 20  # runs before it, at most
+LEAST_BURST, MOST_BURST = 8, 64  # runs of a burst between two meetings
+ENOUGH = 1 << 20  # bytes of a burst
 UNKNOWN = 2.0  # how many times as long the rival takes if nothing was measured
 
 
-def is_measured(signature: Signature) -> bool:
-    """Return whether the time from run to run tells what a plan takes.
+def burst_of(signature: Signature) -> int:
+    """Return the runs of a burst before and after which the ranks meet; 0: they need not meet.
 
-    Where a rank need not wait for all others, runs go ahead of each other, and sends of a short
-    burst end in the buffers of a slow link.
+    Where a rank need not wait for all others, ranks run ahead of each other, so the time from run
+    to run does not tell what a plan takes. The more runs, the less counts what a meeting takes, and
+    what the links' buffers take at once.
     """
-    return ROWS[signature.collective].synchronises
+    if ROWS[signature.collective].synchronises:
+        return 0
+    runs = ENOUGH // max(1, signature.nbytes)
+    return min(max(runs, LEAST_BURST), MOST_BURST)
 
 
 def keeps_bits(signature: Signature) -> bool:
@@ -39,12 +45,13 @@ def keeps_bits(signature: Signature) -> bool:
     return signature.canonical or not matters(signature)
 
 
-def first_trial(times: tuple[Timing, Timing] | None) -> int:
+def first_trial(times: tuple[Timing, Timing] | None, burst: int = 0) -> int:
     """Return the runs before the first trial, so that it costs a hundredth of their time.
 
     `times` are those of the plan and of its rival in a tuned table; None: they are unknown. The
     trial runs the rival some times, and the ranks agree in messages, which takes about as long as
-    a run of each plan.
+    a run of each plan. With a `burst` they meet three times more.
     """
     ratio = UNKNOWN if times is None else times[1].median / times[0].median
-    return min(ceil(SHARE * (max(0.0, ratio - 1) * PROBE + 1 + ratio)), MOST)
+    exchanges = (1 + ratio) * (4 if burst else 1)
+    return min(ceil(SHARE * (max(0.0, ratio - 1) * (burst or PROBE) + exchanges)), MOST)

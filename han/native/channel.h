@@ -26,7 +26,7 @@
 #define HAN_TAKEN 64       /* runs whose part of a ring is remembered; a power of two */
 #define HAN_TIMED 256      /* runs of which a rank keeps the end time */
 #define HAN_REASON 512     /* bytes of the reason why a rank left */
-#define HAN_ANNOUNCED 6    /* classes of nonblocking calls that have trials at a time */
+#define HAN_ANNOUNCED 6    /* classes of calls that have such trials at a time: announced.h */
 #define HAN_CALLS_KEPT 64  /* recent calls that ranks compare: agreement.h; a power of two */
 
 /* Bits of `entered` below HAN_EPOCH_SHIFT: one bit for each of the last HAN_HISTORY runs, once for

@@ -64,7 +64,7 @@ typedef struct han_run {
     _Atomic int status;
 } han_run;
 
-/* A class of nonblocking calls that has trials: engine/announced.h. */
+/* A class of calls whose trials are announced: engine/announced.h. */
 typedef struct {
     uint64_t signature;
     uint64_t runs; /* since it entered the table */

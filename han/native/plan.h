@@ -112,13 +112,16 @@ typedef struct han_plan {
     bool tried;      /* it has a rival; same on all ranks */
     uint64_t counted; /* 0: a leader decides. Else it follows from the numbers of runs, and this
                          identifies the call and both plans: engine/counted.h */
+    bool ahead; /* the leader announces its choices in blocking calls too: engine/announced.h */
     uint32_t first;  /* runs before the first trial, if they are counted */
+    uint32_t burst;  /* the same: 0, or ranks run ahead of each other, so they meet before and after
+                        each burst of so many runs */
     uint32_t leader; /* the rank that decides, by its place in channel `whole` */
     han_trial trial; /* of the leader; if runs are counted, what the first rank has learnt */
     struct {
         bool rival;
         han_learnt learnt[2];
-    } foreseen; /* what trials of nonblocking calls found, on the leader: engine/announced.h */
+    } foreseen; /* what trials of nonblocking calls found on the leader, or on the first rank: engine/announced.h */
     uint32_t whole;  /* the channel of all ranks */
     han_counts counts;
 } han_plan;

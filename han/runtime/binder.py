@@ -16,6 +16,7 @@ from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
 from han.message.message import Message
 from han.message.unlocked import group_of, return_errors
+from han.model.collectives import ROWS
 from han.model.program import Program
 from han.ranks.health import Health
 from han.runtime.native_plans import Ways, native_plan, trial_class
@@ -25,6 +26,7 @@ from han.tasks.signature import Signature
 from han.trace.recorder import Recorder
 from han.trace.recording import Names
 from han.tuning.planner import Planned
+from han.tuning.trials import burst_of
 
 Members = tuple[int, ...]
 
@@ -93,12 +95,14 @@ class Binder:
             return Ways(whole=self._shared.whole_channel, is_rival=is_rival)
         root, counted = planned.signature.root, None
         if tries and planned.counted:
-            counted = trial_class(planned), planned.first, self._health.rank, self._health.size
+            health, burst = self._health, burst_of(planned.signature)
+            counted = trial_class(planned), planned.first, health.rank, health.size, burst
         led = tries and counted is None
         return Ways(
             arena=None if planned.alternative is None else self._shared.arena,
             whole=self._shared.whole_channel,
             leader=self._shared.place_in_whole(root) if led else None,
+            ahead=led and ROWS[planned.signature.collective].to_root,
             counted=counted,
             is_rival=is_rival,
         )

@@ -28,16 +28,19 @@ class Ways(NamedTuple):
     """The choices of a call between plans (``native/engine/choice.h``).
 
     `arena` is the address and size of this rank's arena if the call has an alternative. `leader`
-    is the leader's place in the channel `whole` if the call has a rival. `is_rival`: the plan is
-    itself a rival. `counted` are, if no leader can be asked (``native/engine/counted.h``), the
-    number of the class of calls, the runs before the first trial, and this rank and their number.
+    is the leader's place in the channel `whole` if the call has a rival; `ahead`: it announces its
+    choices in advance, in blocking calls too (``native/engine/announced.h``). `is_rival`: the plan
+    is itself a rival. `counted` are, if no leader can be asked (``native/engine/counted.h``), the
+    number of the class of calls, the runs before the first trial, this rank, the number of ranks,
+    and the runs of a burst if the ranks meet before and after it, or 0.
     """
 
     arena: tuple[int, int] | None = None
     whole: int = 0
     leader: int | None = None
     is_rival: bool = False
-    counted: tuple[int, int, int, int] | None = None
+    ahead: bool = False
+    counted: tuple[int, int, int, int, int] | None = None
 
 
 ONE_WAY = Ways()
@@ -106,7 +109,8 @@ def native_plan(
         arena=ways.arena or (0, 0),
         whole=ways.whole,
         leader=-1 if ways.leader is None else ways.leader,
-        counted=ways.counted or (0, 0, 0, 0),
+        counted=ways.counted or (0, 0, 0, 0, 0),
+        ahead=ways.ahead,
     )
 
 

@@ -1,4 +1,4 @@
-/* Trials of nonblocking calls: all ranks run the plan that the leader has announced, however far
+/* Trials that are announced, of nonblocking calls and of blocking ones to a root: all ranks run the plan that the leader has announced, however far
  * they are apart, and no rank waits for another one's choice.
  *
  * One thread steps the engines of all ranks in a random order. */
@@ -20,15 +20,15 @@ typedef struct {
     han_run run;
 } call;
 
-static void call_open(call *c, uint64_t signature, uint32_t leader, bool tried)
+static void call_open(call *c, uint64_t signature, uint32_t leader, bool tried, bool blocking)
 {
     *c = (call){.plan = {.requests = c->requests, .element = 8, .signature = signature,
-                         .tried = tried, .leader = leader, .rival = &c->rival}};
+                         .tried = tried, .ahead = blocking, .leader = leader, .rival = &c->rival}};
     c->rival = c->plan;
     c->rival.tried = false;
     c->rival.rival = NULL;
     c->rival.signature = signature + 1000;
-    c->run = (han_run){.plan = &c->plan};
+    c->run = (han_run){.plan = &c->plan, .led = blocking};
 }
 
 static uint64_t rivals(const call *c) { return atomic_load(&c->rival.counts.runs); }
@@ -86,9 +86,10 @@ static void ranks_that_are_apart(uint64_t ranks, uint64_t classes, uint64_t seed
         if (draw(40) == 0) several = 2 * AHEAD;                /* and then all classes in turn */
         uint64_t now = several ? several-- % classes : kind;
         bool without = draw(10) == 0; /* a call without trials limits no rank */
+        bool blocking = draw(several ? 2 : 20) == 0;
         for (uint64_t r = 0; r < ranks; r++) {
             call *c = &all[r * CALLS + k];
-            call_open(c, without ? 99 : 1 + now, (uint32_t)(now % ranks), !without);
+            call_open(c, without ? 99 : 2 + 2 * now, (uint32_t)(now % ranks), !without, blocking);
             han_enqueue(&g->engines[r], &c->run);
         }
     }
@@ -120,13 +121,13 @@ static void ranks_that_are_apart(uint64_t ranks, uint64_t classes, uint64_t seed
     group_close(g);
 }
 
-static void no_rank_waits_for_a_choice(void)
+static void no_rank_waits_for_a_choice(bool blocking)
 {
     group *g = among(2);
     call calls[2][2 * AHEAD];
     for (uint64_t k = 0; k < 2 * AHEAD; k++)
         for (uint64_t r = 0; r < 2; r++) {
-            call_open(&calls[r][k], 1, 0, true);
+            call_open(&calls[r][k], 2, 0, true, blocking);
             han_enqueue(&g->engines[r], &calls[r][k].run);
         }
     for (int r = 1; r >= 0; r--) { /* the leader is the last to begin */
@@ -147,7 +148,7 @@ static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t riva
     for (int k = 0; k < n; k++) {
         uint64_t ran = rivals(&calls[0]);
         for (uint64_t r = 0; r < 2; r++) {
-            calls[r].run = (han_run){.plan = &calls[r].plan};
+            calls[r].run.status = HAN_BLOCKED;
             han_enqueue(&g->engines[r], &calls[r].run);
             require(han_engine_step(&g->engines[r]) == HAN_MOVED, "at once", k);
         }
@@ -159,12 +160,14 @@ static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t riva
     return rivals(&calls[0]) - before;
 }
 
+static bool blocks; /* the calls are blocking ones */
+
 static uint64_t played(int n, uint64_t usual, uint64_t rival)
 {
     group *g = among(2);
     call calls[2];
     for (uint64_t r = 0; r < 2; r++)
-        call_open(&calls[r], 1, 0, true);
+        call_open(&calls[r], 2, 0, true, blocks);
     uint64_t ran = play(g, calls, n, usual, rival);
     group_close(g);
     return ran;
@@ -190,13 +193,15 @@ static void a_change_of_speed_is_noticed(void)
     group *g = among(2);
     call calls[2];
     for (uint64_t r = 0; r < 2; r++)
-        call_open(&calls[r], 1, 0, true);
+        call_open(&calls[r], 2, 0, true, blocks);
     (void)play(g, calls, 200, 1000, 2000);
     (void)play(g, calls, 1200, 1000, 500);
     require(play(g, calls, 64, 1000, 500) >= 64 - HAN_BURST, "it is the faster one now", 0);
-    require(calls[0].plan.foreseen.rival && calls[0].plan.foreseen.learnt[1].median == 500,
-            "and this can be learnt", calls[0].plan.foreseen.learnt[1].median);
-    require(!calls[1].plan.foreseen.learnt[0].trials, "on the leader only", 0);
+    const han_plan *p = &calls[0].plan, *other = &calls[1].plan;
+    const han_learnt *kept = blocks ? p->trial.learnt : p->foreseen.learnt;
+    require(blocks ? p->trial.rival : p->foreseen.rival, "it is known", 0);
+    require(kept[1].median == 500, "and this can be learnt", kept[1].median);
+    require(!other->foreseen.learnt[0].trials && !other->trial.learnt[0].trials, "on the leader only", 0);
     group_close(g);
 }
 
@@ -207,8 +212,11 @@ int main(int argc, char **argv)
         ranks_that_are_apart(2 + k % 3, k % 4 == 3 ? 12 : 1 + k % 5, 1 + k);
     require(tried > 100 && changed > 3 && replaced, "rivals run and are kept; classes change", changed);
     what_an_announcement_says();
-    no_rank_waits_for_a_choice();
-    the_faster_plan_is_kept();
-    a_change_of_speed_is_noticed();
+    for (int k = 0; k < 2; k++) {
+        blocks = k;
+        no_rank_waits_for_a_choice(blocks);
+        the_faster_plan_is_kept();
+        a_change_of_speed_is_noticed();
+    }
     return 0;
 }

@@ -25,10 +25,14 @@ typedef struct {
     han_run run;
 } call;
 
+/* Classes from MET on run ahead of each other, so ranks meet before and after a burst. */
+enum { MET = 1000, MET_BURST = 6 };
+
 static void call_open(call *c, uint64_t class, bool tried)
 {
     *c = (call){.plan = {.requests = c->requests, .element = 8, .signature = class, .tried = tried,
                          .counted = tried ? class << 1 : 0, .first = FIRST, .calls_mpi = true,
+                         .burst = class < MET ? 0 : MET_BURST,
                          .rival = &c->rival}};
     c->rival = c->plan;
     c->rival.tried = false;
@@ -100,7 +104,7 @@ static void ranks_that_are_apart(uint64_t ranks, uint64_t classes, uint64_t seed
         bool without = draw(10) == 0, led = draw(20) != 0;
         for (uint64_t r = 0; r < ranks; r++) {
             call *c = &all[r * CALLS + k];
-            call_open(c, without ? 99 : 1 + now, !without);
+            call_open(c, without ? 99 : now % 3 ? 1 + now : MET + now, !without);
             c->run.led = led;
             han_enqueue(&g->engines[r], &c->run);
         }
@@ -143,6 +147,15 @@ static void ranks_that_are_apart(uint64_t ranks, uint64_t classes, uint64_t seed
 
 static uint64_t clock_now = 1000;
 
+/* Before a rank tells what two bursts took, replace it. */
+static void tell_bursts(han_engine *e, uint64_t usual, uint64_t rival)
+{
+    struct han_counting *c = e->counting;
+    if (!e->meets || c->purpose != HAN_VERDICT || c->posted || !e->head->plan->burst) return;
+    bool other = c->about->trial.rival;
+    c->mine = (han_verdict){.median = {other ? rival : usual, other ? usual : rival}, .took = 3 * usual};
+}
+
 /* Make `n` calls; `usual` and `rival` are the times of the plans. Returns the runs of the rival. */
 static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t rival)
 {
@@ -158,6 +171,7 @@ static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t riva
             for (uint64_t r = 0; r < g->ranks; r++) {
                 if (g->engines[r].head) (void)han_engine_step(&g->engines[r]);
                 busy |= g->engines[r].head != NULL;
+                tell_bursts(&g->engines[r], usual, rival);
             }
         }
         clock_now += rivals(&calls[0]) > ran ? rival : usual;
@@ -343,6 +357,75 @@ static void the_slowest_rank_counts(void)
     leave(g);
 }
 
+/* ---- ranks that run ahead of each other meet ---- */
+
+static void bursts_between_meetings(void)
+{
+    enum { END = FIRST + 2 * MET_BURST };
+    for (uint64_t ranks = 2; ranks < 6; ranks++) {
+        group *g = among(ranks);
+        call calls[5];
+        for (uint64_t r = 0; r < ranks; r++)
+            call_open(&calls[r], MET, true);
+        require(play(g, calls, FIRST + MET_BURST, 100 * SECOND, 50 * SECOND) == 0, "first the usual plan", ranks);
+        require(play(g, calls, MET_BURST, 100 * SECOND, 50 * SECOND) == MET_BURST, "then the other", ranks);
+        require(play(g, calls, 20, 100 * SECOND, 50 * SECOND) == 20, "which is kept", ranks);
+        require(calls[0].plan.trial.learnt[1].median == 50 * SECOND, "and can be learnt", ranks);
+        leave(g);
+    }
+    group *g = among(3);
+    call calls[3];
+    for (uint64_t r = 0; r < 3; r++)
+        call_open(&calls[r], MET, true);
+    uint64_t ran = play(g, calls, 100000, 100 * SECOND, 200 * SECOND);
+    require(ran > 5 * MET_BURST && ran * 100 < 100000 * 100 / 100 + 100 * MET_BURST,
+            "what the rival takes more costs a hundredth", ran);
+    const han_trial *t = &g->engines[1].counting->classes[0].trial;
+    require(t->rest >= 300 + 100 * MET_BURST, "meetings are part of the cost", t->rest);
+    leave(g);
+}
+
+/* No rank is in a burst before all have come to the meeting before it, or leaves the one behind it
+ * before all have come there. */
+static void a_rank_waits_at_a_meeting_only(void)
+{
+    group *g = among(2);
+    call calls[2][FIRST + 3 * MET_BURST];
+    for (uint64_t r = 0; r < 2; r++)
+        for (int k = 0; k < FIRST + 3 * MET_BURST; k++) {
+            call_open(&calls[r][k], MET, true);
+            han_enqueue(&g->engines[r], &calls[r][k].run);
+        }
+    for (int k = 0; k < 1000; k++)
+        (void)han_engine_step(&g->engines[0]);
+    require(g->engines[0].epoch == FIRST, "before the first burst", g->engines[0].epoch);
+    for (int k = 0; k < 1000; k++)
+        (void)han_engine_step(&g->engines[1]);
+    require(g->engines[1].epoch == FIRST + MET_BURST, "between", g->engines[1].epoch);
+    for (int k = 0; k < 1000; k++)
+        (void)han_engine_step(&g->engines[0]);
+    require(g->engines[0].epoch == FIRST + 2 * MET_BURST, "behind", g->engines[0].epoch);
+    for (int k = 0; k < 1000; k++)
+        (void)han_engine_step(&g->engines[k % 2]);
+    require(!g->engines[0].head && !g->engines[1].head, "all is over", 0);
+    leave(g);
+}
+
+static void nonblocking_calls_do_not_meet(void)
+{
+    group *g = among(2);
+    call calls[2];
+    for (uint64_t r = 0; r < 2; r++)
+        call_open(&calls[r], MET, true);
+    for (int k = 0; k < 4 * FIRST + 4 * MET_BURST; k++) {
+        calls[0].run = (han_run){.plan = &calls[0].plan};
+        han_enqueue(&g->engines[0], &calls[0].run);
+        require(han_engine_step(&g->engines[0]) == HAN_MOVED && !g->engines[0].head, "at once", k);
+    }
+    require(!rivals(&calls[0]), "their plan stays", rivals(&calls[0]));
+    leave(g);
+}
+
 /* ---- ranks that wait, and errors ---- */
 
 static void reach_verdict(group *g, call *calls)
@@ -424,6 +507,9 @@ int main(int argc, char **argv)
     one_class_is_in_a_trial_at_a_time();
     a_trial_without_calls_gives_way();
     blocking_and_nonblocking_calls_learn_apart();
+    bursts_between_meetings();
+    a_rank_waits_at_a_meeting_only();
+    nonblocking_calls_do_not_meet();
     a_rank_that_waits_says_for_whom();
     engines_stop_in_the_middle();
     errors_of_the_library_are_told();

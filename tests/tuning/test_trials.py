@@ -16,7 +16,7 @@ from han.tuning.built_in.traits import NodeTraits
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
-from han.tuning.trials import MOST, UNKNOWN, first_trial
+from han.tuning.trials import LEAST_BURST, MOST, MOST_BURST, UNKNOWN, burst_of, first_trial
 from han.tuning.tuned.row_files import as_rows, either
 from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
 
@@ -64,12 +64,16 @@ def test_a_tuned_choice_is_compared_with_the_built_in_one():
 
 
 @pytest.mark.parametrize("collective", ["bcast", "reduce"])
-def test_calls_whose_runs_go_ahead_of_each_other_are_not_tried(collective):
-    """Between nodes a short burst ends in the buffers of a slow link: it tells no time."""
+def test_ranks_that_run_ahead_of_each_other_meet_before_and_after_a_burst(collective):
     found = planned(table(), call(collective))
     assert found.decision.choice.rule == TUNED
-    assert found.rival is None
-    assert not found.counted
+    assert found.rival.choice.rule == BUILT_IN
+    assert found.counted
+    assert burst_of(call()) == 0
+    assert burst_of(call(collective)) == MOST_BURST
+    assert burst_of(replace(call(collective), count=1 << 20)) == LEAST_BURST
+    twice = (timing(10.0), timing(20.0))
+    assert found.first == first_trial(twice, MOST_BURST) == 100 * (MOST_BURST + 4 * 3)
 
 
 def test_a_built_in_choice_that_a_table_keeps_is_compared_with_the_runner_up():

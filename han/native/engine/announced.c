@@ -47,8 +47,8 @@ static void note(han_foreseen *f, uint64_t k, uint64_t run) {
 }
 
 /* As the leader, begin a trial in due time, and keep the faster plan at its end. */
-static void lead(han_engine *e, han_plan *p, uint32_t place) {
-    const han_channel *ch = &e->channels[p->whole];
+static void lead(han_engine *e, const han_run *run, uint32_t place) {
+    const han_channel *ch = &e->channels[run->plan->whole];
     han_foreseen *f = &e->foreseen[place];
     han_trial *t = &f->trial;
     uint64_t k = e->announced[place].runs;
@@ -67,18 +67,19 @@ static void lead(han_engine *e, han_plan *p, uint32_t place) {
     han_end_trial(t);
     if (t->rival != before) announce(ch, place, generation, k + HAN_HISTORY, HAN_FOR_EVER, before);
     f->length = 0;
-    p->foreseen.rival = t->rival;
-    memcpy(p->foreseen.learnt, t->learnt, sizeof t->learnt);
+    han_keep_learnt(run, t);
 }
 
-bool han_follow(han_engine *e, han_plan *p) {
+bool han_follow(han_engine *e, const han_run *run) {
+    const han_plan *p = run->plan;
     han_channel *ch = &e->channels[p->whole];
-    uint32_t k = find(e, p->signature);
+    uint64_t signature = p->signature ^ run->led;
+    uint32_t k = find(e, signature);
     if (k == HAN_ANNOUNCED) return false;
     han_class *c = &e->announced[k];
-    if (c->signature != p->signature || !c->last) enter(e, ch, k, p->signature);
+    if (c->signature != signature || !c->last) enter(e, ch, k, signature);
     c->last = e->epoch + 1;
-    if (ch->me == p->leader) lead(e, p, k);
+    if (ch->me == p->leader) lead(e, run, k);
     uint64_t word = atomic_load_explicit(place_of(ch, p->leader, k), memory_order_acquire);
     return han_takes_rival(word, c->generation, c->runs++);
 }

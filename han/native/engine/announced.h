@@ -1,10 +1,12 @@
-/* Trials of nonblocking calls: the leader announces in advance which runs take the rival.
+/* Trials of calls in which no rank may wait for the leader's choice: the leader announces in advance
+ * which runs take the rival.
  *
- * A rank that starts a nonblocking call must not wait for the leader's choice. So the leader of a
- * class of calls stores an announcement in its control record, HAN_HISTORY runs of this class or
- * more before it takes effect. A rank begins such a run only if all ranks have finished the run
- * HAN_HISTORY before it. Hence it finds every announcement that concerns the run, and the leader
- * replaces one only when no rank can still need it. No rank waits for another one's choice.
+ * These are nonblocking calls, whose start must not wait, and gathers and reductions to a root, in
+ * which senders run ahead of the root. The leader of a class of calls stores an announcement in its
+ * control record, HAN_HISTORY runs of this class or more before it takes effect. A rank begins such
+ * a run only if all ranks have finished the run HAN_HISTORY before it. Hence it finds every
+ * announcement that concerns the run, and the leader replaces one only when no rank can still need
+ * it. No rank waits for another one's choice.
  *
  * All ranks make the same calls in the same order. Each keeps a table of a few classes and counts
  * the runs of each of them. It enters and replaces classes by rules that depend on the order of
@@ -40,13 +42,14 @@ static inline bool han_takes_rival(uint64_t announcement, uint16_t generation, u
     return other != (announcement & 1);
 }
 
-/* Whether the run at the head is of a nonblocking call that has trials. */
+/* Whether the leader has announced in advance what a run takes. */
 static inline bool han_is_announced(const han_run *run) {
-    return run->plan->tried && !run->led && !run->plan->counted;
+    const han_plan *p = run->plan;
+    return p->tried && !p->counted && (p->ahead || !run->led);
 }
 
-/* Count the run that begins, of a nonblocking call that has trials, and announce what the leader
- * wants; returns whether the run takes the rival. */
-bool han_follow(han_engine *, han_plan *);
+/* Count the run that begins, of such a call, and announce what the leader wants; returns whether
+ * the run takes the rival. Blocking and nonblocking calls are different classes. */
+bool han_follow(han_engine *, const han_run *);
 
 #endif

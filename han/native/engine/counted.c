@@ -55,23 +55,37 @@ static bool may_try(struct han_counting *c, han_counted *k, uint64_t epoch) {
     return true;
 }
 
-/* Begin the agreement on the trial of a class. */
-static void meet(han_engine *e, han_counted *k) {
+/* Begin to exchange messages about a class. */
+static void meet(han_engine *e, han_counted *k, enum han_purpose purpose) {
     struct han_counting *c = e->counting;
     c->about = k;
+    c->purpose = purpose;
     c->begun = han_now_ns();
     c->distance = 1;
     c->posted = false;
     memset(&c->mine, 0, sizeof c->mine);
-    c->mine.lacking = !han_medians(&k->trial, c->mine.median);
-    c->mine.took = k->took ? k->took : c->mine.median[0] + c->mine.median[1];
     e->meets = true;
+}
+
+/* Begin the agreement on the trial of a class. */
+static void agree(han_engine *e, han_counted *k, uint32_t burst) {
+    han_verdict *mine = &e->counting->mine;
+    meet(e, k, HAN_VERDICT);
+    if (burst)
+        for (int way = 0; way < 2; way++)
+            mine->median[way] = (k->met[way + 1] - k->met[way]) / burst + 1;
+    else
+        mine->lacking = !han_medians(&k->trial, mine->median);
+    mine->took = k->waited + (k->took ? k->took : mine->median[0] + mine->median[1]);
+    k->waited = 0;
 }
 
 bool han_count(han_engine *e, const han_run *run) {
     struct han_counting *c = e->counting;
-    han_counted *k = class_of(c, run, e->epoch);
+    uint32_t burst = run->plan->burst;
     e->timed = false;
+    if (burst && !run->led) return false;
+    han_counted *k = class_of(c, run, e->epoch);
     if (!k) return false;
     k->last = e->epoch + 1;
     han_trial *t = &k->trial;
@@ -79,8 +93,12 @@ bool han_count(han_engine *e, const han_run *run) {
     if (t->runs >= rest_of(k) && !may_try(c, k, e->epoch)) return t->rival;
     if (t->runs++ < rest_of(k)) return t->rival;
     uint32_t n = t->runs - 1 - rest_of(k);
+    if (burst) {
+        if (n % burst == 0) meet(e, k, (enum han_purpose)(HAN_BEFORE + n / burst));
+        return t->rival != (n >= burst); /* unless it is chosen after a meeting */
+    }
     if (n == HAN_BURST + others) {
-        meet(e, k);
+        agree(e, k, 0);
         return false;
     }
     bool other = n >= HAN_BURST;
@@ -91,24 +109,31 @@ bool han_count(han_engine *e, const han_run *run) {
 
 void han_note_time(han_engine *e) { *e->counting->noted = han_now_ns(); }
 
-/* Keep what was found where blocking or nonblocking calls keep it, unless a class that lost its
- * place knew more. */
-static void keep_learnt(const han_run *run, const han_counted *k) {
-    han_plan *p = run->plan;
-    han_learnt *kept = run->led ? p->trial.learnt : p->foreseen.learnt;
-    if (kept[0].trials > k->trial.learnt[0].trials) return;
-    *(run->led ? &p->trial.rival : &p->foreseen.rival) = k->trial.rival;
-    memcpy(kept, k->trial.learnt, sizeof k->trial.learnt);
+/* The ranks have met: begin a burst, or agree on the outcome of both. */
+static void conclude_meeting(han_engine *e, han_counted *k) {
+    struct han_counting *c = e->counting;
+    uint64_t now = han_now_ns();
+    k->waited += now - c->begun;
+    k->met[c->purpose - HAN_BEFORE] = now;
+    e->meets = false;
+    if (c->purpose == HAN_BEHIND) agree(e, k, e->head->plan->burst);
 }
 
 void han_conclude(han_engine *e) {
     struct han_counting *c = e->counting;
     han_counted *k = c->about;
+    if (c->purpose != HAN_VERDICT) {
+        conclude_meeting(e, k);
+        return;
+    }
     uint64_t took = han_now_ns() - c->begun;
     if (!k->took || took < k->took) k->took = took;
-    han_judge(&k->trial, c->mine.lacking ? NULL : c->mine.median, c->mine.took);
+    const uint64_t *medians = c->mine.lacking ? NULL : c->mine.median;
+    uint32_t burst = e->head->plan->burst;
+    uint32_t tries = burst ? burst : k->trial.rest ? HAN_BURST : HAN_PROBE;
+    han_judge(&k->trial, medians, tries, c->mine.took);
     e->meets = false;
     e->takes_rival = k->trial.rival;
     c->trying = NULL;
-    if (!c->rank) keep_learnt(e->head, k); /* the first rank tells what was found */
+    if (!c->rank) han_keep_learnt(e->head, &k->trial); /* the first rank tells what was found */
 }

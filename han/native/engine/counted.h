@@ -18,12 +18,24 @@
 
 enum { HAN_COUNTED = 16 }; /* classes that have such trials at a time, on one engine */
 
+/* In some calls ranks run ahead of each other: broadcasts and reductions to a root. There the time
+ * from run to run says little, and the last messages of a burst may still be under way. So the ranks
+ * meet before and after each burst, by the same messages. A rank comes to a meeting when it has
+ * received all that was sent to it in the burst. What lies between two meetings is the time of the
+ * burst, on all ranks. Nonblocking calls of this kind have no trials: their start must not make
+ * other ranks wait. */
+
+/* What the ranks exchange messages for. */
+enum han_purpose { HAN_VERDICT, HAN_BEFORE, HAN_BETWEEN, HAN_BEHIND };
+
 /* A class of calls: blocking and nonblocking ones of one signature are two classes. */
 typedef struct {
     uint64_t key;
     uint64_t last; /* the last of its runs, counted from 1 among all runs; 0: the place is free */
     uint32_t first; /* runs before the first trial */
     uint64_t took; /* the least nanoseconds of its agreements on this rank; 0: none so far */
+    uint64_t waited; /* nanoseconds in the meetings of the present trial */
+    uint64_t met[3]; /* when these were over: before, between and behind its bursts */
     han_trial trial; /* `finished` is by the clock of this rank */
 } han_counted;
 
@@ -42,7 +54,8 @@ struct han_counting {
     uint64_t *noted; /* where the end time of the run at the head is stored */
     /* of the agreement under way, if han_engine.meets: */
     han_counted *about;
-    uint64_t begun;    /* nanoseconds */
+    enum han_purpose purpose;
+    uint64_t begun; /* nanoseconds */
     uint32_t distance; /* to the ranks of the present exchange; `size` or more: it is over */
     bool posted, sending, receiving;
     uint64_t requests[2];
@@ -61,7 +74,8 @@ bool han_count(han_engine *, const han_run *);
 /* Store the end time of the run at the head of the queue. */
 void han_note_time(han_engine *);
 
-/* The ranks have agreed: keep the faster plan. */
+/* The ranks have met or agreed: choose the plan of the run. After the last burst another exchange
+ * follows, to agree on its outcome. */
 void han_conclude(han_engine *);
 
 #endif

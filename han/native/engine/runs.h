@@ -109,12 +109,12 @@ static inline void han_lead_run(han_engine *e, const han_run *run) {
 /* Whether the run takes the rival, if no leader has to be asked. */
 static inline bool han_foretold(han_engine *e, const han_run *run) {
     if (run->plan->counted) return han_count(e, run);
-    return han_is_announced(run) && han_follow(e, run->plan);
+    return han_is_announced(run) && han_follow(e, run);
 }
 
 static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
-    e->tried = p->tried && run->led && !p->counted;
+    e->tried = p->tried && run->led && !p->counted && !p->ahead;
     e->timed = p->tried;
     e->takes_rival = p->tried && han_foretold(e, run);
     han_offer(e, run);

@@ -136,11 +136,19 @@ void han_end_trial(han_trial *t) {
         give_up(t);
 }
 
-void han_judge(han_trial *t, const uint64_t *medians, uint64_t took) {
+void han_judge(han_trial *t, const uint64_t *medians, uint32_t tries, uint64_t took) {
     if (medians)
-        compare(t, medians, true, t->rest ? HAN_BURST : HAN_PROBE, took);
+        compare(t, medians, true, tries, took);
     else
         give_up(t);
+}
+
+void han_keep_learnt(const han_run *run, const han_trial *found) {
+    han_plan *p = run->plan;
+    han_learnt *kept = run->led ? p->trial.learnt : p->foreseen.learnt;
+    if (kept[0].trials > found->learnt[0].trials) return;
+    *(run->led ? &p->trial.rival : &p->foreseen.rival) = found->rival;
+    memcpy(kept, found->learnt, sizeof found->learnt);
 }
 
 bool han_lead(han_engine *e, han_plan *p) {

@@ -28,9 +28,13 @@ void han_end_trial(han_trial *);
  * enough times are known to compare them. */
 bool han_medians(const han_trial *, uint64_t *median);
 
-/* Do as han_end_trial does, for medians on which all ranks have agreed in `took` nanoseconds. NULL:
- * some rank knows too few times. */
-void han_judge(han_trial *, const uint64_t *median, uint64_t took);
+/* Do as han_end_trial does after `tries` runs of the other plan, for medians on which all ranks have
+ * agreed in `took` nanoseconds. NULL: some rank knows too few times. */
+void han_judge(han_trial *, const uint64_t *median, uint32_t tries, uint64_t took);
+
+/* Keep what was found in the plan, where blocking or nonblocking calls keep it, unless a class that
+ * lost its place knew more. */
+void han_keep_learnt(const han_run *, const han_trial *);
 
 /* Store the end time of the run at the head of the queue. */
 void han_tell_time(han_engine *, const han_plan *);

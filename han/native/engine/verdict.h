@@ -9,7 +9,7 @@
 #include "engine.h"
 
 /* Go on with the agreement of the run at the head. HAN_MOVED: all ranks agree, and the plan of the
- * run is known; HAN_BLOCKED; or an error. */
+ * run is known unless another exchange follows; HAN_BLOCKED; or an error. */
 enum han_status han_meet(han_engine *);
 
 /* The rank from which the next message must come. */

@@ -17,9 +17,9 @@ typedef struct {
     unsigned long long mpi_op, mpi_dtype; /* handles */
     unsigned whole, blocks;
     Py_ssize_t requests, element, operand;
-    int sync, brief, commutative, op, dtype, leader;
+    int sync, brief, commutative, op, dtype, leader, ahead;
     unsigned long long counted;
-    unsigned first, rank, size; /* if `counted` */
+    unsigned first, rank, size, burst; /* if `counted` */
 } arguments;
 
 static void *copy_of(const void *data, size_t bytes) {
@@ -184,6 +184,8 @@ static void fill_call(han_plan *p, const arguments *a) {
     p->tried = a->leader >= 0 || a->counted;
     p->counted = a->counted;
     p->first = a->first;
+    p->burst = a->burst;
+    p->ahead = a->ahead;
     p->calls_mpi |= a->counted != 0; /* ranks agree in messages */
     p->leader = a->leader >= 0 ? (uint32_t)a->leader : 0;
 }
@@ -244,16 +246,17 @@ static int parse(PyObject *args, PyObject *kwargs, arguments *a) {
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "commutative", "operand", "comms",   "scratch",
                             "keep",   "number",  "shifts", "arena",  "whole", "leader",
-                            "terms",  "grains",  "grain",  "blocks", "strides", "counted", NULL};
+                            "terms",  "grains",  "grain",  "blocks", "strides", "counted",
+                            "ahead",  NULL};
     *a = (arguments){.shifts = Py_None, .leader = -1};
     return PyArg_ParseTupleAndKeywords(
-               args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKIz*(KIII)", names, &a->code,
+               args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKIz*(KIIII)p", names, &a->code,
                &PyTuple_Type, &a->streams, &a->requests, &PyTuple_Type, &a->footprint, &a->writes,
                &a->sync, &a->brief, &a->signature, &a->op, &a->dtype, &a->element, &a->mpi_op,
                &a->mpi_dtype, &a->commutative, &a->operand, &PyTuple_Type, &a->comms, &a->scratch,
                &a->keep, &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole, &a->leader,
                &a->terms, &a->grains, &a->grain, &a->blocks, &a->strides, &a->counted, &a->first,
-               &a->rank, &a->size)
+               &a->rank, &a->size, &a->burst, &a->ahead)
                ? 0
                : -1;
 }
