@@ -156,14 +156,15 @@ static void tell_bursts(han_engine *e, uint64_t usual, uint64_t rival)
     c->mine = (han_verdict){.median = {other ? rival : usual, other ? usual : rival}, .took = 3 * usual};
 }
 
-/* Make `n` calls; `usual` and `rival` are the times of the plans. Returns the runs of the rival. */
-static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t rival)
+/* Make `n` blocking (`led`) or nonblocking calls; `usual` and `rival` are the times of the plans.
+ * Returns the runs of the rival. */
+static uint64_t make(group *g, call *calls, int n, bool led, uint64_t usual, uint64_t rival)
 {
     uint64_t before = rivals(&calls[0]);
     for (int k = 0; k < n; k++) {
         uint64_t ran = rivals(&calls[0]);
         for (uint64_t r = 0; r < g->ranks; r++) {
-            calls[r].run = (han_run){.plan = &calls[r].plan, .led = true};
+            calls[r].run = (han_run){.plan = &calls[r].plan, .led = led};
             han_enqueue(&g->engines[r], &calls[r].run);
         }
         for (bool busy = true; busy;) {
@@ -181,6 +182,11 @@ static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t riva
     }
     require(rivals(&calls[0]) == rivals(&calls[1]), "as often on both", rivals(&calls[1]));
     return rivals(&calls[0]) - before;
+}
+
+static uint64_t play(group *g, call *calls, int n, uint64_t usual, uint64_t rival)
+{
+    return make(g, calls, n, true, usual, rival);
 }
 
 static uint64_t played(int n, uint64_t usual, uint64_t rival)
@@ -333,8 +339,7 @@ static void blocking_and_nonblocking_calls_learn_apart(void)
         call_open(&calls[r], 1, true);
     (void)play(g, calls, VERDICT + 1, 1000 * SECOND, 500 * SECOND);
     han_learnt found = calls[0].plan.trial.learnt[0];
-    for (int n = 0; n <= VERDICT; n++)
-        both(g, calls, false);
+    (void)make(g, calls, VERDICT + 1, false, 1000 * SECOND, 500 * SECOND);
     require(!memcmp(&found, &calls[0].plan.trial.learnt[0], sizeof found), "it stays", 0);
     require(found.trials == 1 && calls[0].plan.foreseen.learnt[0].trials == 1, "one of each", 0);
     leave(g);

@@ -285,7 +285,7 @@ static PyMethodDef engine_methods[] = {
      "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
      "element, op, dtype, commutative, operand, comms, scratch, keep, number=0, shifts=None, "
      "arena=(0, 0), whole=0, leader=-1, terms=None, grains=0, grain=0, blocks=0, "
-     "strides=None, counted=(0, 0, 0, 0))\n--\n\n"
+     "strides=None, counted=(0, 0, 0, 0, 0), ahead=False)\n--\n\n"
      "Make a Plan from the records of a program."},
     {"run", (PyCFunction)engine_run, METH_VARARGS,
      "run($self, plan, send, recv, keep, nbytes=0, sizes=b'', /)\n--\n\n"
