@@ -47,11 +47,14 @@ class FlatRoles:
 
     @classmethod
     def of(cls, plan: Plan) -> FlatRoles | None:
-        """Return the roles of a plan, or None if each rank is to be lowered."""
+        """Return the roles of a plan, or None if each rank is to be lowered.
+
+        In a shorter message of a class, tasks of one size in the longest one may differ in size.
+        """
         active, tasks = plan.topology.active, max(map(len, batches(plan)), default=0)
         if len(active) != 1 or plan.geometries[active[0]] is not None:
             return None
-        apart = plan.lockstep or plan.repeats or plan.signature.canonical
+        apart = plan.lockstep or plan.repeats or plan.signature.canonical or plan.shortened
         small = plan.topology.size < LEAST or tasks < LEAST
         return None if apart or small else cls(plan)
 

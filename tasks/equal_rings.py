@@ -33,9 +33,7 @@ class RingRoles:
 
         In a shorter message of a class, the sizes of pieces are not those of the longest one.
         """
-        size, largest = plan.signature.nbytes, plan.largest
-        shorter = largest is not None and largest.signature.nbytes != size
-        apart = plan.lockstep or plan.repeats or plan.signature.canonical or shorter
+        apart = plan.lockstep or plan.repeats or plan.signature.canonical or plan.shortened
         return None if apart or plan.signature.collective != "allreduce" else cls(plan)
 
     def kind(self, rank: int) -> tuple[Hashable, list[int]]:

@@ -39,6 +39,12 @@ class Plan(Outline):
         """Return the bytes that a run takes of every rank's ring, by channel."""
         return self._footprint if self.largest is None else self.largest.footprint()
 
+    @property
+    def shortened(self) -> bool:
+        """Whether the message is shorter than the largest one of the plan's class."""
+        largest = self.largest
+        return largest is not None and largest.signature.nbytes != self.signature.nbytes
+
     def of_size(self, nbytes: int, counts: tuple[int, ...] = ()) -> Plan:
         """Return the plan of a message of `nbytes` bytes from one for many sizes.
 

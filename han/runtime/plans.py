@@ -179,7 +179,7 @@ class Plans:
     def tried(self, signature: Signature) -> tuple[int, int]:
         """Return the number of runs of the plans in use for a signature, and of their rivals."""
         living = [p for p in self.binder.living.values() if p.signature == signature]
-        natives = [p.native for p in living if p.planned is not None and p.planned.rival]
+        natives = [p.native for p in living if p.native.rival]
         rivals = [native.rival for native in natives if native.rival]
         return sum(n.counts[0] for n in natives), sum(n.counts[0] for n in rivals)
 

@@ -217,7 +217,8 @@ class Copies:
         assert isinstance(pattern, Recursive), "the pattern of a tree"
         gather = pattern.gather
         most = geometry.area // kinds_at(plan, level) // BANKS // LINE * LINE
-        chunk = max(choice.get("chunk", HALF_CHUNK), signature.nbytes * len(gather) >> COUNTS)
+        total = sum(task.nbytes for task in tasks)
+        chunk = max(choice.get("chunk", HALF_CHUNK), total * len(gather) >> COUNTS)
         chunk = min(chunk, most, lines(largest))
         chunk = max(signature.grain, chunk // LINE * LINE // signature.grain * signature.grain)
         return cls(

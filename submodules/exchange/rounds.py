@@ -178,7 +178,7 @@ class Rounds:
         values = 1 + max(one.values for one in several)
         area = geometry.area // kinds_at(plan, level)
         chunk = min(choice.get("chunk", CHUNK if kind == "allreduce" else HALF_CHUNK), largest)
-        chunk = max(lines(chunk), plan.signature.nbytes * values >> COUNTS)
+        chunk = max(lines(chunk), sum(task.nbytes for task in tasks) * values >> COUNTS)
         chunk = min(one.fitting(chunk, area) for one in several)
         bank = max(one.bank(chunk) for one in several)
         pieces = number(tasks, chunk, grain)

@@ -189,6 +189,22 @@ def test_flat_groups_of_shared_programs_take_the_times_of_each_ranks_own(algorit
         assert lowered == 2  # rank 0 is the root
 
 
+@pytest.mark.parametrize(("algorithm", "count", "segment"), [
+    ("halving", 2500, 512), ("halving", 20_000, 4096), ("scatter", 851, 176),
+])  # fmt: skip
+def test_flat_groups_in_shorter_messages_of_a_class(algorithm, count, segment):
+    """There tasks of one size in the largest message differ in size."""
+    size = 44 if algorithm == "scatter" else 32
+    collective = "reduce" if algorithm == "scatter" else "allreduce"
+    signature = Signature(collective, count, 8, "sum", "f8")
+    levels = level_choice("sm", "flat"), level_choice("exchange", algorithm)
+    choice, bound = Choice(levels, segment, composition="flat"), bound_of(signature, bounds_of(()))
+    plan = plan_of_choice(nodes(size // 4, 4), class_of(signature, bound), choice, MEMORY)
+    assert not plan.shortened
+    assert plan.of_size(signature.nbytes).shortened
+    check(plan.of_size(signature.nbytes))
+
+
 @pytest.mark.parametrize("algorithm", ["chain", "binary", "binomial"])
 @pytest.mark.parametrize(("collective", "root"), [("bcast", 0), ("bcast", 7), ("reduce", 3)])
 def test_flat_trees_of_shared_programs_take_the_times_of_each_ranks_own(

@@ -46,6 +46,16 @@ def call(nbytes, collective="allreduce"):
     return signature_of(collective, nbytes, ordered=False)
 
 
+@pytest.mark.parametrize("nodes", [4, 64])
+def test_flags_count_the_pieces_of_all_steps(nodes):
+    """Three steps and more: each passes over the message."""
+    own = level_choice("exchange", "recursive", chunk=64)
+    for nbytes in (100 << 20, 1900 << 20):
+        plan = planned(on_nodes(*[4] * nodes), call(nbytes), nap(own, pairs(2)), 1 << 24)
+        one = Rounds.of(plan, 0, "allreduce")
+        assert one.pieces * one.values < 1 << 24, one
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_nodes_of_two_to_nine_ranks_in_rounds(algorithm):
     """Pieces of 64 bytes in small rings, so that banks of cells are used again."""
