@@ -92,6 +92,7 @@ class Lease:
     """
 
     __slots__ = ("_passing", "_slot", "_slots")
+    _few = FEW  # names of the module may be gone when the interpreter ends
 
     def __init__(self, slots: Slots, slot: Slot, passing: bool) -> None:
         self._slots, self._slot, self._passing = slots, slot, passing
@@ -99,7 +100,7 @@ class Lease:
     def __del__(self) -> None:
         if self._passing:
             self._slot.tidy()
-        if self._slot.number >= FEW:
+        if self._slot.number >= self._few:
             self._slot.engine.rest()
         self._slots.leave(self._slot.number)
 

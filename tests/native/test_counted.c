@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/announced.h"
 #include "engine/counted.h"
@@ -326,9 +327,53 @@ static void a_trial_without_calls_gives_way(void)
     uint64_t ran = play(g, used, HAN_UNUSED + HAN_BURST, 1000 * SECOND, 500 * SECOND);
     require(ran == 0, "first it has to wait", ran);
     require(play(g, used, 200, 1000 * SECOND, 500 * SECOND) > 100, "then it finds the rival", 0);
-    require(play(g, left, HAN_BURST + HAN_PROBE, 1000 * SECOND, 500 * SECOND) == HAN_PROBE,
-            "and the other one begins anew", rivals(&left[0]));
+    ran = play(g, left, 512 + HAN_BURST, 1000 * SECOND, 500 * SECOND);
+    require(ran == 0, "and the other one begins anew, much later", ran);
+    ran = play(g, left, HAN_BURST, 1000 * SECOND, 500 * SECOND);
+    require(ran == HAN_BURST, "with its rival", ran);
     leave(g);
+}
+
+/* A loop has two calls that are so far apart that each lets the other one's trial give way. */
+static void classes_that_are_far_apart_have_their_trials(void)
+{
+    enum { GAP = HAN_UNUSED + 6 };
+    group *g = among(2);
+    call between[2], far[2][2];
+    for (uint64_t r = 0; r < 2; r++) {
+        call_open(&between[r], 99, false);
+        for (uint64_t k = 0; k < 2; k++)
+            call_open(&far[k][r], MET + k, true);
+    }
+    for (int n = 0; n < 1200; n++)
+        for (int k = 0; k < 2; k++) {
+            for (int other = 0; other < GAP; other++)
+                both(g, between, true);
+            (void)play(g, far[k], 1, 1000 * SECOND, 500 * SECOND);
+        }
+    for (uint64_t k = 0; k < 2; k++)
+        require(far[k][0].plan.trial.learnt[0].trials > 0, "both end", k);
+    leave(g);
+}
+
+/* The program pauses once, in either of both bursts: they decide nothing. */
+static void a_pause_decides_nothing(void)
+{
+    for (int way = 0; way < 2; way++) {
+        group *g = among(2);
+        call calls[2];
+        for (uint64_t r = 0; r < 2; r++)
+            call_open(&calls[r], MET, true);
+        for (int n = 0; n <= FIRST + 2 * MET_BURST; n++) {
+            if (n == FIRST + way * MET_BURST + 3)
+                (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+            both(g, calls, true);
+        }
+        const han_trial *t = &g->engines[0].counting->classes[0].trial;
+        require(!calls[0].plan.trial.learnt[0].trials && !t->rival, "nothing is learnt", way);
+        require(t->rest == 512, "and the next trial is far", t->rest);
+        leave(g);
+    }
 }
 
 static void blocking_and_nonblocking_calls_learn_apart(void)
@@ -511,6 +556,8 @@ int main(int argc, char **argv)
     nonblocking_calls_have_trials_of_their_own();
     one_class_is_in_a_trial_at_a_time();
     a_trial_without_calls_gives_way();
+    classes_that_are_far_apart_have_their_trials();
+    a_pause_decides_nothing();
     blocking_and_nonblocking_calls_learn_apart();
     bursts_between_meetings();
     a_rank_waits_at_a_meeting_only();

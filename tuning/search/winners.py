@@ -19,8 +19,9 @@ UNTRIED = Pruned(
 def among_winners(lab: Lab, signature: Signature, space: Space) -> Found | None:
     """Measure the best of the choices that won at both sizes next to that of a call.
 
-    The built-in choice is the reference, and is preferred if it is one of them. None if there are
-    no such choices, or if predictions say that another one is faster by more than their errors.
+    The built-in choice is the reference, and is preferred if it is one of them. Between nodes the
+    best of the others is measured too, as trials need a runner-up. None if there are no such
+    choices, or if predictions say that another one is faster by more than their errors.
     """
     usual, serving = space.candidates[0], set(space.candidates)
     won = [one for one in lab.winners.around(signature) if one in serving]
@@ -33,7 +34,12 @@ def among_winners(lab: Lab, signature: Signature, space: Space) -> Found | None:
     best = min((one for one in won if one in known), key=lambda one: known[one])
     if known[best] > lab.errors.margin() * min(known.values()):
         return None
-    kept = [usual] if usual in won else [usual, best]
+    if usual in won:
+        nodes = lab.plan(signature, usual).topology.nodes
+        rest = sorted(set(known) - {usual}, key=lambda one: (known[one], repr(one)))
+        kept = [usual, *(rest[:1] if nodes > 1 else ())]
+    else:
+        kept = [usual, best]
     results, complete = race(lab, signature, kept, known, SHORT)
     others = [Result(one, None, known[one]) for one in known if one not in kept]
     left = (UNTRIED,) if len(known) < len(told) else ()

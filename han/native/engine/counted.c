@@ -45,12 +45,18 @@ static han_counted *class_of(struct han_counting *c, const han_run *run, uint64_
 /* The runs from the last decision to the trial. */
 static uint32_t rest_of(const han_counted *k) { return k->trial.rest ? k->trial.rest : k->first; }
 
-/* Whether a class may be in a trial: no other one is. One that is no longer called gives way, and
- * begins its trial anew. */
+/* Give up a trial whose class is no longer called. It begins anew much later: two classes that are
+ * far apart would otherwise take the turn from each other for ever. */
+static void give_way(han_counted *k) {
+    han_judge(&k->trial, NULL, 0, 0);
+    k->waited = 0;
+}
+
+/* Whether a class may be in a trial: no other one is. One that is no longer called gives way. */
 static bool may_try(struct han_counting *c, han_counted *k, uint64_t epoch) {
     if (c->trying == k) return true;
     if (c->trying && !is_unused(c->trying, epoch)) return false;
-    if (c->trying) c->trying->trial.runs = rest_of(c->trying);
+    if (c->trying) give_way(c->trying);
     c->trying = k;
     return true;
 }
@@ -72,12 +78,22 @@ static void agree(han_engine *e, han_counted *k, uint32_t burst) {
     han_verdict *mine = &e->counting->mine;
     meet(e, k, HAN_VERDICT);
     if (burst)
-        for (int way = 0; way < 2; way++)
-            mine->median[way] = (k->met[way + 1] - k->met[way]) / burst + 1;
+        for (int way = 0; way < 2; way++) {
+            uint64_t took = k->met[way + 1] - k->met[way];
+            mine->median[way] = took / burst + 1;
+            if (k->longest[way] > took / 2) mine->lacking = 1; /* the program has paused */
+        }
     else
         mine->lacking = !han_medians(&k->trial, mine->median);
     mine->took = k->waited + (k->took ? k->took : mine->median[0] + mine->median[1]);
     k->waited = 0;
+}
+
+/* A run of a burst begins, or the meeting behind it: tell how far it is from the one before. */
+static void space_out(han_counted *k, uint32_t way) {
+    uint64_t now = han_now_ns();
+    if (now - k->since > k->longest[way]) k->longest[way] = now - k->since;
+    k->since = now;
 }
 
 bool han_count(han_engine *e, const han_run *run) {
@@ -94,6 +110,7 @@ bool han_count(han_engine *e, const han_run *run) {
     if (t->runs++ < rest_of(k)) return t->rival;
     uint32_t n = t->runs - 1 - rest_of(k);
     if (burst) {
+        if (n) space_out(k, (n - 1) / burst);
         if (n % burst == 0) meet(e, k, (enum han_purpose)(HAN_BEFORE + n / burst));
         return t->rival != (n >= burst); /* unless it is chosen after a meeting */
     }
@@ -114,7 +131,8 @@ static void conclude_meeting(han_engine *e, han_counted *k) {
     struct han_counting *c = e->counting;
     uint64_t now = han_now_ns();
     k->waited += now - c->begun;
-    k->met[c->purpose - HAN_BEFORE] = now;
+    k->met[c->purpose - HAN_BEFORE] = k->since = now;
+    if (c->purpose != HAN_BEHIND) k->longest[c->purpose - HAN_BEFORE] = 0;
     e->meets = false;
     if (c->purpose == HAN_BEHIND) agree(e, k, e->head->plan->burst);
 }

@@ -22,7 +22,8 @@ enum { HAN_COUNTED = 16 }; /* classes that have such trials at a time, on one en
  * from run to run says little, and the last messages of a burst may still be under way. So the ranks
  * meet before and after each burst, by the same messages. A rank comes to a meeting when it has
  * received all that was sent to it in the burst. What lies between two meetings is the time of the
- * burst, on all ranks. Nonblocking calls of this kind have no trials: their start must not make
+ * burst, on all ranks. A burst decides nothing if half of it lies between two runs of a rank: this
+ * was a pause of the program. Nonblocking calls of this kind have no trials: their start must not make
  * other ranks wait. */
 
 /* What the ranks exchange messages for. */
@@ -36,6 +37,8 @@ typedef struct {
     uint64_t took; /* the least nanoseconds of its agreements on this rank; 0: none so far */
     uint64_t waited; /* nanoseconds in the meetings of the present trial */
     uint64_t met[3]; /* when these were over: before, between and behind its bursts */
+    uint64_t since; /* when the last run of a burst began, or the meeting before it was over */
+    uint64_t longest[2]; /* the most nanoseconds from run to run, in each burst */
     han_trial trial; /* `finished` is by the clock of this rank */
 } han_counted;
 
