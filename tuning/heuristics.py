@@ -1,7 +1,4 @@
-"""Built-in choices: what must hold on any machine; the table that comes with han has the rest.
-
-They depend only on values that are the same on all ranks.
-"""
+"""Built-in choices from what all ranks know: what must hold anywhere; the table has the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from dataclasses import replace
 from han.model.channel_layout import PAGE
 from han.model.topology import Topology
 from han.submodules.registry import submodule
-from han.tasks.canonical import matters
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import TREE
 from han.tasks.outline import as_called, levels_of
@@ -18,6 +14,7 @@ from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import Allowed, Case, Rowed
 from han.tuning.built_in.table import ChoiceTable
 from han.tuning.built_in.traits import NodeTraits
+from han.tuning.trials import within_node
 
 BUILT_IN = "built-in"  # the name of their rule
 
@@ -60,13 +57,8 @@ def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Ro
 def tried(signature: Signature, topology: Topology, traits: NodeTraits) -> LevelChoice | None:
     """Return what the table has calls of ranks that all share memory try; None: nothing."""
     level = topology.whole
-    plain = not (signature.mapped or signature.in_place or signature.uneven)
-    plain = plain and topology.attach and signature.element <= PAGE
-    pair = signature.native and topology.size == 2 and signature.root == 0  # operands in order
-    whole = signature.collective == "reduce" and not matters(signature)
-    if level is None or not plain or (signature.reduces and not (pair or whole)):
-        return None
-    if levels_of(topology, signature) != [level]:
+    may_try = topology.attach and within_node(signature, topology.size)
+    if level is None or not may_try or levels_of(topology, signature) != [level]:
         return None
     return Case(signature, topology, TREE, Allowed(True, True, ()), traits).rival(topology.size)
 

@@ -1,6 +1,6 @@
-"""Trials of calls between nodes: which calls have them, and when the first one takes place.
+"""Trials: which calls have them and, between nodes, when the first one takes place.
 
-native/engine/counted.h carries them out.
+native/engine/counted.h carries out those between nodes, trials.h and announced.h the others.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from han.model.channel_layout import PAGE
 from han.model.collectives import ROWS
 from han.tasks.canonical import matters
 from han.tasks.signature import Signature
@@ -21,6 +22,18 @@ MOST = 1 << 20  # runs before it, at most
 LEAST_BURST, MOST_BURST = 8, 64  # runs of a burst between two meetings
 ENOUGH = 1 << 20  # bytes of a burst
 UNKNOWN = 2.0  # how many times as long the rival takes if nothing was measured
+
+
+def within_node(signature: Signature, ranks: int) -> bool:
+    """Return whether a call of so many ranks that share memory may have trials.
+
+    Its buffers are plain, and it gives the same bits by each plan.
+    """
+    plain = not (signature.mapped or signature.in_place or signature.uneven)
+    pair = signature.native and ranks == 2 and signature.root == 0  # operands in order
+    whole = signature.collective == "reduce" and not matters(signature)
+    fits = plain and signature.element <= PAGE
+    return fits and (not signature.reduces or pair or whole)
 
 
 def burst_of(signature: Signature) -> int:
