@@ -121,7 +121,7 @@ typedef struct han_plan {
     struct {
         bool rival;
         han_learnt learnt[2];
-    } foreseen; /* what trials of nonblocking calls found on the leader, or on the first rank: engine/announced.h */
+    } foreseen; /* what trials of nonblocking calls found, on the leader or on the first rank */
     uint32_t whole;  /* the channel of all ranks */
     han_counts counts;
 } han_plan;
