@@ -259,18 +259,24 @@ def test_a_call_that_errs_in_place_of_the_one_in_which_the_ranks_agree(mpi_ranks
 
 
 @on_few
-def test_a_rank_that_does_not_come_is_named(mpi_ranks, tmp_path):
+@pytest.mark.parametrize(("kind", "runs"), [("Allreduce", TRIAL), ("Bcast", 1 + 4 * FIRST)])
+def test_a_rank_that_does_not_come_is_named(mpi_ranks, tmp_path, kind, runs):
+    """In the agreement after a trial, and in the meeting before a burst.
+
+    Ranks that wait for it directly or not reach the limit at the same time; one is the first.
+    """
     comm = tuned_comm(tmp_path, timeout=2.0)
-    make(comm, TRIAL)
+    make(comm, runs, kind)
     WORLD.Barrier()
     late = comm.size - 1
     name, text = "", ""
     if comm.rank != late:
-        name, text, _ = error_of(lambda: make(comm, 1))
+        name, text, _ = error_of(lambda: make(comm, 1, kind))
     told = WORLD.allgather((name, text))
     assert {name for name, _ in told} <= {"", "CollectiveTimeoutError", "PeerError", "RevokedError"}
-    limits = [text for name, text in told if name == "CollectiveTimeoutError"]
-    assert any(f"for rank {late} to agree on a trial" in text for text in limits), told
+    named = (f"for rank {late} to agree on a trial", f"rank(s) {late} have not entered this call")
+    waited = [text for _, text in told if "to agree on a trial" in text]
+    assert any(name in text for text in waited for name in named), told
     check_works(tuned_comm(tmp_path))
 
 
