@@ -9,7 +9,7 @@ from commands import call
 
 from han.common.errors import ArgumentError
 from han.config.machine import load_machine
-from han.tuning.papers import factorisations, jocksch
+from han.tuning.papers import factorisations, jocksch, luo
 from han.tuning.papers.catalogue import FIGURES, figure
 from han.tuning.papers.figure import Setting, faster, fastest, wins
 
@@ -102,6 +102,16 @@ def test_the_cost_model_estimates_what_the_simulator_finds():
     simulated, estimated = made("han-7").panels
     for name, points in simulated.series.items():
         assert estimated.series[name] == pytest.approx(points, rel=0.1)
+
+
+def test_a_line_of_ordinary_arrays_does_not_depend_on_lines_of_mapped_ones(monkeypatch):
+    both = made("han-7").panels
+    choices = luo._choices
+    monkeypatch.setattr(luo, "_choices", lambda names, _: choices(names, ("sm",)))
+    for with_others, alone in zip(both, made("han-7").panels, strict=True):
+        assert alone.series
+        for name, points in alone.series.items():
+            assert points == with_others.series[name], name
 
 
 def test_segments_of_a_broadcast_gain_by_overlap():

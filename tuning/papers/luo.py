@@ -94,12 +94,12 @@ def _over_segments(
     for name, way in _choices(ALGORITHMS, inner).items():
         for segment in (s for s in SEGMENTS if s <= signature.nbytes):
             one = way(segment)
-            if name.endswith("solo"):  # it reads arrays that all ranks of a node map
-                signature = replace(signature, mapped=True)
-            seconds = setting.seconds(one, signature)
+            # SOLO reads arrays that all ranks of a node map; the others have ordinary arrays.
+            called = replace(signature, mapped=name.endswith("solo"))
+            seconds = setting.seconds(one, called)
             series.setdefault(name, {})[segment] = 1e6 * seconds
             if model:
-                told = 1e6 * estimated(setting, one, signature)
+                told = 1e6 * estimated(setting, one, called)
                 estimates.setdefault(name, {})[segment] = told
     us, name, segment = _best(series)
     where = f"{setting.nodes} nodes of {setting.ppn}"
