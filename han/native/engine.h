@@ -91,7 +91,8 @@ typedef struct han_engine {
     uint32_t spins; /* at present, within the bounds of `wait` */
     uint32_t patience; /* yields before the thread sleeps in the kernel */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
-    uint64_t epoch, issued;      /* runs finished, and runs ever queued */
+    /* Runs finished, and runs ever queued: written by the thread that holds `busy`, read by all. */
+    _Atomic uint64_t epoch, issued;
     uint64_t calls[HAN_CALLS_KEPT]; /* the digest of all calls after each of the last runs begun */
     uint64_t agreed; /* runs up to which all ranks are known to have made the same calls */
     uint64_t held; /* the run of which a notice arrived early, counted from 1; 0: none */
@@ -125,7 +126,7 @@ typedef struct han_engine {
     _Atomic int awaited;
     bool left;        /* stopped while messages were under way: the channels must stay mapped */
     struct han_engine *next_active;
-    bool active;
+    _Atomic bool active;
     uint32_t pins; /* threads that step it from the list of active engines */
     han_trace *trace; /* NULL: tracing is off */
     void *trace_owner; /* owner of the memory of `trace` */

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import gc
 import itertools
+import sys
 import threading
 import time
 from functools import partial
@@ -123,6 +124,18 @@ def test_free_completes_what_is_outstanding(mpi_ranks):
         for request, _ in parts:
             request.Free()
         column.Free()
+
+
+@on_two
+def test_stopping_an_engine_again_keeps_no_references(mpi_ranks):
+    comm = new_comm()
+    comm.Allreduce(MPI.IN_PLACE, np.ones(4))
+    engine = comm._han.engines.own
+    comm.Free()
+    before = sys.getrefcount(None)
+    for _ in range(100):
+        engine.stop()
+    assert sys.getrefcount(None) - before < 50
 
 
 @on_two

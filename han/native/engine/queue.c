@@ -73,7 +73,8 @@ static void append(han_engine *e, han_run *run) {
     else
         e->head = run;
     e->tail = run;
-    __atomic_store_n(&e->issued, e->issued + 1, __ATOMIC_RELAXED); /* read without the lock too */
+    uint64_t issued = atomic_load_explicit(&e->issued, memory_order_relaxed);
+    atomic_store_explicit(&e->issued, issued + 1, memory_order_relaxed);
 }
 
 bool han_try_enqueue(han_engine *e, han_run *run) {

@@ -194,13 +194,14 @@ static inline void han_keep_time(han_engine *e, const han_plan *p) {
 /* The run has finished: tell the peers and the owner of the run. */
 static inline void han_finish(han_engine *e) {
     han_run *run = e->head;
+    uint64_t epoch = atomic_load_explicit(&e->epoch, memory_order_relaxed);
     if (e->timed && e->plan != run->plan->alternative) han_keep_time(e, run->plan);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
-        atomic_store_explicit(&han_own_record(ch)->done, e->epoch + 1, memory_order_release);
-        if (e->plan->sync && ch->known < e->epoch) ch->known = e->epoch;
+        atomic_store_explicit(&han_own_record(ch)->done, epoch + 1, memory_order_release);
+        if (e->plan->sync && ch->known < epoch) ch->known = epoch;
     }
-    __atomic_store_n(&e->epoch, e->epoch + 1, __ATOMIC_RELAXED); /* read without the lock too */
+    atomic_store_explicit(&e->epoch, epoch + 1, memory_order_relaxed);
     e->started = e->placed = false;
     e->plan = NULL;
     e->head = run->next;

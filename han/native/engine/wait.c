@@ -45,7 +45,7 @@ static enum han_status poke(han_engine *e) {
         }
     }
     han_progress_others(e);
-    return flag || (e->held && __atomic_load_n(&e->issued, __ATOMIC_RELAXED) >= e->held) ? HAN_E_NOTICE : han_departed(e);
+    return flag || (e->held && atomic_load_explicit(&e->issued, memory_order_relaxed) >= e->held) ? HAN_E_NOTICE : han_departed(e);
 }
 
 /* At intervals, check for events that no flag tells: signals, the time limit, mismatches, dead

@@ -67,7 +67,6 @@ static bool lacks_alternative(const han_plan *p, const han_call *c) {
 static PyObject *run_on_copies(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
     han_call copy;
     PyObject *answer;
-    Py_INCREF(plan); /* another thread may empty the look-up meanwhile */
     if (han_py_copy(&self->caller, c, &copy) && !han_py_pack_sent(&self->caller, c, &copy)) {
         self->hits++;
         answer = go(self, plan, &copy);
@@ -75,9 +74,13 @@ static PyObject *run_on_copies(CallsObject *self, PlanObject *plan, const han_ca
         PyErr_Clear();
         answer = Py_NewRef(Py_False);
     }
-    Py_DECREF(plan);
     han_py_release_copy(&copy);
     return answer;
+}
+
+static PyObject *run_on_buffers(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
+    self->hits++;
+    return go(self, plan, c);
 }
 
 /* What was entered for a call with another object of its operation; borrowed; or NULL. */
@@ -109,10 +112,12 @@ static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t co
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     PlanObject *found = (PlanObject *)entered(self, c, c->key.collective);
     if (!found) Py_RETURN_FALSE;
-    if (han_py_needs_copies(c)) return run_on_copies(self, found, c, go);
-    if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
-    self->hits++;
-    return go(self, found, c);
+    bool copies = han_py_needs_copies(c);
+    if (!copies && lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
+    Py_INCREF(found); /* another thread, or a collection of garbage, may empty the look-up */
+    PyObject *answer = (copies ? run_on_copies : run_on_buffers)(self, found, c, go);
+    Py_DECREF(found);
+    return answer;
 }
 
 /* Make a persistent request, or return False if its class is not known. */
@@ -224,6 +229,8 @@ static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
 
 static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->engine);
+    Py_VISIT(self->caller.reader);
+    Py_VISIT(self->request);
     for (uint32_t k = 0; k < self->plans.size; k++) {
         Py_VISIT(self->plans.slots[k].op);
         Py_VISIT(self->plans.slots[k].plan);

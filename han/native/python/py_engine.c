@@ -157,7 +157,9 @@ static PyObject *engine_fail(EngineObject *self, PyObject *unused) {
 }
 
 static PyObject *engine_stop(EngineObject *self, PyObject *unused) {
-    if (!engine_fail(self, unused)) return NULL;
+    (void)unused;
+    if (han_py_refuse_inside_op()) return NULL;
+    han_py_stop(self);
     unmap(self);
     Py_RETURN_NONE;
 }
