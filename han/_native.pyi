@@ -613,6 +613,7 @@ class Engine:
         strides: ReadableBuffer | None = None,
         counted: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
         ahead: bool = False,
+        unpacks: bool = False,
     ) -> Plan:
         """Make a Plan from the records of a program, which serves many sizes if it has `terms`.
 

@@ -13,14 +13,18 @@ from typing import Any
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
+from han.message.message import whole_of
 from han.message.unlocked import ranks_of
 
 LARGEST = 2**31 - 1  # of MPI's int
 
 
 def integer(value: Any) -> int:
-    """Return `value` as MPI's int."""
-    number = operator.index(value)
+    """Return a colour, key, tag or rank as MPI's int."""
+    return _fitting(whole_of(value))
+
+
+def _fitting(number: int) -> int:
     if not -LARGEST - 1 <= number <= LARGEST:
         raise OverflowError(f"{number} does not fit into MPI's int")
     return number
@@ -28,7 +32,7 @@ def integer(value: Any) -> int:
 
 def integers(values: Any, length: int | None = None) -> list[int]:
     """Return the integers of a sequence of `length` items."""
-    found = [integer(values[i]) for i in range(len(values))]
+    found = [_fitting(operator.index(values[i])) for i in range(len(values))]
     if length is not None and len(found) != length:
         raise ValueError(f"expecting {length} items, got {len(found)}")
     return found

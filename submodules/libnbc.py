@@ -18,6 +18,8 @@ MOST = (1 << 31) - 1
 def native_reason(question: Question) -> str | None:
     """Return the reason why the MPI library's own collectives cannot serve a call, or None."""
     signature = question.signature
+    if signature.packed:
+        return "elements of derived types travel packed, the library combines them in their layout"
     if signature.reduces and signature.dtype in NOT_MPIS:
         return f"{signature.dtype} is not a type of the MPI standard"
     if signature.count > MOST:

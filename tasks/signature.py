@@ -12,6 +12,7 @@ from han.model.collectives import ROWS
 from han.model.element_types import heavy
 
 ON_DEVICE = "in memory of a device"
+PACKED = "packed elements"  # the name of derived types begins with it
 LISTED = 8  # sizes of blocks in a description, at most
 
 
@@ -108,6 +109,11 @@ class Signature:
     def reduces(self) -> bool:
         """Whether operands are combined."""
         return ROWS[self.collective].reduces
+
+    @property
+    def packed(self) -> bool:
+        """Whether elements of a derived type travel packed: their layout may differ by rank."""
+        return self.dtype.startswith(PACKED)
 
     @kept
     def heavy(self) -> bool:

@@ -55,6 +55,23 @@ def type_name(datatype: MPI.Datatype) -> str:
     return numpy_name(np.dtype(code)) if code else ""
 
 
+def is_in_packed_form(datatype: MPI.Datatype) -> bool:
+    """Return whether elements of a derived type are the same bytes in memory and packed.
+
+    These are contiguous copies of a predefined type without gaps.
+    """
+    if datatype.Get_size() != datatype.Get_extent()[1] or datatype.Get_true_extent()[0]:
+        return False
+    base, combiner, _ = datatype.decode()
+    if combiner == "NAMED":
+        return True
+    found = combiner in ("CONTIGUOUS", "DUP", "RESIZED") and is_in_packed_form(base)
+    for one in base if isinstance(base, list) else [base]:
+        if not one.is_predefined:
+            one.Free()
+    return found
+
+
 def mpi_type(dtype: np.dtype[np.generic]) -> MPI.Datatype:
     """Return the MPI type of a NumPy type; DATATYPE_NULL if it has none.
 

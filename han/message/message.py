@@ -11,13 +11,13 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.buffers import Buffer, parse
-from han.message.dtypes import canonical, op_name, pair_name
+from han.message.dtypes import canonical, is_in_packed_form, op_name, pair_name
 from han.message.overlap import overlap
 from han.message.packing import Hook, packer, unpacker
 from han.message.reader import NO_KIND, kind_of
 from han.message.unlocked import is_commutative
 from han.model.element_types import PAIRS, WIDE, kernel, ops_of
-from han.tasks.signature import Signature
+from han.tasks.signature import PACKED, Signature
 
 
 class Key(NamedTuple):
@@ -38,8 +38,9 @@ class Message:
 
     `send` and `recv` are addresses. `keep` owns their memory. `begin` packs before a run; `end`
     unpacks after it. `numbers` identify the native kernel of a reduction. Without them the MPI
-    library reduces, with `op` and `datatype`. `key` is that of the look-up in C, or None if it
-    cannot serve the call.
+    library reduces, with `op` and `datatype`; `unpacks`: operands are packed elements of
+    `datatype`, which this rank unpacks to combine them. `key` is that of the look-up in C, or None
+    if it cannot serve the call.
     """
 
     signature: Signature
@@ -51,6 +52,7 @@ class Message:
     op: MPI.Op | None = None
     datatype: MPI.Datatype | None = None
     numbers: tuple[int, int] | None = None
+    unpacks: bool = False
     key: Key | None = None
 
 
@@ -111,20 +113,22 @@ def _reduction(
     root: int,
     whole: Buffer | None = None,
 ) -> Message:
-    """Make the message of a reduction; `send` is one block of `whole` where there are several."""
+    """Make the message of a reduction; `send` is one block of `whole` where there are several.
+
+    Elements of derived types travel packed: ranks may have types of one signature whose layouts
+    differ. The rank that combines them unpacks them.
+    """
     operation = _op(op)
     if recv is not None and recv is not send:
         _match(send, recv)
-        _dense_enough(recv)
     name = op_name(operation)
-    _dense_enough(send)
     numbers = _combinable(send, operation, name)
     signature = Signature(
         collective,
-        send.count,
-        send.extent,
+        send.count if send.size else 0,
+        send.extent if send.predefined else max(send.size, 1),
         name or "user-defined",
-        send.name or _derived_name(send),
+        _type_name(send),
         commutative=bool(name) or is_commutative(operation),
         native=numbers is not None,
         root=root,
@@ -138,10 +142,11 @@ def _reduction(
         op=operation,
         datatype=send.datatype,
         numbers=numbers,
+        unpacks=not (send.predefined or is_in_packed_form(send.datatype)),
         key=None if signature.device else _key(send, numbers),
     )
-    if not send.predefined and send.size < send.extent:
-        message = _gathered(message, whole or send)
+    if message.unpacks:
+        return _packed(message, whole or send, recv)
     return message if recv is None or recv.size == recv.extent else _staged(message, recv)
 
 
@@ -152,43 +157,48 @@ def _key(send: Buffer, numbers: tuple[int, int] | None) -> Key | None:
     return Key(send.span, kind, 0 if numbers else MPI._handleof(send.datatype))
 
 
-def _derived_name(buffer: Buffer) -> str:
-    return f"{buffer.size} of {buffer.extent} bytes"
+def _type_name(buffer: Buffer) -> str:
+    if buffer.predefined:
+        return buffer.name or f"{buffer.size} of {buffer.extent} bytes"
+    return f"{PACKED} of {buffer.size} bytes"
 
 
-def _gathered(message: Message, send: Buffer) -> Message:
-    """Send a copy of elements with gaps: the gap of the last one may be outside of the memory."""
-    address, begin, keep = _stage(send, from_user=True)
-    return replace(message, send=address, keep=(*message.keep, *keep), begin=begin)
+def _packed(message: Message, send: Buffer, recv: Buffer | None) -> Message:
+    """Send packed elements, and unpack the result."""
+    operand = np.empty(send.count * send.size, np.uint8)
+    result = np.empty(0 if recv is None else recv.count * recv.size, np.uint8)
+    return replace(
+        message,
+        send=operand.ctypes.data,
+        recv=0 if recv is None else result.ctypes.data,
+        keep=(*message.keep, operand, result),
+        begin=packer(send, operand),
+        end=None if recv is None else unpacker(recv, result),
+    )
 
 
 def _staged(message: Message, recv: Buffer) -> Message:
-    """Receive elements with gaps into a temporary buffer; copy only their data to the user's."""
-    address, end, keep = _stage(recv, from_user=False)
-    return replace(message, recv=address, keep=(*message.keep, *keep), end=end)
+    """Receive pairs with gaps into a temporary buffer; copy only their data to the user's."""
+    stage = np.empty(max(recv.span, 1), np.uint8)
+    packed = np.empty(recv.count * recv.size, np.uint8)
+    pack = packer(replace(recv, address=stage.ctypes.data, owner=stage), packed)
+    unpack = unpacker(recv, packed)
 
-
-def _stage(buffer: Buffer, from_user: bool) -> tuple[int, Hook, tuple[object, ...]]:
-    """Make a temporary buffer for elements with gaps.
-
-    Return its address, a function that copies the data from the user's buffer or to it, and the
-    owners of the memory.
-    """
-    stage = np.empty(max(buffer.span, 1), np.uint8)
-    packed = np.empty(buffer.count * buffer.size, np.uint8)
-    copy = replace(buffer, address=stage.ctypes.data, owner=stage)
-    source, target = (buffer, copy) if from_user else (copy, buffer)
-    pack, unpack = packer(source, packed), unpacker(target, packed)
-
-    def move() -> None:
+    def end() -> None:
         pack()
         unpack()
 
-    return stage.ctypes.data, move, (stage, packed)
+    return replace(message, recv=stage.ctypes.data, keep=(*message.keep, stage, packed), end=end)
 
 
-def _as_int(number: object) -> int:
-    """Return what `__int__` of a number says; raises TypeError if it has none, as texts have."""
+def whole_of(number: object) -> int:
+    """Return a root, a colour, a key or a tag as mpi4py reads it: by ``__int__``.
+
+    Counts and displacements are read by ``__index__``. Raises TypeError if there is no ``__int__``,
+    as for texts.
+    """
+    if isinstance(number, int):
+        return operator.index(number)
     convert = getattr(type(number), "__int__", None)
     if convert is None:
         raise TypeError(f"{number!r} is no number")
@@ -197,12 +207,9 @@ def _as_int(number: object) -> int:
 
 
 def root_of(comm: MPI.Comm, root: object) -> int:
-    """Return the root of a call; raises ArgumentError if it is no rank.
-
-    As in mpi4py, a number that is no ``int`` counts as its ``__int__`` says.
-    """
+    """Return the root of a call; raises ArgumentError if it is no rank."""
     try:
-        number = operator.index(root) if isinstance(root, int) else _as_int(root)
+        number = whole_of(root)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentTypeError(f"root: {root!r} is not a rank") from None
     if not 0 <= number < comm.Get_size():
@@ -237,11 +244,7 @@ def _op(op: object) -> MPI.Op:
 
 def _match(send: Buffer, recv: Buffer) -> None:
     """Raise ArgumentError for buffers of different types or sizes, and for overlapping ones."""
-    same_type = (
-        send.name == recv.name
-        if send.name or recv.name
-        else ((send.size, send.extent) == (recv.size, recv.extent))
-    )
+    same_type = send.name == recv.name if send.name or recv.name else send.datatype == recv.datatype
     if not same_type:
         raise ArgumentError(
             f"sendbuf is {send.describe()}, recvbuf is {recv.describe()}: "
@@ -255,17 +258,6 @@ def _match(send: Buffer, recv: Buffer) -> None:
     if overlap(send, recv):
         raise ArgumentError(
             "sendbuf and recvbuf overlap; pass MPI.IN_PLACE as sendbuf to reduce in place"
-        )
-
-
-def _dense_enough(buffer: Buffer) -> None:
-    """Raise ArgumentError for types with data outside of their extent: elements move by extent."""
-    layout = buffer.layout
-    if layout.first < 0 or layout.behind > layout.extent:
-        raise ArgumentError(
-            f"{buffer.what}: the datatype's data spans bytes {layout.first} to {layout.behind}, "
-            f"beyond its extent of {layout.extent}; such types cannot be reduced; resize the type "
-            "with Create_resized"
         )
 
 

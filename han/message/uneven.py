@@ -69,7 +69,8 @@ def reduce_scatter(
         message = _beside(message, operand)
     largest = max(numbers) * operand.extent
     key = message.key and message.key._replace(nbytes=largest)
-    return replace(message, signature=_uneven(message.signature, numbers), key=key)
+    lengths = numbers if send.size else (0,) * size
+    return replace(message, signature=_uneven(message.signature, lengths), key=key)
 
 
 def recvcounts(comm: MPI.Comm, recvbuf: object, counts: np.ndarray[Any, Any]) -> Message:
@@ -128,7 +129,10 @@ class Vector:
         reach = max((0, *(s + n for s, n in zip(places, numbers, strict=True) if n)))
         given = [data, reach] if datatype is None else [data, reach, datatype]
         before = max((-s for s, n in zip(places, numbers, strict=True) if n), default=0)
-        return cls(parse(given, what, before=max(before, 0)), numbers, places)
+        buffer = parse(given, what, before=max(before, 0))
+        if buffer.size:
+            _check_disjoint(places, numbers, what)
+        return cls(buffer, numbers, places)
 
     @property
     def joined(self) -> bool:
@@ -255,12 +259,16 @@ def _whole(numbers: Any, what: str) -> tuple[int, ...]:
 
 
 def _places(starts: Any, counts: Sequence[int], what: str) -> tuple[int, ...]:
-    """Return the displacement of each block; raise ArgumentError for blocks that overlap."""
+    """Return the displacement of each block."""
     if starts is None:
         return tuple(accumulate(counts, initial=0))[:-1]
     if hasattr(starts, "__index__") and np.ndim(starts) == 0:
         starts = [r * int(starts) for r in range(len(counts))]
-    places = _numbers(starts, f"{what}: displacements", len(counts), signed=True)
+    return _numbers(starts, f"{what}: displacements", len(counts), signed=True)
+
+
+def _check_disjoint(places: Sequence[int], counts: Sequence[int], what: str) -> None:
+    """Raise ArgumentError for blocks that overlap."""
     taken = sorted((s, s + n, r) for r, (s, n) in enumerate(zip(places, counts, strict=True)) if n)
     for (_, stop, first), (start, _, second) in pairwise(taken):
         if start < stop:
@@ -268,7 +276,6 @@ def _places(starts: Any, counts: Sequence[int], what: str) -> tuple[int, ...]:
                 f"{what}: the blocks of ranks {first} and {second} overlap: one ends at element "
                 f"{stop}, the other begins at {start}"
             )
-    return places
 
 
 def _few(numbers: Sequence[int]) -> str:

@@ -53,6 +53,7 @@ typedef struct {
     int wide; /* 1: handles are pointers (Open MPI, MPI 5 ABI); 0: ints (MPICH, Intel MPI) */
     int any_source, notice_tag;
     int err_truncate; /* the class of the error of a message that is longer than its receive */
+    int err_no_mem;   /* the class of the error of memory that is used up */
     void *in_place;
     han_handle byte;
     han_anyfn fn[HAN_F_COUNT];

@@ -10,14 +10,22 @@ from mpi4py import MPI
 
 from han import _native
 
-Library = tuple[str, int, int, int, int, int, int]
+Library = tuple[str, int, int, int, int, int, int, int]
 
 
 def library(tag: int) -> Library:
     """Return what C needs to call the MPI library; `tag` is that of notices."""
     wide = MPI._sizeof(MPI.COMM_WORLD) > 4
     handles = int(MPI.IN_PLACE), MPI._handleof(MPI.BYTE)
-    return (MPI.__file__, int(wide), MPI.ANY_SOURCE, tag, MPI.ERR_TRUNCATE, *handles)
+    return (
+        MPI.__file__,
+        int(wide),
+        MPI.ANY_SOURCE,
+        tag,
+        MPI.ERR_TRUNCATE,
+        MPI.ERR_NO_MEM,
+        *handles,
+    )
 
 
 def _made() -> type[MPI.Request]:

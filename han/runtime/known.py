@@ -9,7 +9,8 @@ from mpi4py import MPI
 from han.message.message import Message
 from han.message.packing import Hook
 
-Reducer = tuple[int, int] | None  # the operation's object, and the handle of MPI's type
+# The operation's object, the handle of MPI's type, and whether operands are unpacked.
+Reducer = tuple[int, int, bool] | None
 
 
 class Data(NamedTuple):
@@ -36,4 +37,4 @@ def reduces_with(message: Message) -> Reducer:
     """Return what the MPI library or a user's function reduces with; kinds keep the operation."""
     if message.numbers is not None or not message.signature.reduces or message.datatype is None:
         return None
-    return id(message.op), MPI._handleof(message.datatype)
+    return id(message.op), MPI._handleof(message.datatype), message.unpacks

@@ -101,6 +101,7 @@ def native_plan(
         dtype=_handle(message, program),
         commutative=signature.commutative and not signature.canonical,
         operand=program.operand if callback else 0,
+        unpacks=message.unpacks,
         comms=tuple(MPI._handleof(c) for c in comms),
         scratch=scratch,
         keep=(message.op, message.datatype, comms, mapping),

@@ -239,7 +239,9 @@ class Persistent:
             need = Need.ON_DEVICE if called.device else Need.LEFT
         elif sized.shown(self._health.size) > PAGE:
             need = Need.LARGE
-        bare = Message(sized, op=message.op, datatype=message.datatype, numbers=message.numbers)
+        bare = replace(
+            message, signature=sized, send=0, recv=0, keep=(), begin=None, end=None, key=None
+        )
         return Kind(self, called, bare, identity(sized), need, keeps)
 
     def _remember(self, kind: Kind, message: Message) -> None:

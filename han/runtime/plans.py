@@ -189,7 +189,7 @@ class Plans:
         self.binder.clear(free)
 
 
-def _handles(message: Message) -> tuple[int, int]:
+def _handles(message: Message) -> tuple[int, int, bool]:
     if message.op is None or message.datatype is None:
-        return 0, 0
-    return MPI._handleof(message.op), MPI._handleof(message.datatype)
+        return 0, 0, False
+    return MPI._handleof(message.op), MPI._handleof(message.datatype), message.unpacks

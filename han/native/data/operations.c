@@ -1,5 +1,6 @@
 #include "data/operations.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
@@ -55,10 +56,42 @@ void han_move(han_engine *e, han_plan *p, const han_instr *i) {
     add_mapped(p, i, 1, i->n);
 }
 
+/* Make room for `n` bytes of operands. */
+static bool operand_room(han_plan *p, size_t n) {
+    if (n <= p->operand_size) return true;
+    uint8_t *room = realloc(p->operand, n);
+    if (!room) return false;
+    p->operand = room;
+    p->operand_size = n;
+    return true;
+}
+
+/* dst = a op b of packed elements: unpack both operands into this rank's layout, combine, pack. */
+static int reduce_packed(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
+                         const uint8_t *b, size_t n) {
+    const han_mpi *m = e->mpi;
+    int bytes = (int)(n * p->element), count = (int)n;
+    han_type_facts t;
+    int rc = han_type_facts_of(m, p->dtype, &t);
+    if (rc) return rc;
+    int64_t last = (int64_t)(n - 1) * t.extent, low = t.first + (last < 0 ? last : 0);
+    low &= -HAN_LINE; /* element 0 is aligned */
+    size_t span = (size_t)(t.behind + (last > 0 ? last : 0) - low + HAN_LINE) & -(size_t)HAN_LINE;
+    if (!operand_room(p, 2 * span)) return m->err_no_mem;
+    uint8_t *left = p->operand - low, *right = left + span; /* addresses of element 0 */
+    rc = han_unpack(m, a, bytes, left, count, p->dtype, e->comm);
+    if (!rc) rc = han_unpack(m, b, bytes, right, count, p->dtype, e->comm);
+    if (!rc) rc = han_reduce_local(m, left, right, count, p->dtype, p->op);
+    if (!rc) rc = han_pack(m, right, count, p->dtype, dst, bytes, e->comm);
+    han_add(&p->counts.copied, 3 * (uint64_t)bytes);
+    return rc;
+}
+
 /* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. */
 static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
                          const uint8_t *b, size_t n) {
     size_t bytes = n * p->element;
+    if (p->unpacks) return reduce_packed(e, p, dst, a, b, n);
     if (dst == a && dst != b) {
         if (p->commutative) return han_reduce_local(e->mpi, b, dst, (int)n, p->dtype, p->op);
         memcpy(p->operand, b, bytes);

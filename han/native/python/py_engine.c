@@ -41,8 +41,8 @@ static int add_channel(EngineObject *self, PyObject *spec) {
 int han_py_load_mpi(han_mpi *m, PyObject *spec) {
     const char *library;
     unsigned long long in_place, byte;
-    if (!PyArg_ParseTuple(spec, "spiiiKK", &library, &m->wide, &m->any_source, &m->notice_tag,
-                          &m->err_truncate, &in_place, &byte))
+    if (!PyArg_ParseTuple(spec, "spiiiiKK", &library, &m->wide, &m->any_source, &m->notice_tag,
+                          &m->err_truncate, &m->err_no_mem, &in_place, &byte))
         return -1;
     m->in_place = (void *)(uintptr_t)in_place;
     m->byte = (han_handle)byte;
