@@ -23,7 +23,7 @@ _Gather: TypeAlias = tuple[tuple[_Triple, ...], tuple[_Triple, ...]]
 _Turn: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 _Five: TypeAlias = tuple[int, int, int, int, int]
 _Seven: TypeAlias = tuple[int, int, int, int, int, int, int]
-_Library: TypeAlias = tuple[str, int, int, int, int, int, int]
+_Library: TypeAlias = tuple[str, int, int, int, int, int, int, int]
 _Channel: TypeAlias = tuple[
     WriteableBuffer, int, int, int, int, int, int, int, int, int, int, int, bool
 ]
@@ -596,7 +596,6 @@ class Engine:
         element: int,
         op: int,
         dtype: int,
-        commutative: bool,
         operand: int,
         comms: tuple[int, ...],
         scratch: _Writable | None,

@@ -30,6 +30,7 @@ def canonical(op: MPI.Op) -> MPI.Op:
 
 
 PAIR_TYPES = ("FLOAT_INT", "DOUBLE_INT", "LONG_INT", "TWOINT", "SHORT_INT", "LONG_DOUBLE_INT")
+FORTRAN_PAIRS = ("MPI_2REAL", "MPI_2DOUBLE_PRECISION", "MPI_2INTEGER")  # mpi4py has no objects
 
 
 @cache
@@ -39,7 +40,27 @@ def _pair_names() -> dict[int, str]:
 
 def pair_name(datatype: MPI.Datatype) -> str:
     """Return the name of a type that MINLOC and MAXLOC take, as ``DOUBLE_INT``; else ``""``."""
-    return _pair_names().get(MPI._handleof(datatype), "")
+    handle = MPI._handleof(datatype)
+    if handle not in _pair_names() and datatype and datatype.is_predefined:
+        name = datatype.Get_name()
+        _pair_names()[handle] = name if name in FORTRAN_PAIRS else ""
+    return _pair_names().get(handle, "")
+
+
+def library_refusal(op: MPI.Op, datatype: MPI.Datatype) -> MPI.Exception | None:
+    """Return the error of the MPI library for a predefined operation on a predefined type."""
+    return _refusal(MPI._handleof(op), MPI._handleof(datatype))
+
+
+@cache
+def _refusal(operation: int, kind: int) -> MPI.Exception | None:
+    op, datatype = MPI.Op.fromhandle(operation), MPI.Datatype.fromhandle(kind)
+    one, other = np.zeros((2, max(datatype.extent, 1)), np.uint8)
+    try:
+        op.Reduce_local([one, 1, datatype], [other, 1, datatype])
+    except MPI.Exception as error:
+        return error
+    return None
 
 
 def type_name(datatype: MPI.Datatype) -> str:

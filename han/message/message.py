@@ -11,7 +11,13 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.buffers import Buffer, parse
-from han.message.dtypes import canonical, is_in_packed_form, op_name, pair_name
+from han.message.dtypes import (
+    canonical,
+    is_in_packed_form,
+    library_refusal,
+    op_name,
+    pair_name,
+)
 from han.message.overlap import overlap
 from han.message.packing import Hook, packer, unpacker
 from han.message.reader import NO_KIND, kind_of
@@ -276,6 +282,7 @@ def _combinable(buffer: Buffer, op: MPI.Op, name: str) -> tuple[int, int] | None
                 f"op MPI.{name.upper()} takes pairs (MPI.DOUBLE_INT, MPI.TWOINT ...), "
                 f"not {buffer.describe()}"
             )
+        _check_library(op, buffer.datatype)
         return None
     numbers = kernel(name, buffer.name)
     if numbers is None and name not in WIDE.get(buffer.name, ()):
@@ -283,4 +290,13 @@ def _combinable(buffer: Buffer, op: MPI.Op, name: str) -> tuple[int, int] | None
         raise ArgumentError(
             f"op MPI.{name.upper()} is not defined on {buffer.describe()}; defined there: {known}"
         )
+    if numbers is None:
+        _check_library(op, buffer.datatype)
     return numbers
+
+
+def _check_library(op: MPI.Op, datatype: MPI.Datatype) -> None:
+    """Raise what the MPI library raises for an operation that it does not have on a type."""
+    refusal = library_refusal(op, datatype)
+    if refusal is not None:
+        raise refusal

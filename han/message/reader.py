@@ -11,11 +11,11 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.message.dtypes import PAIR_TYPES, mpi_type, pair_name, predefined_ops
+from han.message.dtypes import FORTRAN_PAIRS, PAIR_TYPES, mpi_type, pair_name, predefined_ops
 from han.model.element_types import DTYPES, WIDE, numpy_name
 
 NUMBERS = "?bBhHiIlLqQefdgFDG"  # the letters of NumPy's types of numbers
-KINDS = {name: k for k, name in enumerate((*DTYPES, "byte", *WIDE, *PAIR_TYPES))}
+KINDS = {name: k for k, name in enumerate((*DTYPES, "byte", *WIDE, *PAIR_TYPES, *FORTRAN_PAIRS))}
 NO_KIND = -1  # the look-up in C serves no reductions of such elements
 REFUSED = (*{type(mark) for mark in (MPI.BOTTOM, MPI.IN_PLACE)},)  # their buffers are no memory
 

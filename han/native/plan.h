@@ -96,7 +96,6 @@ typedef struct han_plan {
     han_reduce2_fn reduce2;
     size_t element;
     han_handle op, dtype;
-    bool commutative;
     bool unpacks; /* operands are packed elements of `dtype`, to be unpacked and combined */
     /* By rank and buffer (send, receive): what to add to a peer's address of its buffer to get the
      * address of the same memory in this process. NULL: no peer's memory is mapped. */

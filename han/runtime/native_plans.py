@@ -99,7 +99,6 @@ def native_plan(
         element=signature.element,
         op=0 if message.op is None else MPI._handleof(message.op),
         dtype=_handle(message, program),
-        commutative=signature.commutative and not signature.canonical,
         operand=program.operand if callback else 0,
         unpacks=message.unpacks,
         comms=tuple(MPI._handleof(c) for c in comms),

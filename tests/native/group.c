@@ -160,7 +160,7 @@ void plan_open(han_plan *p, const test_case *c, uint64_t rank)
     *p = (han_plan){.n_code = (uint32_t)from->n_code, .n_streams = (uint32_t)from->n_streams,
                     .n_requests = (uint32_t)from->requests, .scratch_size = from->scratch,
                     .sync = from->sync, .signature = (uint64_t)(uintptr_t)c->name,
-                    .element = 8, .commutative = true, .shifts = no_shifts,
+                    .element = 8, .shifts = no_shifts,
                     .strides = from->strides,
                     /* vary how bytes are copied */
                     .much = rank % 2, .streaming = rank % 3 == 2};

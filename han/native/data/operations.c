@@ -87,13 +87,14 @@ static int reduce_packed(const han_engine *e, han_plan *p, uint8_t *dst, const u
     return rc;
 }
 
-/* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. */
+/* dst = a op b through MPI_Reduce_local, which computes inout = in op inout. The order of operands is
+ * kept for operations that commute too: ranks that combine the same operands must get the same bits,
+ * and MPI_MAXLOC of a NaN depends on the order. */
 static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
                          const uint8_t *b, size_t n) {
     size_t bytes = n * p->element;
     if (p->unpacks) return reduce_packed(e, p, dst, a, b, n);
     if (dst == a && dst != b) {
-        if (p->commutative) return han_reduce_local(e->mpi, b, dst, (int)n, p->dtype, p->op);
         memcpy(p->operand, b, bytes);
         int rc = han_reduce_local(e->mpi, a, p->operand, (int)n, p->dtype, p->op);
         memcpy(dst, p->operand, bytes);

@@ -285,9 +285,9 @@ static PyObject *engine_get_failed(EngineObject *self, void *unused) {
 static PyMethodDef engine_methods[] = {
     {"plan", (PyCFunction)(void (*)(void))han_py_plan, METH_VARARGS | METH_KEYWORDS,
      "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
-     "element, op, dtype, commutative, operand, comms, scratch, keep, number=0, shifts=None, "
+     "element, op, dtype, operand, comms, scratch, keep, number=0, shifts=None, "
      "arena=(0, 0), whole=0, leader=-1, terms=None, grains=0, grain=0, blocks=0, "
-     "strides=None, counted=(0, 0, 0, 0, 0), ahead=False)\n--\n\n"
+     "strides=None, counted=(0, 0, 0, 0, 0), ahead=False, unpacks=False)\n--\n\n"
      "Make a Plan from the records of a program."},
     {"run", (PyCFunction)engine_run, METH_VARARGS,
      "run($self, plan, send, recv, keep, nbytes=0, sizes=b'', /)\n--\n\n"

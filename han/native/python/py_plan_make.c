@@ -17,7 +17,7 @@ typedef struct {
     unsigned long long mpi_op, mpi_dtype; /* handles */
     unsigned whole, blocks;
     Py_ssize_t requests, element, operand;
-    int sync, brief, commutative, op, dtype, leader, ahead, unpacks;
+    int sync, brief, op, dtype, leader, ahead, unpacks;
     unsigned long long counted;
     unsigned first, rank, size, burst; /* if `counted` */
 } arguments;
@@ -191,7 +191,6 @@ static void fill_call(han_plan *p, const arguments *a) {
 }
 
 static void fill_reduction(han_plan *p, const arguments *a) {
-    p->commutative = a->commutative;
     p->unpacks = a->unpacks;
     p->element = (size_t)a->element;
     p->op = (han_handle)a->mpi_op;
@@ -245,16 +244,16 @@ static int fill_plan(PlanObject *self, const arguments *a, unsigned ranks) {
 static int parse(PyObject *args, PyObject *kwargs, arguments *a) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
-                            "dtype",  "commutative", "operand", "comms",   "scratch",
+                            "dtype",  "operand", "comms",   "scratch",
                             "keep",   "number",  "shifts", "arena",  "whole", "leader",
                             "terms",  "grains",  "grain",  "blocks", "strides", "counted",
                             "ahead",  "unpacks", NULL};
     *a = (arguments){.shifts = Py_None, .leader = -1};
     return PyArg_ParseTupleAndKeywords(
-               args, kwargs, "y*O!nO!y*ppK(ii)nKKpnO!OO|KO(KK)Iiz*KKIz*(KIIII)pp", names, &a->code,
+               args, kwargs, "y*O!nO!y*ppK(ii)nKKnO!OO|KO(KK)Iiz*KKIz*(KIIII)pp", names, &a->code,
                &PyTuple_Type, &a->streams, &a->requests, &PyTuple_Type, &a->footprint, &a->writes,
                &a->sync, &a->brief, &a->signature, &a->op, &a->dtype, &a->element, &a->mpi_op,
-               &a->mpi_dtype, &a->commutative, &a->operand, &PyTuple_Type, &a->comms, &a->scratch,
+               &a->mpi_dtype, &a->operand, &PyTuple_Type, &a->comms, &a->scratch,
                &a->keep, &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole, &a->leader,
                &a->terms, &a->grains, &a->grain, &a->blocks, &a->strides, &a->counted, &a->first,
                &a->rank, &a->size, &a->burst, &a->ahead, &a->unpacks)
