@@ -30,6 +30,19 @@ class Request(BaseRequest):
         state = "freed" if self._engine is None else "active" if self.active else "inactive"
         return f"<han.Request {kind}, {state}>"
 
+    def _rests(self) -> bool:
+        """Whether this is a persistent request that is inactive: MPI's handle is a null one."""
+        return self.persistent and not self.active and self._engine is not None
+
+    def __bool__(self) -> bool:
+        return self._rests() or super().__bool__()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other if self._rests() else super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def Free(self) -> None:
         """Complete the collective if it is under way, and release everything."""
         self._free()

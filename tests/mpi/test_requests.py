@@ -532,3 +532,34 @@ def test_waits_for_lists_end_when_a_peer_errs(mpi_ranks):
         for name, text, seconds in WORLD.allgather(error)[:odd]:
             assert (name, f"rank {odd} raised ArgumentError" in text) == ("PeerError", True), text
             assert seconds < SECONDS
+
+
+@on_two
+def test_mpis_functions_pass_an_inactive_persistent_request_over(mpi_ranks):
+    send, results = np.ones(3), [np.zeros(3) for _ in range(2)]
+    for comm in comms():
+        idle, busy = (comm.Allreduce_init(send, result) for result in results)
+        for kind in (MPI.Request, han.Request):
+            busy.Start()
+            assert kind.Waitany([idle, busy]) == 1
+            busy.Wait()
+            busy.Start()
+            assert kind.Waitsome([idle, busy]) == [1]
+            busy.Wait()
+            busy.Start()
+            while not (found := kind.Testany([idle, busy]))[1]:
+                assert found[0] == MPI.UNDEFINED
+            assert found == (1, True)
+            busy.Wait()
+            assert kind.Waitany([idle, busy]) == MPI.UNDEFINED
+            assert kind.Waitall([idle, busy])
+        assert idle
+        assert idle != MPI.REQUEST_NULL != idle
+        assert idle not in (busy, MPI.REQUEST_NULL)
+        assert idle == idle
+        idle.Start()
+        idle.Wait()
+        for request in (idle, busy):
+            request.Free()
+            assert not request
+            assert request == MPI.REQUEST_NULL

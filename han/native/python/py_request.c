@@ -57,7 +57,6 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
     self->keep = none_or(keep);
     self->begin = none_or(begin);
     self->end = none_or(end);
-    if (persistent) han_request_show(o);
     return 0;
 }
 

@@ -14,7 +14,8 @@ static void set_handle(PyObject *o, uint64_t handle) {
 
 /* ---- MPI's view --------------------------------------------------------------------------- */
 
-/* Give the object a handle of MPI's. Without one, only han's own methods know the request. */
+/* Give the object a handle of MPI's. Without one, only han's own methods know the request. An
+ * inactive request has none: MPI's functions for several requests pass it over. */
 void han_request_show(PyObject *o) {
     request *self = han_request_fields(o);
     if (!self->token) self->token = han_token_take(o, self->engine, &self->run);
@@ -50,19 +51,18 @@ void han_request_synchronise(PyObject *o) {
     if (!self->token || !han_token_gone(self->token)) return;
     self->active = false;
     hide(o);
-    if (self->persistent)
-        han_request_show(o);
-    else
-        release_buffers(self);
+    release_buffers(self);
 }
 
 void han_request_settle(PyObject *o) {
     request *self = han_request_fields(o);
     self->active = false;
-    if (self->persistent && self->token)
-        han_token_disarm(self->token);
-    else
+    if (self->persistent && self->token) {
+        han_token_disarm(self->token); /* for the next start */
+        set_handle(o, han_request_class.null);
+    } else {
         hide(o);
+    }
     release_buffers(self);
 }
 
