@@ -246,51 +246,59 @@ class Collectives(MPI.Intracomm):
 
     def Ibarrier(self) -> Started:
         """Start :meth:`Barrier`; return its request."""
-        return self._quick.ibarrier() or self._start(parsers.BARRIER)
+        started = self._quick.ibarrier()
+        return self._start(parsers.BARRIER) if started is False else started
 
     def Ibcast(self, buf: Any, root: int = 0) -> Started:
         """Start :meth:`Bcast`; return its request."""
-        return self._quick.ibcast(buf, root) or self._start(parsers.BCAST, buf, root)
+        started = self._quick.ibcast(buf, root)
+        return self._start(parsers.BCAST, buf, root) if started is False else started
 
     def Ireduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Started:
         """Start :meth:`Reduce`; return its request."""
         started = self._quick.ireduce(sendbuf, recvbuf, op, root)
-        return started or self._start(parsers.REDUCE, sendbuf, recvbuf, op, root)
+        return (
+            self._start(parsers.REDUCE, sendbuf, recvbuf, op, root) if started is False else started
+        )
 
     def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:
         """Start :meth:`Allreduce`; return its request."""
         started = self._quick.iallreduce(sendbuf, recvbuf, op)
-        return started or self._start(parsers.ALLREDUCE, sendbuf, recvbuf, op)
+        return self._start(parsers.ALLREDUCE, sendbuf, recvbuf, op) if started is False else started
 
     def Igather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
         """Start :meth:`Gather`; return its request."""
         started = self._quick.igather(sendbuf, recvbuf, root)
-        return started or self._start(parsers.GATHER, sendbuf, recvbuf, root)
+        return self._start(parsers.GATHER, sendbuf, recvbuf, root) if started is False else started
 
     def Iscatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
         """Start :meth:`Scatter`; return its request."""
         started = self._quick.iscatter(sendbuf, recvbuf, root)
-        return started or self._start(parsers.SCATTER, sendbuf, recvbuf, root)
+        return self._start(parsers.SCATTER, sendbuf, recvbuf, root) if started is False else started
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Allgather`; return its request."""
         started = self._quick.iallgather(sendbuf, recvbuf)
-        return started or self._start(parsers.ALLGATHER, sendbuf, recvbuf)
+        return self._start(parsers.ALLGATHER, sendbuf, recvbuf) if started is False else started
 
     def Ialltoall(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Alltoall`; return its request."""
         started = self._quick.ialltoall(sendbuf, recvbuf)
-        return started or self._start(parsers.ALLTOALL, sendbuf, recvbuf)
+        return self._start(parsers.ALLTOALL, sendbuf, recvbuf) if started is False else started
 
     def Ireduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Started:
         """Start :meth:`Reduce_scatter_block`; return its request."""
         started = self._quick.ireduce_scatter_block(sendbuf, recvbuf, op)
-        return started or self._start(parsers.REDUCE_SCATTER_BLOCK, sendbuf, recvbuf, op)
+        return (
+            self._start(parsers.REDUCE_SCATTER_BLOCK, sendbuf, recvbuf, op)
+            if started is False
+            else started
+        )
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Allgatherv`; return its request."""
         started = self._quick.iallgatherv(sendbuf, recvbuf)
-        return started or self._start(parsers.ALLGATHERV, sendbuf, recvbuf)
+        return self._start(parsers.ALLGATHERV, sendbuf, recvbuf) if started is False else started
 
     def Ireduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
@@ -302,7 +310,11 @@ class Collectives(MPI.Intracomm):
         if recvcounts is None and self._found() is not None:
             recvcounts = self._counts(sendbuf, recvbuf)
         started = self._quick.ireduce_scatter(sendbuf, recvbuf, recvcounts, op)
-        return started or self._start(parsers.REDUCE_SCATTER, sendbuf, recvbuf, recvcounts, op)
+        return (
+            self._start(parsers.REDUCE_SCATTER, sendbuf, recvbuf, recvcounts, op)
+            if started is False
+            else started
+        )
 
     # ---- persistent -------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Any
 from mpi4py import MPI
 
 from han.collectives import Collectives
-from han.counted_calls import OBJECTS, Method, methods, why_left
+from han.counted_calls import APART, OBJECTS, Method, methods, why_left
 from han.model.statistics import Counts, Key, size_range
 from han.object_moves import ObjectMoves
 from han.objects import Objects
@@ -111,7 +111,8 @@ class Counting:
                     taken = seconds()
                     nbytes = method.nbytes(comm, args, more)
                     ranks = comm.Get_size() if comm else 1
-                    key = Key(method.name, size_range(nbytes), ranks, why or here.why)
+                    said = why or here.why or _why_apart(comm, method)
+                    key = Key(method.name, size_range(nbytes), ranks, said)
                     self._add(key, 1, nbytes or 0, taken)
             if isinstance(result, Request | LeftRequest):
                 _mark(result, method, key, nbytes)
@@ -171,6 +172,13 @@ class Counting:
                     self._add(marked[0], 1, marked[1], seconds())
 
         return begin
+
+
+def _why_apart(comm: Any, method: Method) -> str:
+    """Return why a call was one of MPI's from the start; "" if han has served it."""
+    state = getattr(comm, "_state", None)
+    why = why_left(method.name, together=False)
+    return why if why == APART and state is not None and state.calls.leaves else ""
 
 
 def _mark(request: Any, method: Method, key: Key, nbytes: int | None) -> None:

@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mpi4py import MPI
 
 from han import _native
 from han.common.errors import HanError
+from han.config.arrange import Facts
+from han.model.collectives import BY_BLOCKS
 from han.ranks.health import Health
 from han.ranks.meeting import Patience
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+FORMS = ("{}", "I{}", "{}_init")
+
+
+def leave_blocks(calls: _native.Calls[Any], comm: MPI.Intracomm, facts: Sequence[Facts]) -> None:
+    """Leave calls by blocks to the MPI library, as a program without han makes them.
+
+    While a rank is inside such a call, its helper steps han's own runs, which peers may wait for
+    before they make the call. Where some rank has no helper for all runs, all ranks take the way
+    of :class:`LeftRequest`: MPI does not let a blocking call on one rank meet a nonblocking one.
+    """
+    if not all(one.helped for one in facts):
+        return
+    plain = MPI.Intracomm(comm)
+    for name in (*BY_BLOCKS, "reduce_scatter_block", "allgatherv"):
+        kind = name.capitalize()
+        for form in FORMS:
+            method = form.format(kind.lower() if form == "I{}" else kind)
+            calls.leave(form.format(name).lower(), getattr(plain, method))
+    calls.leave("ireduce_scatter", partial(_ireduce_scatter, plain))
+
+
+def _ireduce_scatter(comm: MPI.Intracomm, *arguments: Any) -> MPI.Request:
+    return HeldRequest(comm.Ireduce_scatter(*arguments), arguments)
 
 
 class HeldRequest(MPI.Request):

@@ -37,7 +37,7 @@ from han.runtime.given import Given
 from han.runtime.inherited import Draft, Inherited, world_ranks
 from han.runtime.learning import LEARNER
 from han.runtime.leaving import at_end
-from han.runtime.left import watch
+from han.runtime.left import leave_blocks, watch
 from han.runtime.numbers import check_compiled
 from han.runtime.on_device import agreement
 from han.runtime.persistent import Persistent
@@ -125,6 +125,8 @@ class State:
         meeting = self.health.meeting
         meeting.look, meeting.limit = self.health.look, limit
         meeting.expect = self.health.expect_step
+        if self.topology.whole is None and not self.config.check:
+            leave_blocks(self.calls, comm, self.facts)
         at_end(self)
 
     def _discover(self, outer: Meeting, draft: Draft | None) -> None:

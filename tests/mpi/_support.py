@@ -31,6 +31,7 @@ WORLD = MPI.COMM_WORLD
 FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
 NETWORK = {"name": "network", "symbol": "i", "scope": "all"}
 TWO_BY_TWO = [{"name": "node", "symbol": "s", "scope": {"size": 2}}, NETWORK]
+APART = [{"name": "node", "symbol": "s", "scope": {"size": 1}}, NETWORK]  # a rank on each node
 TWO_LEVELS = [  # two nodes
     {"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}}, NETWORK,
 ]  # fmt: skip

@@ -4,6 +4,8 @@
  * arguments (han/message) and plans the call. */
 #include "python/py_calls.h"
 
+#include <string.h>
+
 #include "python/py_arguments.h"
 #include "python/py_copies.h"
 #include "python/py_engine.h"
@@ -16,6 +18,37 @@
 #include "python/py_request_methods.h"
 #include "python/py_run.h"
 
+/* The methods of a look-up. */
+#define FORMS(NAME) LEFT_##NAME, LEFT_i##NAME, LEFT_##NAME##_init
+enum {
+    FORMS(barrier),
+    FORMS(bcast),
+    FORMS(reduce),
+    FORMS(allreduce),
+    FORMS(gather),
+    FORMS(scatter),
+    FORMS(allgather),
+    FORMS(alltoall),
+    FORMS(reduce_scatter_block),
+    FORMS(allgatherv),
+    FORMS(reduce_scatter),
+    LEFT
+};
+#define NAMES(NAME) #NAME, "i" #NAME, #NAME "_init"
+static const char *const methods[LEFT] = {
+    NAMES(barrier),
+    NAMES(bcast),
+    NAMES(reduce),
+    NAMES(allreduce),
+    NAMES(gather),
+    NAMES(scatter),
+    NAMES(allgather),
+    NAMES(alltoall),
+    NAMES(reduce_scatter_block),
+    NAMES(allgatherv),
+    NAMES(reduce_scatter),
+};
+
 typedef struct {
     PyObject_HEAD
     EngineObject *engine;
@@ -23,6 +56,7 @@ typedef struct {
     han_caller caller;
     unsigned long long hits; /* calls that found their plan here */
     han_py_look_up plans;
+    PyObject *library[LEFT]; /* MPI's own methods of the collectives that are left to it, or NULL */
 } CallsObject;
 
 /* Run a plan: to its end, or as a request that owns the memory of the buffers. */
@@ -131,6 +165,27 @@ static PyObject *persistent(CallsObject *self, const han_call *c) {
     return request;
 }
 
+/* A buffer as mpi4py takes it, which does not know `[array]`; borrowed. */
+static PyObject *unwrapped(PyObject *buffer) {
+    if (PyList_CheckExact(buffer) && PyList_GET_SIZE(buffer) == 1) return PyList_GET_ITEM(buffer, 0);
+    if (PyTuple_CheckExact(buffer) && PyTuple_GET_SIZE(buffer) == 1)
+        return PyTuple_GET_ITEM(buffer, 0);
+    return buffer;
+}
+
+/* Call MPI's own method, as a program without han does: True if it returns nothing. After an error
+ * of the communicator False: Python raises it. */
+static PyObject *leave(CallsObject *self, int method, PyObject *const *args, Py_ssize_t n) {
+    enum { MOST = 4 };
+    PyObject *given[MOST];
+    if (self->engine->engine.failed || n > MOST) Py_RETURN_FALSE;
+    for (Py_ssize_t k = 0; k < n; k++) given[k] = k < 2 ? unwrapped(args[k]) : args[k];
+    PyObject *answer = PyObject_Vectorcall(self->library[method], given, (size_t)n, NULL);
+    if (answer != Py_None) return answer;
+    Py_DECREF(answer);
+    Py_RETURN_TRUE;
+}
+
 /* Read the arguments and go on with the call; `go` is NULL for a persistent one. */
 static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read,
                               mode go) {
@@ -158,16 +213,17 @@ static int few(Py_ssize_t n, Py_ssize_t expected) {
     return -1;
 }
 
-#define DEFINE_METHODS(NAME, ARGUMENTS)                                                            \
-    static PyObject *calls_##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {        \
-        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, blocking);            \
-    }                                                                                              \
-    static PyObject *calls_i##NAME(CallsObject *self, PyObject *const *args, Py_ssize_t n) {       \
-        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, nonblocking);         \
-    }                                                                                              \
-    static PyObject *calls_##NAME##_init(CallsObject *self, PyObject *const *args, Py_ssize_t n) { \
-        return few(n, ARGUMENTS) ? NULL : serve(self, args, han_read_##NAME, NULL);                \
+#define DEFINE_METHOD(NAME, METHOD, ARGUMENTS, GO)                                                 \
+    static PyObject *calls_##METHOD(CallsObject *self, PyObject *const *args, Py_ssize_t n) {      \
+        if (few(n, ARGUMENTS)) return NULL;                                                        \
+        if (self->library[LEFT_##METHOD]) return leave(self, LEFT_##METHOD, args, n);              \
+        return serve(self, args, han_read_##NAME, GO);                                             \
     }
+
+#define DEFINE_METHODS(NAME, ARGUMENTS)                                                            \
+    DEFINE_METHOD(NAME, NAME, ARGUMENTS, blocking)                                                 \
+    DEFINE_METHOD(NAME, i##NAME, ARGUMENTS, nonblocking)                                           \
+    DEFINE_METHOD(NAME, NAME##_init, ARGUMENTS, NULL)
 
 DEFINE_METHODS(barrier, 0)
 DEFINE_METHODS(bcast, 2)
@@ -183,6 +239,20 @@ DEFINE_METHODS(reduce_scatter, 4)
 
 static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
     return few(n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
+}
+
+/* leave(name, method): from now on, calls of this name are those of MPI's own method. */
+static PyObject *calls_leave(CallsObject *self, PyObject *args) {
+    const char *name;
+    PyObject *method;
+    if (!PyArg_ParseTuple(args, "sO", &name, &method)) return NULL;
+    for (int k = 0; k < LEFT; k++)
+        if (!strcmp(name, methods[k])) {
+            Py_XSETREF(self->library[k], Py_NewRef(method));
+            Py_RETURN_NONE;
+        }
+    PyErr_Format(PyExc_ValueError, "there is no method %s", name);
+    return NULL;
 }
 
 static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
@@ -231,6 +301,7 @@ static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->engine);
     Py_VISIT(self->caller.reader);
     Py_VISIT(self->request);
+    for (int k = 0; k < LEFT; k++) Py_VISIT(self->library[k]);
     for (uint32_t k = 0; k < self->plans.size; k++) {
         Py_VISIT(self->plans.slots[k].op);
         Py_VISIT(self->plans.slots[k].plan);
@@ -240,6 +311,7 @@ static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
 
 static int calls_tp_clear(CallsObject *self) {
     han_py_look_up_clear(&self->plans);
+    for (int k = 0; k < LEFT; k++) Py_CLEAR(self->library[k]);
     Py_CLEAR(self->engine);
     return 0;
 }
@@ -281,6 +353,9 @@ static PyMethodDef calls_methods[] = {
      "add($self, plan, collective, root, op, key, uneven, /)\n--\n\n"
      "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is (bound "
      "of its class, kind, handle), `uneven` says whether blocks differ in size."},
+    {"leave", (PyCFunction)calls_leave, METH_VARARGS,
+     "leave($self, name, method, /)\n--\n\n"
+     "Leave the calls of a method to one of MPI's, with the same arguments."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS,
      "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
@@ -296,7 +371,13 @@ static PyObject *calls_get_entries(CallsObject *self, void *unused) {
     return PyLong_FromUnsignedLong(self->plans.used);
 }
 
+static PyObject *calls_get_leaves(CallsObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(self->library[LEFT_gather] != NULL);
+}
+
 static PyGetSetDef calls_getset[] = {
+    {"leaves", (getter)calls_get_leaves, NULL, "Whether calls by blocks are MPI's own.", NULL},
     {"entries", (getter)calls_get_entries, NULL, "The number of entries.", NULL},
     {"hits", (getter)calls_get_hits, NULL, "The number of calls that found their plan here.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
