@@ -50,6 +50,10 @@ def bench(
         bool,
         typer.Option("--programs", help="Measure what programs do besides repeating one call."),
     ] = False,
+    left: Annotated[
+        bool,
+        typer.Option("--left", help="Measure every collective, also those that are MPI's own."),
+    ] = False,
     replay: Annotated[
         Path | None,
         typer.Option(help="With --programs: the calls that 'han run --json FILE' recorded."),
@@ -105,12 +109,14 @@ def bench(
       mpiexec -n 2 han bench bcast --tuned
       mpiexec -n 2 han bench --programs
       mpiexec -n 4 han bench --programs mixed --replay stats.json
+      mpiexec -n 4 han bench --left --config virtual-2x2
     """
-    if programs or replay is not None:
+    if programs or left or replay is not None:
         from han.measure.program_results import Settings as ProgramSettings
 
         how = ProgramSettings(rounds, time, check, replay)
-        bench_programs.measure(ctx, collectives or [], how, config, json_file, plot)
+        groups = ["left"] if left else collectives or []
+        bench_programs.measure(ctx, groups, how, config, json_file, plot)
         return
     from han.measure import bench as measuring
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # The parameters of the command that say something about programs too.
 TAKEN = {
-    "collectives", "programs", "replay", "rounds", "time", "check", "config", "json_file", "plot",
+    "collectives", "programs", "left", "replay", "rounds", "time", "check", "config", "json_file",
+    "plot",
 }  # fmt: skip
 
 

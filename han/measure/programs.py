@@ -18,7 +18,7 @@ from han.comm import Comm
 from han.common.errors import WrongResultError
 from han.common.suggest import expect_known
 from han.common.units import spans
-from han.measure import program_objects, program_rows, program_solver
+from han.measure import program_left, program_objects, program_rows, program_solver
 from han.measure.bench import SIDES
 from han.measure.program_mix import MIXED, mixed
 from han.measure.program_results import Result, Settings
@@ -39,12 +39,12 @@ Row = ProgramRow | Sizes
 
 
 def chosen(groups: Sequence[str] = (), replay: Path | None = None) -> list[Row]:
-    """Return the rows of some groups, by default of all; raises ArgumentError.
+    """Return the rows of some groups, by default of all but `left`; raises ArgumentError.
 
     `replay` is a file of statistics, whose calls take the place of han's own mix.
     """
     for name in groups:
-        expect_known("group of rows", name, GROUPS)
+        expect_known("group of rows", name, (*GROUPS, program_left.LEFT))
     rows: list[Row] = [
         *program_rows.ROWS,
         SMALL,
@@ -54,6 +54,8 @@ def chosen(groups: Sequence[str] = (), replay: Path | None = None) -> list[Row]:
         *program_solver.ROWS,
         mixed(replay),
     ]
+    if program_left.LEFT in groups:
+        return [*program_left.ROWS]
     wanted = groups or GROUPS
     found = [row for row in rows if row.group in wanted]
     return sorted(found, key=lambda row: GROUPS.index(row.group))

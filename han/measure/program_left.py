@@ -1,0 +1,98 @@
+"""The rows of ``han bench --left``: every collective in every form, whoever carries it out.
+
+They show what han costs the calls that it leaves to the MPI library. They are measured between
+nodes, where these are all calls by blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.common.units import format_size
+from han.measure.program_rows import ProgramRow, Work
+from han.model.collectives import ROWS as COLLECTIVES
+
+LEFT = "left"  # the group
+BYTES = (8, 4 << 10, 256 << 10)  # of a message, or of a block
+MIDDLE = 4 << 10  # of nonblocking and persistent calls, and of objects
+OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
+Arguments = tuple[Any, ...]
+
+
+def _arguments(comm: MPI.Intracomm, name: str, nbytes: int) -> tuple[Arguments, list[Any]]:
+    """Return the arguments of a call, and the buffers that it fills."""
+    row, size, n = COLLECTIVES[name], comm.Get_size(), max(nbytes // 8, 1)
+    if not row.recv:
+        return (), []
+    if name == "bcast":
+        buffer = np.full(n, float(comm.Get_rank() + 1))
+        return (buffer, 0), [buffer]
+    send = np.arange(float(n * (size if row.send == "each" else 1)))
+    recv = np.zeros(n * (size if row.recv == "each" else 1))
+    counts = ([n] * size,) if name == "reduce_scatter" else ()
+    op = (MPI.SUM,) if row.reduces else ()
+    root = (0,) if row.rooted else ()
+    return (send, recv, *counts, *op, *root), [recv]
+
+
+def _finish(make: Callable[..., Any], *arguments: Any) -> None:
+    make(*arguments).Wait()
+
+
+def _start(request: Any) -> None:
+    request.Start()
+    request.Wait()
+
+
+def _blocking(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
+    arguments, results = _arguments(comm, name, nbytes)
+    return Work(partial(getattr(comm, name.capitalize()), *arguments), results)
+
+
+def _nonblocking(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
+    arguments, results = _arguments(comm, name, nbytes)
+    return Work(partial(_finish, getattr(comm, f"I{name}"), *arguments), results, kept=arguments)
+
+
+def _persistent(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
+    arguments, results = _arguments(comm, name, nbytes)
+    request = getattr(comm, f"{name.capitalize()}_init")(*arguments)
+    return Work(partial(_start, request), results, free=request.Free, kept=arguments)
+
+
+def _object(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
+    item: Any = np.zeros(nbytes, np.uint8).tobytes()
+    if name in ("scatter", "alltoall"):
+        item = [item] * comm.Get_size()
+    elif name in ("reduce", "allreduce"):
+        item = np.zeros(nbytes // 8)
+    return Work(partial(getattr(comm, name), item))
+
+
+def _rows(
+    names: Sequence[str], form: str, make: Callable[[MPI.Intracomm, str, int], Work], nbytes: int
+) -> Iterator[ProgramRow]:
+    for name in names:
+        size = f" of {format_size(nbytes)}" if COLLECTIVES[name].recv else ""
+        text = form.format(name.capitalize() if form != "I{}" else name)
+        yield ProgramRow(LEFT, f"{text}{size}", partial(make, name=name, nbytes=nbytes))
+
+
+def _all_rows() -> Iterator[ProgramRow]:
+    names = [*COLLECTIVES]
+    for nbytes in BYTES:
+        some = [n for n in names if COLLECTIVES[n].recv or nbytes == BYTES[0]]
+        yield from _rows(some, "{}", _blocking, nbytes)
+    yield from _rows(names, "I{}", _nonblocking, MIDDLE)
+    yield from _rows(names, "{}_init", _persistent, MIDDLE)
+    for name in OBJECTS:
+        text = f"{name} of an object of {format_size(MIDDLE)}"
+        yield ProgramRow(LEFT, text, partial(_object, name=name, nbytes=MIDDLE))
+
+
+ROWS = tuple(_all_rows())
