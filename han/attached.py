@@ -21,7 +21,6 @@ from han.config.environment import warn_of_unknown
 from han.ranks.discover import try_to_load
 from han.ranks.health import raised_alike, revoked
 from han.runtime.inherited import Inherited
-from han.runtime.learning import tell_rows
 from han.runtime.state import State
 from han.runtime.tuned import tell_problem
 
@@ -135,7 +134,6 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
     tell_problem(state.tuned, comm.Get_rank())
-    tell_rows(state.config, state.tuned, comm.Get_rank())
     return state
 
 

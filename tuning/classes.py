@@ -24,7 +24,7 @@ STAND_FOR: Mapping[str, Mapping[str, Any]] = {  # what the signature of a call o
 
 
 class Table(Protocol):
-    """A tuned table, of points or of rows."""
+    """A tuned table."""
 
     def find(
         self, signature: Signature, topology: Topology, traits: tuple[bool, bool], /

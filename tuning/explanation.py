@@ -13,8 +13,8 @@ from han.tasks.compositions import describe as composed_of
 from han.tasks.graph import summarise
 from han.tasks.inspect.traffic import Counted, describe
 from han.tasks.plan import Plan
-from han.tuning.classes import stands_for
 from han.tuning.rules import Decision
+from han.tuning.tuned.evidence import described
 
 if TYPE_CHECKING:
     from han.tasks.task_graph import TaskGraph
@@ -65,13 +65,8 @@ class Explanation:
 
     def _measured(self) -> list[str]:
         """The measurements behind the choice, if a tuned table has them."""
-        tuned, call = self.decision.tuned, self.plan.signature
-        if tuned is None:
-            return []
-        found = tuned.of_size(call.nbytes)
-        about = stands_for(found.conditions, call)
-        far = [f"elsewhere: {tuned.far}"] if tuned.far else []
-        return [*found.describe(), *about, *far]
+        tuned = self.decision.tuned
+        return [] if tuned is None else described(tuned, self.plan.signature)
 
     def _passed(self) -> tuple[tuple[str, str], ...]:
         """The rules that were passed over, and measurements of another class of operations."""

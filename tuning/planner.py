@@ -23,9 +23,10 @@ from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import parts_of, plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 from han.tuning.trials import burst_of, first_trial
+from han.tuning.tuned.evidence import nearest
 
 if TYPE_CHECKING:
-    from han.tuning.tuned.layers import Tables
+    from han.tuning.tuned.table import TunedTable
 
 REMEMBERED = 512  # decisions that a planner remembers
 
@@ -98,7 +99,7 @@ class Planner:
 
     def __init__(
         self, topology: Topology, config: Config, traits: NodeTraits, rank: int, maps_arrays: bool,
-        tuned: Tables | None = None,
+        tuned: TunedTable | None = None,
     ) -> None:  # fmt: skip
         self.topology, self.config, self.traits = topology, config, traits
         self.rank, self.maps_arrays, self.tuned = rank, maps_arrays, tuned
@@ -148,7 +149,8 @@ class Planner:
         """Return the runs before the first trial, if the call has any between nodes."""
         if decision.tuned is None:
             return 0
-        return first_trial(decision.tuned.times, burst_of(signature))
+        point = nearest(decision.tuned, signature.nbytes)
+        return first_trial(None if point is None else point.times, burst_of(signature))
 
     def _sized(self, signature: Signature) -> Signature:
         """Return the signature of a call's class of sizes; its own if it has none.

@@ -13,6 +13,7 @@ class Format(NamedTuple):
     version: int
     what: str
     remedy: str = ""
+    reads: tuple[int, ...] = ()  # earlier versions, which are a part of this one
 
     def record(self, text: str | bytes) -> dict[str, Any]:
         """Return the record of a text; raises ValueError, whose text says what is wrong."""
@@ -33,7 +34,7 @@ class Format(NamedTuple):
         if not isinstance(record, dict) or record.get("format") != self.name:
             raise ValueError(f"not a {self.what}: its format is not {self.name}")
         found = record.get("version")
-        if found != self.version:
+        if found != self.version and found not in self.reads:
             told = f"; {self.remedy} with this han" if self.remedy else ""
             raise ValueError(f"version {found!r}, this han reads version {self.version}{told}")
         return record

@@ -1,7 +1,6 @@
-"""The table of rules: the user's rules in order, then the tuned table, then the built-in choice.
+"""The rows that decide: the user's rules in order, then tuned tables, then built-in choices.
 
-The built-in choice follows from a table too. If a row of it cannot serve a call, the safe choice
-does.
+If a row of the built-in choices cannot serve a call, the safe choice does.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from han.tasks.choice import LEFT, Choice, LevelChoice
 from han.tasks.compositions import TREE, Need, composition, side_of
 from han.tasks.outline import as_called
 from han.tasks.signature import Signature
-from han.tuning.built_in.choosing import facts_of_call
+from han.tuning.built_in.choosing import Rowed, facts_of_call
 from han.tuning.built_in.shipped import safe_table
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import TUNED, other_class
 from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed, tried
+from han.tuning.row import Row, Rows
 from han.tuning.trials import keeps_bits
+from han.tuning.tuned.evidence import nearest
 from han.tuning.unfit import unfit
 
 if TYPE_CHECKING:
     from han.config.config import Config
-    from han.tuning.tuned.layers import Tables
-    from han.tuning.tuned.rows import FoundRow
-    from han.tuning.tuned.table import Found
+    from han.tuning.tuned.table import TunedTable
 
 Names = tuple[tuple[str, str], ...]
 
@@ -41,43 +40,45 @@ Names = tuple[tuple[str, str], ...]
 class Decision:
     """A Choice, and the rules that were passed over before it: (rule, reason) of each.
 
-    `tuned` is the measurement behind it, if a tuned table decided or kept the built-in choice.
-    `rows` are the rows behind a built-in choice, with the level or ``segment`` of each.
+    `row` is the row that decided for the whole call, or that keeps the built-in choice. `rows` are
+    the names of the rows behind the choice, with the level or ``segment`` that each decided on.
     `other_class` says whether a tuned table without anything for the call has it for another class
     of operations; this takes longer than the decision.
     """
 
     choice: Choice
     passed: tuple[tuple[str, str], ...] = ()
-    tuned: Found | FoundRow | None = None
-    rows: tuple[tuple[str, str], ...] = ()
+    row: Row | None = None
+    rows: Names = ()
     other_class: Callable[[], Names] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def tuned(self) -> Row | None:
+        """The row of a tuned table that decided, or that keeps the built-in choice."""
+        return self.row if self.row is not None and self.row.rule == TUNED else None
 
 
 @dataclass(frozen=True)
 class RuleTable:
-    """Decides by the first rule that matches a call and can serve it.
+    """Decides by the first row that matches a call and can serve it.
 
-    A rule that matches and cannot serve is passed over, with a reason.
+    A row that matches and cannot serve is passed over, with a reason.
     """
 
     config: Config | None
     topology: Topology
     traits: NodeTraits
-    tuned: Tables | None = None
+    tuned: TunedTable | None = None
 
     def decide(self, signature: Signature, *, blocking: bool = True) -> Decision:
         """Choose for a call; the same on all ranks. Raises NoRuleError if no rule can serve it."""
         signature = self.called(signature)
         passed: list[tuple[str, str]] = []
-        tuned = self.tuned
-        found = None if tuned is None else tuned.find(signature, self.topology, self.traits)
-        for choice, rows in self._candidates(signature, found):
+        for choice, row, rows in self._candidates(signature):
             reason = self.objection(signature, choice, blocking=blocking)
             if reason is None:
-                measured = found if choice.rule in (TUNED, BUILT_IN) else None
-                other = self._other_class(signature) if found is None else None
-                return Decision(choice, tuple(passed), measured, rows, other)
+                other = self._other_class(signature) if row is None else None
+                return Decision(choice, tuple(passed), row, rows, other)
             passed.append((choice.rule, reason))
         raise NoRuleError(signature.describe(), passed)
 
@@ -146,15 +147,14 @@ class RuleTable:
 
         The plan serves nonblocking calls too.
         """
-        found, mine = decision.tuned, decision.choice
-        assert found is not None
+        row, mine = decision.tuned, decision.choice
+        assert row is not None
+        point = nearest(row, signature.nbytes)
         if mine.rule == TUNED:
             other = self._untuned.decide(signature, blocking=False).choice
-        elif found.use is None and found.runner_up is not None:
-            use = found.runner_up.use
-            base = rowed(signature, self.topology, self.traits, use.composition or TREE).choice
-            other = self._apply(use, "rival", base, signature)
-        else:  # the tuned choice cannot serve, or there is no other one
+        elif point is not None and point.runner_up is not None:
+            other = self._apply(point.runner_up.use, "rival", signature)
+        else:
             return None
         same = replace(other, rule=mine.rule) == mine
         return None if same or self.objection(signature, other, blocking=False) else other
@@ -170,45 +170,53 @@ class RuleTable:
         nothing = replace(default, composition=LEFT, rule=f"none: {LEFT}")
         return Decision(nothing, tuple(passed))
 
-    def _candidates(
-        self, signature: Signature, found: Found | FoundRow | None
-    ) -> Iterator[tuple[Choice, Names]]:
-        built_in = partial(rowed, signature, self.topology, self.traits)
-        rules = self._rules_for(signature.collective)
-        facts = facts_of_call(signature, self.topology, self.traits) if rules else None
-        for index, rule in rules:
-            if rule.when.matches(signature.collective, facts):
-                where = self.config.place("rules", index) if self.config is not None else ""
-                base = built_in(rule.use.composition or TREE).choice
-                name = f"rules[{index}] of {where}"
-                yield self._apply(rule.use, name, base, signature), ()
-        if found is not None and found.use is not None:
-            base = built_in(found.use.composition or TREE).choice
-            yield self._apply(found.use, TUNED, base, signature), found.rows
+    def _candidates(self, signature: Signature) -> Iterator[tuple[Choice, Row | None, Names]]:
+        """Yield the choices of matching rows in order, then the built-in ones and the safe one."""
+        row: Row | None = None
+        for row in self._matching(signature):
+            if row.use is None:
+                break
+            names = (("call", row.name),) if row.rule == TUNED else ()
+            yield self._apply(row.use, row.rule, signature), row, names
+        else:
+            row = None
+        for choice, rows in self._built_in(signature):
+            yield choice, row, rows
+
+    def _matching(self, signature: Signature) -> Iterator[Row]:
+        if not self._rows.of(signature.collective):
+            return iter(())
+        facts = facts_of_call(signature, self.topology, self.traits)
+        return self._rows.matching(signature.collective, facts)
+
+    def _built_in(self, signature: Signature) -> Iterator[Rowed]:
         other = composed(signature, self.topology, self.traits)
         if other is not None:
             yield other
-        default, rows = built_in()
-        yield default, rows
+        default = rowed(signature, self.topology, self.traits)
+        yield default
         safe = rowed(signature, self.topology, self.traits, table=safe_table())
-        if (safe.choice.levels, safe.choice.segment) != (default.levels, default.segment):
+        if (safe.choice.levels, safe.choice.segment) != (
+            default.choice.levels, default.choice.segment,
+        ):  # fmt: skip
             yield safe
 
-    def _rules_for(self, collective: str) -> tuple[tuple[int, Rule], ...]:
-        """Return the user's rules that may match calls of a collective, with their numbers."""
-        found = self._by_collective.get(collective)
-        if found is None:
-            rules = self.config.rules if self.config is not None else ()
-            found = tuple((k, r) for k, r in enumerate(rules) if r.when.concerns(collective))
-            self._by_collective[collective] = found
-        return found
-
     @cached_property
-    def _by_collective(self) -> dict[str, tuple[tuple[int, Rule], ...]]:
-        return {}
+    def _rows(self) -> Rows:
+        """The rows for whole calls: the user's rules, then those of tuned tables."""
+        tuned = () if self.tuned is None else self.tuned.on(self.topology)
+        return Rows([*self._user_rows(), *tuned])
 
-    def _apply(self, use: Use, name: str, default: Choice, signature: Signature) -> Choice:
+    def _user_rows(self) -> Iterator[Row]:
+        for k, rule in enumerate(() if self.config is None else self.config.rules):
+            assert self.config is not None
+            name = f"rules[{k}] of {self.config.place('rules', k)}"
+            yield Row(name, rule.when, rule.use, rule=name)
+
+    def _apply(self, use: Use, name: str, signature: Signature) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""
+        of = use.composition or TREE
+        default = rowed(signature, self.topology, self.traits, of).choice
         levels = []
         for level, choice in enumerate(default.levels):
             own = use.levels.get(self.topology.names[level])

@@ -14,7 +14,7 @@ from han.tasks.canonical import matters
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
-    from han.tuning.tuned.table import Timing
+    from han.tuning.tuned.points import Timing
 
 SHARE = 100  # trials may cost a hundredth of the time of all runs
 PROBE = 4  # runs of the other plan in the first trial (native/plan.h)

@@ -89,8 +89,7 @@ def collect(comm: Comm) -> dict[str, Any]:
         "tuned": {
             "table": state.tuned.table.source if state.tuned.table is not None else None,
             "about": state.tuned.about,
-            "points": 0 if state.tuned.table is None else state.tuned.table.size,
-            "unit": "" if state.tuned.table is None else state.tuned.table.unit,
+            "rows": 0 if state.tuned.table is None else state.tuned.table.size,
             "collectives": _tuned_here(state),
         },
         "built_in": {
@@ -205,7 +204,7 @@ def _tuned(record: Mapping[str, Any]) -> str:
     if record["table"] is None:
         return f"no table: {record['about']}"
     here = ", ".join(record["collectives"]) or "none"
-    size = plural(record["points"], record["unit"])
+    size = plural(record["rows"], "row")
     return f"{record['table']} ({record['about']}); {size}, for these ranks: {here}"
 
 
@@ -216,7 +215,7 @@ def _built_in(record: Mapping[str, Any]) -> str:
 
 
 def _tuned_here(state: State) -> list[str]:
-    """Return the collectives whose points hold for these ranks."""
+    """Return the collectives whose rows hold for these ranks."""
     table = state.tuned.table
     return [] if table is None else table.calls_of(state.topology)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 COLLECTIVES = "bcast,reduce,allreduce,allgather"
 SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
-FORMAT, VERSION = "han-tuning", 1
+FORMAT, VERSION = "han-tuning", 2
 USUAL, USUAL_BUDGET = "task+heuristic", "2min"
 
 
@@ -296,18 +296,18 @@ def _record(found: Outcome, plans: Plans) -> dict[str, Any]:
     from han.common.version import __version__
     from han.tuning.tuned.files import as_text
 
-    rows = json.loads(as_text(found.table))
+    table = json.loads(as_text(found.table))
     return {
         "format": FORMAT,
         "version": VERSION,
         "han": __version__,
         "unit": "s",
-        "machine": rows["machine"],
+        "machine": table["machines"][0],
         "strategy": plans.strategy,
         "complete": found.complete,
         "left": [{"collective": one.collective, "nbytes": one.nbytes} for one in found.left],
         "pruned": [*map(str, found.pruned)],
-        "rows": rows["points"],
+        "rows": table["calls"],
     }
 
 
@@ -338,12 +338,12 @@ def _show(
     if action is Action.EXPORT:
         from han.model.measurements import read
         from han.tuning.tuned.confirmed import confirmed
-        from han.tuning.tuned.export import as_rules
-        from han.tuning.tuned.row_files import as_rows
+        from han.tuning.tuned.export import as_rules, chosen
+        from han.tuning.tuned.files import as_text
 
         if runs:
             found = confirmed(found, [read(path) for path in runs])
-        write_file(file, as_rows(found) if file.suffix == ".json" else as_rules(found))
+        write_file(file, as_text(chosen(found)) if file.suffix == ".json" else as_rules(found))
         return
     from han.cli.quality_file import rows_of
     from han.plots.tuning import report
@@ -370,8 +370,9 @@ def _merge(file: Path, tables: Sequence[Path]) -> None:
 
     if not tables:
         raise ArgumentError("han tune merge: name the tables to join, each with --table")
-    found = merge([read(path) for path in tables])
-    for note in found.notes:
+    read_ones = [read(path) for path in tables]
+    found = merge(read_ones)
+    for note in (*filter(None, (one.note for one in read_ones)), *found.notes):
         say(f"# {note}")
     if not rank():
         write_file(file, as_text(found.table))
@@ -384,16 +385,9 @@ def _table(path: Path | None) -> TunedTable:
     if path is not None:
         return read(path)
     from han.ranks.machine import fingerprint
-    from han.tuning.tuned.layers import Layers
     from han.tuning.tuned.places import AUTO, find_table
-    from han.tuning.tuned.table import TunedTable
 
     found = find_table(AUTO, fingerprint)
     if found.table is None:
         raise ArgumentError(f"no tuned table of this machine ({found.about}): name one (--table)")
-    tables = found.table.tables if isinstance(found.table, Layers) else (found.table,)
-    points = next((one for one in tables if isinstance(one, TunedTable)), None)
-    if points is None:
-        told = f"{found.table.source} holds rows: name a table of points (--table)"
-        raise ArgumentError(f"{told}, or make one with han tune")
-    return points
+    return read(Path(found.table.source))

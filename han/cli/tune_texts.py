@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from han.common.tables import shown_table
 from han.common.units import format_size, format_us, plural
 from han.tuning.search.space import IN_A_ROW, LATE, LEFT
-from han.tuning.tuned.table import Point
+from han.tuning.tuned.points import Point
 from han.tuning.tuned.texts import spell
 
 if TYPE_CHECKING:

@@ -171,11 +171,11 @@ def _never_taken(use: LevelUse, catalogue: Catalogue, path: KeyPath) -> Iterator
 
 def _too_many_lanes(rule: Rule, use: LevelUse, depth: int, path: KeyPath) -> Iterator[Problem]:
     """Yield a problem if a rule for nodes of some ranks asks for more lanes than these."""
-    lanes, most = use.parameters.get("lanes"), rule.when.ppn.max if rule.when.ppn else None
+    lanes, ppn = use.parameters.get("lanes"), rule.when.ends("ppn")
     if rule.use.composition != "lanes" or depth != 2 or not isinstance(lanes, int):
         return
-    if most is not None and lanes > most:
-        reason = f"but the rule is for nodes of at most {most} ranks (ppn)"
+    if ppn is not None and lanes > ppn[1]:
+        reason = f"but the rule is for nodes of at most {ppn[1]} ranks (ppn)"
         yield Problem((*path, "lanes"), reason, lanes)
 
 

@@ -20,7 +20,6 @@ from han.config.errors import Origin, config_error
 from han.config.parts import SIZE, Level, Rails, Scope, Wait, as_document
 from han.config.rails import rail_problems
 from han.config.rc import VARIABLES, rc
-from han.config.rules import thresholds
 from han.config.settings import with_settings
 from han.config.source import read_document
 
@@ -75,7 +74,7 @@ class Config:
 
     def thresholds(self, ranks: int) -> tuple[int, ...]:
         """Return the bytes from which on another rule may match a call among so many ranks."""
-        return tuple(n for rule in self.rules for n in thresholds(rule.when.tests, ranks))
+        return tuple(n for rule in self.rules for n in rule.when.thresholds(ranks))
 
     def place(self, *path: str | int) -> str:
         """Return where a value was written: ``place("rules", 0)`` is ``"cluster.yaml:12"``."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     PlainSerializer,
     PlainValidator,
     WithJsonSchema,
@@ -15,12 +18,36 @@ from pydantic import (
 
 from han.common.suggest import unknown
 from han.common.units import format_size, parse_size
-from han.config import parts
+from han.config import parts, rules
 from han.config.catalogue import ParameterValue
 from han.model.collectives import COLLECTIVES, expect_collective
 
 T = TypeVar("T")
 SCOPES = (*parts.NAMED_SCOPES, "{size: k}", "{hosts: {group: [host, ...]}}", "{regex: '...'}")
+
+
+class Model(BaseModel):
+    """Base of all models of documents."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    def data(self) -> Any:
+        """Return the plain data of the same name."""
+        name = type(self).__name__
+        return getattr(parts if hasattr(parts, name) else rules, name)(**values_of(self))
+
+
+def values_of(document: Model) -> dict[str, Any]:
+    """Return the plain data of each field of a document."""
+    return {name: _data(getattr(document, name)) for name in type(document).model_fields}
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.data()
+    if isinstance(value, Mapping):
+        return {key: _data(one) for key, one in value.items()}
+    return tuple(map(_data, value)) if isinstance(value, tuple) else value
 
 
 def _parse_segment(value: object) -> int | str:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Discriminator,
     Field,
@@ -29,12 +28,14 @@ from han.config.document_types import (
     FromList,
     Identifier,
     Letter,
+    Model,
     Named,
     Names,
     NotEmpty,
     Parameter,
     Segment,
     Size,
+    values_of,
 )
 from han.config.errors import Inconsistent, Origin, Problem, config_error, problems_of
 from han.config.rules import Composition, Schedule
@@ -48,30 +49,6 @@ OF_LEVELS = {
     "composition": "is what a rule decides: write it in use",
     "reproducible": "is what a rule decides: write it in use",
 }
-
-
-class Model(BaseModel):
-    """Base of all models of documents."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
-
-    def data(self) -> Any:
-        """Return the plain data of the same name."""
-        name = type(self).__name__
-        return getattr(parts if hasattr(parts, name) else rules, name)(**values_of(self))
-
-
-def values_of(document: Model) -> dict[str, Any]:
-    """Return the plain data of each field of a document."""
-    return {name: _data(getattr(document, name)) for name in type(document).model_fields}
-
-
-def _data(value: Any) -> Any:
-    if isinstance(value, Model):
-        return value.data()
-    if isinstance(value, Mapping):
-        return {key: _data(one) for key, one in value.items()}
-    return tuple(map(_data, value)) if isinstance(value, tuple) else value
 
 
 class SizeScope(Model):
@@ -148,10 +125,15 @@ class Level(Model):
 class _Range(Model):
     @model_validator(mode="after")
     def _in_order(self) -> _Range:
-        low, high = getattr(self, "min", None), getattr(self, "max", None)
-        if low is not None and high is not None and low > high:
+        low, high = self.data()
+        if low > high:
             raise ValueError(f"min {low} is larger than max {high}")
         return self
+
+    def data(self) -> rules.Ends:
+        """Return both ends."""
+        low, high = dict(self).values()
+        return low or 0, rules.MOST if high is None else high
 
 
 class Count(_Range):
@@ -223,6 +205,11 @@ class When(Model):
         if found:
             raise Inconsistent([Problem((key,), OF_LEVELS[key]) for key in found])
         return given
+
+    def data(self) -> rules.When:
+        """Return the condition."""
+        given = {name: one for name, one in values_of(self).items() if one is not None}
+        return rules.When.of(given.pop("collective", ()), given)
 
 
 class KindUse(Model):

@@ -25,8 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from han.config.document_types import FromList, Size
-from han.config.documents import Model
+from han.config.document_types import FromList, Model, Size
 from han.config.errors import Inconsistent, Problem, config_error, problems_of
 from han.config.source import READY, read_document
 

@@ -92,6 +92,8 @@ class Rails:
 
 def as_document(part: Any) -> Any:
     """Return a part as plain data for JSON and YAML, with sizes as text and without None."""
+    if hasattr(part, "document"):
+        return part.document()
     if is_dataclass(part):
         return as_document({k: v for f in fields(part) if f.compare for k, v in _entries(part, f)})
     if isinstance(part, Mapping):

@@ -2,88 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from han.common.units import format_size
 from han.config.catalogue import ParameterValue
 from han.config.parts import BESIDE, SIZE
+from han.model.facts import FLAGS, PLACES, SIZES, Facts
 
 Schedule = Literal["dataflow", "lockstep"]
 KINDS = ("reduce", "bcast")  # kinds of tasks that a level may carry out in different ways
 MOST = 1 << 63  # of an open range
-Test = tuple[str, int, int]  # a fact of a call, its least and its largest value
+Ends = tuple[int, int]  # the least and the largest value of a fact
+Test = tuple[int, int, int]  # the place of a fact, its least and its largest value
 Composition = Literal["tree", "flat", "nap", "lanes", "ring"]
 
 
 @dataclass(frozen=True)
-class Count:
-    """A range of counts. Both ends are included; without an end the range is open there."""
-
-    min: int | None = None
-    max: int | None = None
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """A range of sizes. Both ends are included; without an end the range is open there."""
-
-    min: int | None = field(default=None, metadata=SIZE)
-    max: int | None = field(default=None, metadata=SIZE)
-
-
-@dataclass(frozen=True)
 class When:
-    """The calls that a rule is for. A key that is None is for all calls.
+    """A condition: the calls that a row is for.
 
-    Each key but the collective names a fact of a call (``han.tuning.built_in.facts``).
+    No `collective` stands for all. `levels` are the names of all levels, innermost first; () for
+    any. `tests` are the facts that are tested (``han.model.facts``).
     """
 
-    collective: tuple[str, ...] | None = None
-    bytes: Bytes | None = None
-    nodes: Count | None = None
-    ppn: Count | None = None
-    commutative: bool | None = None
-    ranks: Count | None = None
-    prime: Count | None = None
-    root: Count | None = None
-    rails: Count | None = None
-    share: Bytes | None = None
-    link: Bytes | None = None
-    total: Bytes | None = None
-    native: bool | None = None
-    heavy: bool | None = None
-    mapped: bool | None = None
-    attach: bool | None = None
-    uneven: bool | None = None
-    in_place: bool | None = None
-    mesh: bool | None = None
-    oversubscribed: bool | None = None
-    sockets: bool | None = None
+    collective: tuple[str, ...] = ()
+    tests: tuple[Test, ...] = ()
+    levels: tuple[str, ...] = ()
 
-    @cached_property
-    def tests(self) -> tuple[Test, ...]:
-        """The facts that are tested, each with its least and its largest value."""
-        given = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name != "collective"]
-        return tuple((name, *_ends(test)) for name, test in given if test is not None)
+    @classmethod
+    def of(
+        cls, collective: tuple[str, ...], facts: Mapping[str, Ends | bool],
+        levels: tuple[str, ...] = (),
+    ) -> When:  # fmt: skip
+        """Return the condition that facts hold or not, or lie between two ends, both included."""
+        ends = {k: (one, one) if isinstance(one, bool) else one for k, one in facts.items()}
+        tests = tuple((PLACES[name], int(low), int(high)) for name, (low, high) in ends.items())
+        return cls(collective, tests, levels)
 
-    def matches(self, collective: str, facts: object) -> bool:
-        """Whether the rule is for calls of a collective; `facts` has one attribute for each key."""
-        if not self.concerns(collective):
+    def ends(self, fact: str) -> Ends | None:
+        """Return the least and the largest value of a fact; None if it is not tested."""
+        return next(((low, high) for k, low, high in self.tests if k == PLACES[fact]), None)
+
+    def matches(self, collective: str, facts: Facts) -> bool:
+        """Whether the condition holds for a call of a collective, whatever its levels."""
+        if self.collective and collective not in self.collective:
             return False
-        return all(low <= getattr(facts, name) <= high for name, low, high in self.tests)
+        return all(low <= facts[k] <= high for k, low, high in self.tests)
 
-    def concerns(self, collective: str) -> bool:
-        """Whether the rule is for any calls of a collective."""
-        return self.collective is None or collective in self.collective
+    def may_hold(self, here: Mapping[str, int]) -> bool:
+        """Whether it may hold where some facts have these values."""
+        tests = ((here.get(Facts._fields[k], low), low, high) for k, low, high in self.tests)
+        return all(low <= value <= high for value, low, high in tests)
+
+    def thresholds(self, ranks: int) -> Iterator[int]:
+        """Yield the bytes of a message from which on it may hold, or hold no more."""
+        for k, low, high in self.tests:
+            for up, down in _ratios(Facts._fields[k], ranks):
+                yield from (-(-end * down // up) for end in (low, high + 1) if 0 < end <= MOST)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as users write it, with sizes as text."""
+        found = {Facts._fields[k]: _written(k, (low, high)) for k, low, high in self.tests}
+        names = [*self.collective] if len(self.collective) != 1 else self.collective[0]
+        return {"collective": names, **found} if names else found
 
 
-def thresholds(tests: Iterable[Test], ranks: int) -> Iterator[int]:
-    """Yield the bytes of a message from which on a test may hold, or hold no more."""
-    for name, low, high in tests:
-        for up, down in _ratios(name, ranks):
-            yield from (-(-end * down // up) for end in (low, high + 1) if 0 < end <= MOST)
+ANY = When()
+
+
+def _written(place: int, ends: Ends) -> Any:
+    name = Facts._fields[place]
+    if name in FLAGS:
+        return bool(ends[0])
+    low, high = ((format_size(end) if name in SIZES else end) for end in ends)
+    return ({"min": low} if ends[0] else {}) | ({"max": high} if ends[1] < MOST else {})
 
 
 def _ratios(name: str, ranks: int) -> tuple[tuple[int, int], ...]:
@@ -92,12 +86,6 @@ def _ratios(name: str, ranks: int) -> tuple[tuple[int, int], ...]:
     total = (each, 1), (each * each, 1)  # the second one where a buffer holds a block for each rank
     ratios = {"bytes": ((1, 1),), "share": ((1, each),), "link": ((1, link),), "total": total}
     return ratios.get(name, ())
-
-
-def _ends(test: Count | Bytes | bool) -> tuple[int, int]:
-    if isinstance(test, bool):
-        return int(test), int(test)
-    return test.min or 0, MOST if test.max is None else test.max
 
 
 @dataclass(frozen=True)
@@ -141,4 +129,4 @@ class Rule:
     """One rule: which calls it is for, and what they run."""
 
     use: Use
-    when: When = When()
+    when: When = ANY

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from han.config.documents import Config, Model
+from han.config.document_types import Model
+from han.config.documents import Config
 from han.config.machine import MachineModel
 
 Kind = Literal["config", "machine"]

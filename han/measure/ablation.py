@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.config.config import Config, load_config
-from han.config.rules import Bytes, Rule, When
+from han.config.rules import Rule, When
 from han.explain import make_signature
 from han.measure.bench import Settings
 from han.measure.bench_calls import Buffers, Case, Mode, prepare
@@ -201,8 +201,7 @@ class Ablation(Session):
 def _rule(case: Case, choice: Choice, topology: Topology) -> Rule:
     """Return a rule that makes a choice for one call."""
     use = use_of(choice, dict(enumerate(topology.names)))
-    exactly = Bytes(min=case.nbytes, max=case.nbytes)
-    return Rule(use, When(collective=(case.collective,), bytes=exactly))
+    return Rule(use, When.of((case.collective,), {"bytes": (case.nbytes, case.nbytes)}))
 
 
 def _result(case: Case, name: str, us: Any, built_in: Any) -> Result:

@@ -15,7 +15,10 @@ from han.measure.tune.quality import Row
 from han.plots.lines import Panel, lines
 from han.plots.plots import COLORS, GREY, PlotError, prediction_axes, pyplot, save
 from han.plots.quality import quality
-from han.tuning.tuned.table import Point, Ranges, TunedTable
+from han.tuning.row import Row as TunedRow
+from han.tuning.tuned.points import Point
+from han.tuning.tuned.rows import by_key
+from han.tuning.tuned.table import TunedTable
 from han.tuning.tuned.texts import spell
 
 STYLE = (
@@ -70,7 +73,7 @@ def _page(table: TunedTable, figures: Sequence[str], left_out: str) -> str:
         f"han {machine.han}"
     )
     about = "; ".join([about, *table.others()])
-    rows = "".join(_row(point) for ranges in table.ranges() for point in ranges.points)
+    rows = "".join(_row(point) for points in by_key(table.points).values() for point in points)
     heads = "".join(
         f"<th>{head}</th>"
         for head in ("call", "size", "tuned us", "built-in us", "MPI us", "gain", "choice")
@@ -105,41 +108,42 @@ def label(point: Point) -> str:
 def curves(table: TunedTable, path: Path) -> None:
     """Draw times by size, a panel for each kind of call."""
     panels = []
-    for ranges in table.ranges():
+    for points in by_key(table.points).values():
         series = {
-            "tuned": {p.nbytes: p.best.median * 1e6 for p in ranges.points},
-            "built-in": {p.nbytes: p.default.median * 1e6 for p in ranges.points},
-            "MPI": {p.nbytes: p.library.median * 1e6 for p in ranges.points if p.library},
+            "tuned": {p.nbytes: p.best.median * 1e6 for p in points},
+            "built-in": {p.nbytes: p.default.median * 1e6 for p in points},
+            "MPI": {p.nbytes: p.library.median * 1e6 for p in points if p.library},
         }
-        panels.append(Panel(label(ranges.points[0]), "bytes", series))
+        panels.append(Panel(label(points[0]), "bytes", series))
     lines(panels, path)
 
 
 def choices(table: TunedTable, path: Path) -> None:
     """Draw a map of the choices: a row for each kind of call, a colour for each choice."""
     plt = pyplot()
-    every = table.ranges()
+    every: dict[str, list[TunedRow]] = {}
+    for one in (row for row in table.rows if row.measured):
+        every.setdefault(label(one.measured[0]), []).append(one)
     figure, axis = plt.subplots(figsize=(9, 1.5 + 0.5 * len(every)))
     colors: dict[str, str] = {}
-    for row, ranges in enumerate(every):
-        _bars(axis, row, ranges, colors)
+    for place, rows in enumerate(every.values()):
+        for one in rows:
+            _bar(axis, place, one, colors)
     axis.set_xscale("log", base=2)
     axis.set_xlabel("bytes")
-    axis.set_yticks(range(len(every)), [label(ranges.points[0]) for ranges in every])
+    axis.set_yticks(range(len(every)), [*every])
     for name, color in colors.items():
         axis.barh(0, 0, color=color, label=name)
     axis.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.3))
     save(figure, path)
 
 
-def _bars(axis: Any, row: int, ranges: Ranges, colors: dict[str, str]) -> None:
-    low = ranges.points[0].nbytes / 2
-    for point, high in zip(ranges.points, ranges.bounds, strict=True):
-        name = "built-in" if point.use is None else spell(point.use)
-        color = GREY if point.use is None else COLORS[len(colors) % len(COLORS)]
-        color = colors.setdefault(name, color)
-        axis.barh(row, high - low, left=low, color=color, edgecolor="white")
-        low = high
+def _bar(axis: Any, place: int, row: TunedRow, colors: dict[str, str]) -> None:
+    low, high = row.when.ends("bytes") or (1, 1)
+    name = "built-in" if row.use is None else spell(row.use)
+    color = GREY if row.use is None else COLORS[len(colors) % len(COLORS)]
+    color = colors.setdefault(name, color)
+    axis.barh(place, high - low, left=low, color=color, edgecolor="white")
 
 
 def predictions(table: TunedTable, path: Path) -> None:
@@ -147,14 +151,14 @@ def predictions(table: TunedTable, path: Path) -> None:
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(5.5, 5))
     ends = []
-    for k, ranges in enumerate(table.ranges()):
+    for k, points in enumerate(by_key(table.points).values()):
         pairs = [
             (c.timing.median * 1e6, c.predicted * 1e6)
-            for p in ranges.points for c in p.candidates if c.predicted
+            for p in points for c in p.candidates if c.predicted
         ]  # fmt: skip
         color = COLORS[k % len(COLORS)]
         measured, predicted = [a for a, _ in pairs], [b for _, b in pairs]
-        axis.plot(measured, predicted, "o", ms=4, color=color, label=label(ranges.points[0]))
+        axis.plot(measured, predicted, "o", ms=4, color=color, label=label(points[0]))
         ends += [*measured, *predicted]
     prediction_axes(axis, ends)
     axis.legend(frameon=False, fontsize=8)

@@ -20,7 +20,7 @@ from han.submodules.registry import others
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
-from han.tuning.tuned.layers import Tables
+from han.tuning.tuned.table import TunedTable
 
 MOST = 64 << 20  # bytes of programs; beyond, the least recently used ones are dropped
 BESIDE = 4096  # bytes that a program takes besides its operations, about
@@ -62,7 +62,7 @@ class Alike:
         traits: NodeTraits,
         rank: int,
         maps_arrays: bool,
-        tuned: Tables | None = None,
+        tuned: TunedTable | None = None,
     ) -> Planner:
         """Return the planner of communicators with these properties; make it for the first."""
         rules = tuple(config.place("rules", k) for k in range(len(config.rules)))  # for messages

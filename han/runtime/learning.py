@@ -6,9 +6,7 @@ file is replaced as a whole or not at all.
 
 from __future__ import annotations
 
-import os
 import sys
-import warnings
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,8 +18,9 @@ from han.runtime.binder import Binder
 from han.runtime.prepared import Prepared
 from han.tuning.tuned.files import TunedError, write
 from han.tuning.tuned.learnt import Learnt, joined
-from han.tuning.tuned.places import AUTO, OFF, SHIPPED, Search, default_file, holds_rows, named_file
-from han.tuning.tuned.table import Key, Point, Timing, TunedTable
+from han.tuning.tuned.places import AUTO, OFF, SHIPPED, Search, default_file, named_file
+from han.tuning.tuned.points import Key, Point, Timing
+from han.tuning.tuned.table import of_points
 
 LEAST = 2  # trials: one alone may have met other load
 BURST = 8  # runs of each plan in a trial (native/plan.h)
@@ -40,7 +39,6 @@ class Learner:
 
     def __init__(self) -> None:
         self._points: dict[Path, dict[tuple[Key, int], Point]] = {}
-        self._bases: dict[Path, TunedTable] = {}
 
     def take(self, state: State) -> None:
         """Take what the trials of a communicator found so far, if its configuration says so."""
@@ -53,9 +51,6 @@ class Learner:
         path = _path(config, state.tuned)
         if path is None:
             return
-        used = state.tuned.table
-        if isinstance(used, TunedTable) and not os.path.exists(path):
-            self._bases[path] = used
         made = datetime.now(timezone.utc).isoformat(timespec="seconds")
         points = self._points.setdefault(path, {})
         for point in (one.point(made) for one in found):
@@ -68,12 +63,8 @@ class Learner:
         taken, self._points = self._points, {}
         for path, points in taken.items():
             machine = fingerprint(None)  # jobs may wait in several ways
-            table = TunedTable(tuple(points.values()), machine)
-            base = self._bases.get(path)
-            if base is not None:
-                table = joined(base, table)
             try:
-                write(path, table, joined)
+                write(path, of_points(points.values(), machine), joined)
             except TunedError as error:
                 print(f"han: HAN_LEARN: {error}", file=sys.stderr, flush=True)
 
@@ -86,21 +77,6 @@ def learn(states: Iterable[State]) -> None:
     for state in states:
         LEARNER.take(state)
     LEARNER.write()
-
-
-def tell_rows(config: Config, tuned: Search, rank: int) -> None:
-    """Warn on rank 0 if the user's table is one of rows, which takes no points from trials."""
-    if rank or not config.learn or config.tuned == OFF:
-        return
-    path = _path(config, tuned)
-    if path is not None and holds_rows(path):
-        warnings.warn(
-            f"HAN_LEARN: {path} holds rows, and what trials find are points, so nothing will be "
-            "kept; name the tuned table that the rows were exported from, or a new file: "
-            "HAN_TUNED=FILE",
-            UserWarning,
-            stacklevel=5,
-        )
 
 
 def learnt(prepared: Prepared) -> Learnt | None:

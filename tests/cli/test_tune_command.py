@@ -23,7 +23,8 @@ from han.ranks.machine import fingerprint
 from han.tuning.search.space import IN_A_ROW, UNFIT, Pruned
 from han.tuning.tuned.files import parse, read, write
 from han.tuning.tuned.places import find_table
-from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
+from han.tuning.tuned.points import Candidate, Key, Point, Timing
+from han.tuning.tuned.table import of_points
 
 LEVELS = ("node", "network")
 
@@ -47,8 +48,8 @@ def point(nbytes=1024, us=10.0, collective="allreduce"):
 @pytest.fixture
 def tables(tmp_path):
     paths = tmp_path / "monday.json", tmp_path / "tuesday.json"
-    write(paths[0], TunedTable((point(), point(4096)), fingerprint()))
-    write(paths[1], TunedTable((point(us=5.0), point(64, collective="bcast")), fingerprint()))
+    write(paths[0], of_points((point(), point(4096)), fingerprint()))
+    write(paths[1], of_points((point(us=5.0), point(64, collective="bcast")), fingerprint()))
     return paths
 
 
@@ -63,14 +64,14 @@ def test_tables_are_merged_and_what_both_measured_is_combined(tables, tmp_path):
 
 
 def test_a_merge_tells_where_runs_contradict_each_other(tables, tmp_path):
-    write(tmp_path / "kept.json", TunedTable((replace(point(), keeps=True),), fingerprint()))
+    write(tmp_path / "kept.json", of_points((replace(point(), keeps=True),), fingerprint()))
     told = call("tune", "merge", str(tmp_path / "all.json"), "--table", str(tables[0]), "--table",
                 str(tmp_path / "kept.json"))  # fmt: skip
     assert "allreduce of 1KiB on 1 x 4: runs differ, node: sm flat" in " ".join(told.split())
 
 
 def test_tables_of_different_machines_are_not_merged(tables, tmp_path):
-    write(tmp_path / "far.json", TunedTable((point(),), replace(fingerprint(), cores=99)))
+    write(tmp_path / "far.json", of_points((point(),), replace(fingerprint(), cores=99)))
     said = refuse("tune", "merge", str(tmp_path / "all.json"), "--table", str(tables[0]),
                   "--table", str(tmp_path / "far.json"))  # fmt: skip
     assert "measured on another machine: cores" in said
@@ -90,8 +91,8 @@ def test_rows_are_exported_and_may_be_named_as_the_table(tables, tmp_path):
     found = find_table(str(out), fingerprint).table
     assert [row.name for row in found.rows] == ["allreduce, 512B to 8KiB, 1 x 4"]
     assert found.rows[0].use.levels["node"].kinds["reduce"].algorithm == "kary"
-    said = refuse("tune", "report", str(tmp_path / "page.html"), "--table", str(out))
-    assert "rows.json: holds rows: name the tuned table that they were exported from" in said
+    call("tune", "report", str(tmp_path / "page.html"), "--table", str(out))
+    assert (tmp_path / "page.html").exists()
 
 
 def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):

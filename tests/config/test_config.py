@@ -3,7 +3,6 @@ import pickle
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -20,6 +19,7 @@ from han.config.rc import SETTINGS, VARIABLES, rc
 from han.config.source import ready_configs
 from han.explain import make_signature
 from han.model.collectives import COLLECTIVES, LIBRARYS
+from han.model.facts import Facts
 from han.submodules.catalogue import catalogue
 
 FULL = """\
@@ -208,8 +208,7 @@ def test_a_full_file_is_read_and_survives_yaml(write):
     config = load(write(FULL))
     rule = config.rules[0]
     assert rule.when.collective == ("bcast", "allreduce")
-    assert rule.when.bytes is not None
-    assert (rule.when.bytes.min, rule.when.bytes.max) == (0, 65536)
+    assert rule.when.ends("bytes") == (0, 65536)
     assert (rule.use.segment, config.rules[1].use.segment) == (65536, "whole")
     assert dict(rule.use.levels["node"].parameters)["chunk"] == "64KiB"
     assert config.memory == 32 * 2**20
@@ -233,7 +232,9 @@ def test_a_configuration_cannot_be_changed():
 
 
 def test_plain_data_has_the_fields_and_defaults_of_the_documents():
-    for document in {*documents.MODELS.values(), documents.LevelUse, documents.KindUse}:
+    conditions = {documents.When, documents.Bytes, documents.Count}
+    plain = {*documents.MODELS.values()} - conditions
+    for document in {*plain, documents.LevelUse, documents.KindUse}:
         name = document.__name__
         data = (
             Config if name == "Config" else getattr(parts if hasattr(parts, name) else rules, name)
@@ -652,13 +653,14 @@ def test_rc_and_the_catalogue_are_light():
 
 def test_a_rule_matches_the_calls_that_it_is_for(write):
     when = load(write(FULL)).rules[0].when
-    call = {"bytes": 65536, "nodes": 2, "ppn": 8, "commutative": True}
-    assert when.matches("bcast", SimpleNamespace(**call))
-    assert not when.matches("gather", SimpleNamespace(**call))
-    for key, value in {"bytes": 65537, "nodes": 1, "ppn": 9, "commutative": False}.items():
-        assert not when.matches("bcast", SimpleNamespace(**{**call, key: value})), key
+    nothing = Facts(*[0] * len(Facts._fields))
+    call = nothing._replace(bytes=65536, nodes=2, ppn=8, commutative=1)
+    assert when.matches("bcast", call)
+    assert not when.matches("gather", call)
+    for key, value in {"bytes": 65537, "nodes": 1, "ppn": 9, "commutative": 0}.items():
+        assert not when.matches("bcast", call._replace(**{key: value})), key
     anything = load(write(FULL)).rules[1].when
-    assert all(anything.matches(collective, SimpleNamespace()) for collective in COLLECTIVES)
+    assert all(anything.matches(collective, nothing) for collective in COLLECTIVES)
 
 
 def test_sizes_that_begin_a_rule_follow_from_the_ranks():

@@ -21,7 +21,7 @@ from han.measure.programs import GROUPS, Programs
 from han.ranks.machine import fingerprint
 from han.tuning.tuned.files import as_text, write
 from han.tuning.tuned.places import user_folder
-from han.tuning.tuned.table import TunedTable
+from han.tuning.tuned.table import of_points
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
@@ -96,7 +96,7 @@ def test_no_comparison_when_it_is_not_wanted(mpi_ranks, monkeypatch):
     [
         ("{", r"damaged, not JSON: .*; tune again$"),
         (None, "cannot be read: No such file or directory; make one with han tune$"),
-        (as_text(TunedTable((), replace(fingerprint(), cores=99))), "cores: .* there; make one"),
+        (as_text(of_points((), replace(fingerprint(), cores=99))), "cores: .* there; make one"),
     ],
 )
 def test_a_table_that_is_no_use_is_told_of_once(tmp_path, text, said):
@@ -113,7 +113,7 @@ def test_a_table_that_is_no_use_is_told_of_once(tmp_path, text, said):
 def test_other_tables_that_are_no_use_are_told_of(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     folder = user_folder()
-    write(folder / "good.json", TunedTable((), fingerprint()))
+    write(folder / "good.json", of_points((), fingerprint()))
     (folder / "bad.json").write_text("{")
     with pytest.warns(UserWarning, match="bad.json: damaged"):
         bench = Bench(MPI.COMM_SELF, None, Settings(tuned=True))
@@ -128,7 +128,7 @@ def test_tuned_choices_are_measured_beside_the_built_in_ones(mpi_ranks, tmp_path
         Bench(MPI.COMM_WORLD, None, settings)
     path = MPI.COMM_WORLD.bcast(tmp_path / "tuned.json")
     if not MPI.COMM_WORLD.rank:
-        write(path, TunedTable((), fingerprint()))
+        write(path, of_points((), fingerprint()))
     MPI.COMM_WORLD.Barrier()
     with Bench(MPI.COMM_WORLD, {"tuned": str(path)}, settings) as bench:
         (row,) = bench.rows("bcast", [8])

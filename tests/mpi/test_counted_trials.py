@@ -19,7 +19,8 @@ from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.tuned.files import as_text, read
 from han.tuning.tuned.learnt import STRATEGY
-from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
+from han.tuning.tuned.points import Candidate, Point, Timing, key_of
+from han.tuning.tuned.table import of_points
 
 WORLD = MPI.COMM_WORLD
 FEW, MANY = 32, 4096  # elements of 8 bytes: the largest of their classes of sizes
@@ -48,7 +49,7 @@ def table(comm, keeps=False, usual=1e-4, other=1e-6):
         )
         for collective in BY_ROWS for n in (8 * FEW, 8 * MANY)
     ]  # fmt: skip
-    return TunedTable(tuple(points), fingerprint())
+    return of_points(tuple(points), fingerprint())
 
 
 def tuned_comm(tmp_path, keeps=False, times=(), **more):

@@ -18,7 +18,8 @@ from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.tuned.files import as_text, read
 from han.tuning.tuned.learnt import STRATEGY, Learnt
-from han.tuning.tuned.table import Timing, TunedTable
+from han.tuning.tuned.points import Timing
+from han.tuning.tuned.table import of_points
 
 WORLD = MPI.COMM_WORLD
 COUNT = 66_001  # elements of 8 bytes: above all least sizes, and not a multiple of a piece
@@ -399,5 +400,5 @@ def test_a_program_begins_with_what_trials_found_and_tries_the_built_in_choice(t
         if not WORLD.rank:  # whatever the trials found, the next program begins with the rival
             times = (Timing(2e-4, 2e-4, 2e-4, 14), Timing(1e-4, 1e-4, 1e-4, 14))
             won = Learnt(said.plan, said.decision.choice, said.rival.choice, times, True)
-            path.write_text(as_text(TunedTable((won.point("today"),), fingerprint())))
+            path.write_text(as_text(of_points((won.point("today"),), fingerprint())))
         WORLD.Barrier()

@@ -25,8 +25,8 @@ from han.tuning.rules import TUNED
 from han.tuning.search.results import Found
 from han.tuning.search.space import Limits
 from han.tuning.tuned.files import TunedError, as_text, read
-from han.tuning.tuned.row_files import as_rows
-from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
+from han.tuning.tuned.points import Candidate, Key, Point, Timing
+from han.tuning.tuned.table import of_points
 
 WORLD = MPI.COMM_WORLD
 LIMITS = Limits(submodules=("sm",), algorithms=("flat", "knomial"), parameters={})
@@ -56,7 +56,7 @@ def test_a_table_is_made_and_used(mpi_ranks, tmp_path):
     # a table that decides for another choice than the built-in one
     if not WORLD.rank and found.table.points:
         forced = [replace(p, keeps=False) for p in found.table.points if p.candidates]
-        path.write_text(as_text(TunedTable(tuple(forced), fingerprint())))
+        path.write_text(as_text(of_points(tuple(forced), fingerprint())))
     WORLD.Barrier()
     source = replace(tuned_config(config), tuned=str(path))
     comm = han.Comm(WORLD.Dup(), source)
@@ -69,24 +69,6 @@ def test_a_table_is_made_and_used(mpi_ranks, tmp_path):
         total = np.empty(n)
         comm.Allreduce(np.full(n, comm.rank + 1.0), total)
         assert np.all(total == mpi_ranks * (mpi_ranks + 1) / 2)
-    comm.Free()
-    expect_rows_decide(path, source)
-
-
-def expect_rows_decide(path, source):
-    """Export a table's rows, and expect that communicators use them."""
-    if not path.exists():
-        return
-    rows, points = path.with_name("rows.json"), read(path).points
-    if not WORLD.rank:
-        rows.write_text(as_rows(read(path)))
-    WORLD.Barrier()
-    comm = han.Comm(WORLD.Dup(), replace(source, tuned=str(rows)))
-    for point in points:
-        told = comm.explain(point.key.collective, point.nbytes)
-        assert told.rule == TUNED
-        assert told.decision.rows[0][0] == "call"
-    comm.Bcast(np.zeros(128))
     comm.Free()
 
 
@@ -163,7 +145,7 @@ def test_shared_arrays_are_tuned_by_themselves(tmp_path):
     WORLD.Barrier()
     if not WORLD.rank:
         forced = replace(point, keeps=False)
-        path.write_text(as_text(TunedTable((forced,), fingerprint())))
+        path.write_text(as_text(of_points((forced,), fingerprint())))
     WORLD.Barrier()
     comm = han.Comm(WORLD.Dup(), replace(tuned_config(None), tuned=str(path)))
     planned = comm._han.planner.planned(Signature("allreduce", 1 << 15, 8, "sum", "f8"))
@@ -224,11 +206,8 @@ def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp
     for text, said in {
         "{": "damaged, not JSON",
         json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
-        as_text(TunedTable((), replace(fingerprint(), cores=999))): "another machine: cores",
-        as_text(
-            TunedTable((), replace(fingerprint(), transport="x"))
-        ): "other conditions: transpor",
-        as_rows(TunedTable((), fingerprint())): "holds rows",
+        as_text(of_points((), replace(fingerprint(), cores=999))): "another machine: cores",
+        as_text(of_points((), replace(fingerprint(), transport="x"))): "other conditions: transpor",
     }.items():
         if not WORLD.rank:
             path.write_text(text)
@@ -364,7 +343,7 @@ def test_tables_that_are_no_use_are_told_of_on_one_rank(tmp_path):
     texts = {
         "{": "damaged, not JSON",
         json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
-        as_text(TunedTable((), replace(fingerprint(), cores=999))): "another machine: cores",
+        as_text(of_points((), replace(fingerprint(), cores=999))): "another machine: cores",
     }
     for text, said in texts.items():
         if not WORLD.rank:
@@ -389,7 +368,7 @@ def test_ranks_that_find_different_tables_use_none(tmp_path, monkeypatch):
     folder = home / "han" / "tuned"
     folder.mkdir(parents=True)
     if WORLD.rank:
-        (folder / "a.json").write_text(as_text(TunedTable((), fingerprint())))
+        (folder / "a.json").write_text(as_text(of_points((), fingerprint())))
     monkeypatch.setenv("XDG_DATA_HOME", str(home))
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")

@@ -37,7 +37,7 @@ from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
-from han.tuning.tuned.row_files import either
+from han.tuning.tuned.files import read
 
 SECONDS = 0.25  # for each case
 NEW_SIZES = 500  # of a decision
@@ -101,7 +101,7 @@ def cases() -> Iterator[Case]:
 
 def tables(path: str) -> None:
     """Print the microseconds of a decision without a tuned table, and with one."""
-    tuned = either(Path(path))
+    tuned = read(Path(path))
     print(f"{'decision for a new size, of all classes of sizes':48} {'built-in':>8} {'tuned':>8}")
     for ranks in (2, 4, 8):
         for collective in ("bcast", "reduce", "allreduce", "allgather"):

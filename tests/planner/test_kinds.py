@@ -16,11 +16,11 @@ from han.tasks.verify import verify
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.stages import pipeline_of
 from han.tuning.parts import plan_of_choice
+from han.tuning.row_reading import use_of as read_use
 from han.tuning.rules import RuleTable, use_of
 from han.tuning.search.space import Limits, space_of
-from han.tuning.tuned.files import use_of as read_use
-from han.tuning.tuned.files import use_record
 from han.tuning.tuned.texts import spell
+from han.tuning.tuned.uses import use_record
 
 TOPOLOGY = virtual(6, 3)
 MEMORY = 1 << 20

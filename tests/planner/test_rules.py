@@ -6,18 +6,18 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from machines import topology_of
 
 from han.config.config import load_config
-from han.config.rules import When
+from han.config.documents import When
+from han.model.facts import Facts
 from han.model.topology import virtual
 from han.tasks.call import call_signature
 from han.tasks.choice import level_choice
 from han.tuning.built_in.choosing import facts_of_call
-from han.tuning.built_in.facts import Facts
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
@@ -112,7 +112,7 @@ def test_blocks_that_differ_are_told_apart():
 
 def test_keys_of_rules_are_facts_of_calls():
     of_levels = {"outermost", "whole", "composition", "reproducible"}
-    keys = {field.name for field in fields(When)} - {"collective"}
+    keys = set(When.model_fields) - {"collective"}
     assert keys == {*Facts._fields} - of_levels
 
 

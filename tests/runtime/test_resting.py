@@ -101,7 +101,7 @@ def test_rings_that_have_grown_are_kept_up_to_a_limit():
     assert (len(nest), large.ended) == (1, 0)
 
 
-def test_scratch_memory_beside_two_large_rings_drops_neither():
+def test_scratch_memory_beside_two_large_rings_drops_nread():
     nest, every = Nest(), [Parts(k, room=RING_MAX // 2 + 16 * 1024) for k in range(2)]
     for k, parts in enumerate(every):
         keep(nest, (k,), parts)

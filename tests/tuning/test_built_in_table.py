@@ -9,13 +9,13 @@ from decisions import DIGESTS, TEXT, digest, machines, shown
 
 from han.common.errors import ConfigError
 from han.model.collectives import ROWS
+from han.model.facts import COMPOSITIONS
 from han.model.topology import virtual
 from han.ranks.discover import Settings, check_agreement
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
+from han.tuning.amounts import amount_of
 from han.tuning.built_in import shipped as place
-from han.tuning.built_in.amounts import amount_of
-from han.tuning.built_in.facts import COMPOSITIONS
 from han.tuning.built_in.reading import parse
 from han.tuning.built_in.shipped import FILE, safe_table, shipped
 from han.tuning.built_in.table import SECTIONS, ChoicesError
@@ -60,10 +60,10 @@ def test_choices_of_a_large_grid_are_as_they_were(collective):
 def test_every_section_of_the_shipped_table_is_right():
     shipped().check()
     for section in SECTIONS:
-        names = [row.name for row in shipped().rows(section).rows]
+        names = [row.name for row in shipped().rows(section)]
         assert len(names) == len(set(names)), section
     for section in ("segments", "cells", "messages", "blocks", "nap", "lanes", "ring"):
-        assert not shipped().rows(section).rows[-1].collectives, "the last row serves all calls"
+        assert not shipped().rows(section)[-1].when.collective, "the last row serves all calls"
 
 
 @pytest.mark.parametrize("collective", ROWS)
@@ -131,7 +131,7 @@ CELL = {"submodule": "sm", "algorithm": "flat"}
         (b"[]", "its format is not han-choices"),
         (b"[" * 100_000, "nested too deep"),
         (changed(format="other"), "its format is not han-choices"),
-        (changed(version=2), "version 2, this han reads version 1"),
+        (changed(version=3), "version 3, this han reads version 2"),
         (changed(cell=[]), "unknown key 'cell'; did you mean 'cells'?"),
         (changed(cells=None), "the key 'cells' is missing"),
         (changed(offer="many"), "'many' is not a size"),

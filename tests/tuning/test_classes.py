@@ -17,11 +17,11 @@ from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED
 from han.tuning.tuned.conditions import Conditions
-from han.tuning.tuned.files import TunedError, as_text, parse
+from han.tuning.tuned.files import TunedError, as_text
 from han.tuning.tuned.merge import merge
 from han.tuning.tuned.places import find_table
-from han.tuning.tuned.row_files import as_rows, either
-from han.tuning.tuned.table import TunedTable, key_of
+from han.tuning.tuned.points import key_of
+from han.tuning.tuned.table import of_points, with_points
 
 SUM = Conditions("float64", "sum")
 CALL = call_signature("allreduce", 4 * KiB, dtype="float64", op="sum")
@@ -38,12 +38,7 @@ def explained(signature, tuned):
     return planned.decision, str(Explanation(planned.plan.of_size(4 * KiB), planned.decision))
 
 
-def tables(tmp_path):
-    """Return a table of points and the same as rows."""
-    points = TunedTable((MEASURED,), HERE)
-    path = tmp_path / "rows.json"
-    path.write_text(as_rows(points))
-    return parse(as_text(points), "points.json"), either(path)
+TABLE = of_points((MEASURED,), HERE)
 
 
 def call(dtype, op, **more):
@@ -65,9 +60,8 @@ def test_each_class_has_a_call_that_stands_for_it():
     assert operation_of(call_signature("bcast", 8)) == ""
 
 
-@pytest.mark.parametrize("kind", [0, 1])
-def test_a_point_stands_for_its_class_and_explanations_say_so(tmp_path, kind):
-    tuned = tables(tmp_path)[kind]
+def test_a_point_stands_for_its_class_and_explanations_say_so():
+    tuned = TABLE
     decision, text = explained(CALL, tuned)
     assert decision.choice.rule == TUNED
     assert "stands for" not in text
@@ -76,29 +70,22 @@ def test_a_point_stands_for_its_class_and_explanations_say_so(tmp_path, kind):
     assert f"measured  with float64, sum, which stands for {CLASSES['native']}" in text
 
 
-@pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize("other", [
     call("float16", "sum"), call("complex128", "prod"), call("float64", "sum", native=False),
     call("float64", "sum", commutative=False),
 ], ids=operation_of)  # fmt: skip
-def test_a_point_does_not_decide_for_another_class_and_explanations_say_so(tmp_path, kind, other):
-    decision, text = explained(other, tables(tmp_path)[kind])
+def test_a_point_does_not_decide_for_another_class_and_explanations_say_so(other):
+    decision, text = explained(other, TABLE)
     assert decision.choice.rule == BUILT_IN
     said = f"measured for {CLASSES['native']}; this call is of {CLASSES[operation_of(other)]}"
     assert f"  passed    {TUNED}: {said}" in text
-
-
-def test_points_of_files_from_before_this_class_are_of_it():
-    old = replace(MEASURED, conditions=Conditions("float16", "sum"))
-    (found,) = parse(as_text(TunedTable((old,), HERE)), "old.json").points
-    assert found.key.operation == "heavy"
 
 
 def test_types_do_not_matter_for_calls_that_do_not_reduce(tmp_path):
     one = replace(
         point(4 * KiB, Times((TREE, 10.0), (None, 50.0))), conditions=Conditions("float64")
     )
-    decision, text = explained(call_signature("bcast", 4 * KiB), TunedTable((one,), HERE))
+    decision, text = explained(call_signature("bcast", 4 * KiB), of_points((one,), HERE))
     assert decision.choice.rule == TUNED
     assert "stands for" not in text
 
@@ -109,10 +96,9 @@ def test_types_do_not_matter_for_calls_that_do_not_reduce(tmp_path):
 WAITS = replace(HERE, wait="auto, 1000 polls")
 
 
-@pytest.mark.parametrize("rows", [False, True])
-def test_a_table_of_other_waits_decides_and_explanations_say_so(tmp_path, rows):
-    path, points = tmp_path / "tuned.json", TunedTable((MEASURED,), WAITS)
-    path.write_text(as_rows(points) if rows else as_text(points))
+def test_a_table_of_other_waits_decides_and_explanations_say_so(tmp_path):
+    path, points = tmp_path / "tuned.json", of_points((MEASURED,), WAITS)
+    path.write_text(as_text(points))
     other = replace(WAITS, wait="spin, 1000 polls")
     same, far = (find_table(str(path), lambda m=m: m) for m in (WAITS, other))
     assert same.about == "this machine"
@@ -124,16 +110,16 @@ def test_a_table_of_other_waits_decides_and_explanations_say_so(tmp_path, rows):
 
 
 def test_points_of_other_waits_are_not_combined():
-    one = TunedTable((MEASURED,), WAITS)
+    one = of_points((MEASURED,), WAITS)
     with pytest.raises(TunedError, match=r"other conditions: wait spin.* here, auto"):
         merge([one, replace(one, machine=replace(WAITS, wait="spin, 1000 polls"))])
     assert len(merge([one, replace(one, machine=HERE)]).table.points) == 1
 
 
 def test_points_inside_nodes_are_combined_whatever_the_links():
-    near = TunedTable((MEASURED,), replace(HERE, link=1000.0))
+    near = of_points((MEASURED,), replace(HERE, link=1000.0))
     other = replace(near, machine=replace(HERE, link=100.0))
     assert len(merge([near, other]).table.points) == 1
-    between = replace(near, points=(replace(MEASURED, key=replace(MEASURED.key, nodes=2)),))
+    between = with_points(near, [replace(MEASURED, key=replace(MEASURED.key, nodes=2))])
     with pytest.raises(TunedError, match=r"other conditions: link 100\.0 here, 1000\.0 there"):
         merge([between, other])

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_tuned import HERE, LARGE, SMALL, KiB
+from test_tuned import HERE, LARGE, SMALL, KiB, told_of
 
 from han.common.errors import ArgumentError
 from han.model.measurements import Report
 from han.tuning.tuned.confirmed import confirmed
-from han.tuning.tuned.documents import Point as Checked
 from han.tuning.tuned.files import as_text, parse
-from han.tuning.tuned.row_files import as_rows, either
-from han.tuning.tuned.table import TunedTable
+from han.tuning.tuned.table import of_points
 
-TABLE = TunedTable((SMALL, LARGE), HERE)
+TABLE = of_points((SMALL, LARGE), HERE)
 
 
 def run(*gains, ranks=4, shared=False, collective="bcast"):
@@ -50,20 +48,15 @@ def test_a_run_without_gains_is_an_error():
         confirmed(TABLE, [plain])
 
 
-def test_the_gains_are_kept_and_told(tmp_path):
+def test_the_gains_are_kept_and_told():
     found = confirmed(TABLE, [run(1.2, 1.3), run(1.1, 1.25)])
     again = parse(as_text(found), "tuned.json")
     assert again.points == found.points
     assert [point.gains for point in again.points] == [(1.2, 1.1), (1.3, 1.25)]
-    assert "gains" in Checked.model_fields
-    path = tmp_path / "rows.json"
-    path.write_text(as_rows(found))
-    for point, row in zip(found.points, either(path).rows, strict=True):
-        assert row.measured[0].gains == point.gains
-    told = again.ranges()[0].find(4 * KiB).describe()
+    told = told_of(again, 4 * KiB)
     assert "built-in 1.20, 1.10 times as long by han bench --tuned" in told
 
 
 def test_the_built_in_choice_is_not_asked_about():
-    kept = TunedTable((replace(SMALL, keeps=True),), HERE)
+    kept = of_points((replace(SMALL, keeps=True),), HERE)
     assert confirmed(kept, [run(0.5, 0.5)]) == kept

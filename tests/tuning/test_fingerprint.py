@@ -13,11 +13,9 @@ from han.ranks.layout import layout, listed
 from han.ranks.link import link_rate
 from han.tasks.call import call_signature
 from han.tuning.tuned import places
-from han.tuning.tuned.documents import Fingerprint as Checked
-from han.tuning.tuned.files import write
+from han.tuning.tuned.files import as_text, write
 from han.tuning.tuned.places import AUTO
-from han.tuning.tuned.row_files import as_rows
-from han.tuning.tuned.table import TunedTable
+from han.tuning.tuned.table import of_points
 
 FULL = replace(HERE, layout="1 socket", binding="all", link=1000.0)
 BETWEEN = point(64 * KiB, Times((use("chain", "adapt", topology=TWO), 1.0), (None, 9.0)),
@@ -120,7 +118,7 @@ def test_what_may_differ_from_rank_to_rank_is_told_and_orders_no_tables(home, na
     other = replace(here, **{name: value})
     assert value in here.distance(other)
     for k, machine in enumerate((here, other)):
-        write(places.SHIPPED / f"{k}.json", TunedTable((SMALL,), machine))
+        write(places.SHIPPED / f"{k}.json", of_points((SMALL,), machine))
     assert search(AUTO, home, here).digest == search(AUTO, home, other).digest
 
 
@@ -132,26 +130,22 @@ def test_rates_that_hardly_differ_are_one():
 def test_every_field_has_a_weight_and_is_read_from_files():
     from han.tuning.tuned.fingerprint import SAME, WEIGHTS
 
-    assert set(asdict(FULL)) == {*SAME, *WEIGHTS} == set(Checked.model_fields)
+    assert set(asdict(FULL)) == {*SAME, *WEIGHTS}
 
 
 def test_the_table_with_the_same_link_is_taken(home):
     folder = places.SHIPPED
     for rate in (100.0, 1000.0):
-        write(folder / f"{rate:g}.json", TunedTable((SMALL, BETWEEN), replace(FULL, link=rate)))
+        write(folder / f"{rate:g}.json", of_points((SMALL, BETWEEN), replace(FULL, link=rate)))
     assert search(AUTO, home, FULL).table.source.endswith("/1000.json")
     assert search(AUTO, home, replace(FULL, link=100.0)).table.source.endswith("/100.json")
 
 
-@pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("rate", [0.0, 100.0])
-def test_of_a_table_of_another_link_only_what_holds_inside_nodes_is_used(home, rows, rate):
-    tuned = TunedTable((SMALL, BETWEEN), FULL)
+def test_of_a_table_of_another_link_only_what_holds_inside_nodes_is_used(home, rate):
+    tuned = of_points((SMALL, BETWEEN), FULL)
     here = replace(FULL, link=rate)
-    if rows:
-        put(places.SHIPPED, {"ours.json": as_rows(tuned)})
-    else:
-        write(places.SHIPPED / "ours.json", tuned)
+    write(places.SHIPPED / "ours.json", tuned)
     same, other = search(AUTO, home, FULL), search(AUTO, home, here)
     traits = (False, False)
     inside = call_signature("bcast", SMALL.nbytes), NODE, traits
@@ -169,8 +163,8 @@ def test_of_a_table_of_another_link_only_what_holds_inside_nodes_is_used(home, r
 
 def test_where_the_users_table_says_nothing_the_shipped_one_decides(home):
     mine = places.user_folder() / "mine.json"
-    write(mine, TunedTable((SMALL,), HERE))
-    put(places.SHIPPED, {"ours.json": as_rows(TunedTable((SMALL, BETWEEN), HERE))})
+    write(mine, of_points((SMALL,), HERE))
+    put(places.SHIPPED, {"ours.json": as_text(of_points((SMALL, BETWEEN), HERE))})
     found = search(AUTO, home)
     traits = (False, False)
     small, large = call_signature("bcast", SMALL.nbytes), call_signature("bcast", BETWEEN.nbytes)
@@ -188,20 +182,20 @@ def test_where_the_users_table_says_nothing_the_shipped_one_decides(home):
 
 
 def test_a_point_that_keeps_the_built_in_choice_hides_the_shipped_one(home):
-    write(places.user_folder() / "mine.json", TunedTable((replace(SMALL, keeps=True),), HERE))
-    write(places.SHIPPED / "ours.json", TunedTable((SMALL,), HERE))
+    write(places.user_folder() / "mine.json", of_points((replace(SMALL, keeps=True),), HERE))
+    write(places.SHIPPED / "ours.json", of_points((SMALL,), HERE))
     call = call_signature("bcast", SMALL.nbytes), NODE, (False, False)
     assert search(AUTO, home).table.find(*call).use is None
 
 
 def test_files_of_other_machines_are_not_read_any_further(home, monkeypatch):
     for k in range(3):
-        write(places.SHIPPED / f"{k}.json", TunedTable((SMALL,), replace(HERE, cpu=f"other {k}")))
-    put(places.SHIPPED, {"rows.json": as_rows(TunedTable((SMALL,), replace(HERE, cores=99)))})
-    write(places.SHIPPED / "ours.json", TunedTable((SMALL,), HERE))
+        write(places.SHIPPED / f"{k}.json", of_points((SMALL,), replace(HERE, cpu=f"other {k}")))
+    put(places.SHIPPED, {"rows.json": as_text(of_points((SMALL,), replace(HERE, cores=99)))})
+    write(places.SHIPPED / "ours.json", of_points((SMALL,), HERE))
     made = []
-    whole = places.made_from
-    monkeypatch.setattr(places, "made_from", lambda c, p: made.append(p) or whole(c, p))
+    whole = places.table_of
+    monkeypatch.setattr(places, "table_of", lambda c, p: made.append(p) or whole(c, p))
     for _ in range(2):
         assert search(AUTO, home).table.source.endswith("ours.json")
     assert [path.rpartition("/")[2] for path in made] == ["ours.json"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -27,8 +26,8 @@ from han.tuning.tuned import places
 from han.tuning.tuned.files import TunedError, read, write
 from han.tuning.tuned.learnt import STRATEGY, Learnt, joined
 from han.tuning.tuned.places import Search
-from han.tuning.tuned.row_files import as_rows
-from han.tuning.tuned.table import Candidate, Timing, TunedTable
+from han.tuning.tuned.points import Candidate, Timing
+from han.tuning.tuned.table import of_points, with_points
 
 MiB = 1 << 20
 NODE = replace(virtual(2), attach=True)
@@ -55,17 +54,17 @@ def test_a_rival_that_won_decides_and_the_built_in_choice_is_its_rival_then():
     won = point()
     assert not won.keeps
     assert (won.default, won.best) == (timing(10.0), timing(5.0))
-    table = TunedTable((won,), HERE)
+    table = of_points((won,), HERE)
     again = planned(table)
     assert again.decision.choice.rule == TUNED
     assert again.decision.choice.levels[-1].submodule == "solo"
     assert again.rival.choice.rule == BUILT_IN
-    assert again.decision.tuned.point.strategy == STRATEGY
+    assert again.decision.tuned.measured[0].strategy == STRATEGY
 
 
 @pytest.mark.parametrize("rival_used", [False, True])
 def test_later_trials_of_a_tuned_choice_say_the_same_of_both(rival_used):
-    table = TunedTable((point(),), HERE)
+    table = of_points((point(),), HERE)
     later = point(6.0, 9.0, rival_used, table)
     assert later.candidates[0].use == table.points[0].use, "the choice that is not built in"
     assert (later.candidates[0].timing, later.default) == (timing(6.0), timing(9.0))
@@ -75,7 +74,7 @@ def test_later_trials_of_a_tuned_choice_say_the_same_of_both(rival_used):
 def test_a_rival_that_lost_keeps_the_built_in_choice():
     lost = point(5.0, 10.0, rival_used=False)
     assert lost.keeps
-    assert planned(TunedTable((lost,), HERE)).decision.choice.rule == BUILT_IN
+    assert planned(of_points((lost,), HERE)).decision.choice.rule == BUILT_IN
 
 
 def test_trials_decide_where_they_differ_and_nothing_measured_is_lost():
@@ -83,15 +82,15 @@ def test_trials_decide_where_they_differ_and_nothing_measured_is_lost():
     won = point()
     tuned = replace(won, strategy="task", keeps=True, tried=9, library=timing(50.0))
     tuned = replace(tuned, candidates=(other, *tuned.candidates))
-    (found,) = joined(TunedTable((tuned,), HERE), TunedTable((won,), HERE)).points
+    (found,) = joined(of_points((tuned,), HERE), of_points((won,), HERE)).points
     assert found.use == won.use
     assert [c.use for c in found.candidates] == [won.use, other.use]
     assert (found.library, found.tried) == (timing(50.0), 9)
     lost = point(rival_used=False)
-    assert joined(TunedTable((tuned,), HERE), TunedTable((lost,), HERE)).points == (tuned,)
-    assert joined(TunedTable((won,), HERE), TunedTable((lost,), HERE)).points == (lost,)
+    assert joined(of_points((tuned,), HERE), of_points((lost,), HERE)).points == (tuned,)
+    assert joined(of_points((won,), HERE), of_points((lost,), HERE)).points == (lost,)
     with pytest.raises(TunedError, match="another machine"):
-        joined(TunedTable((tuned,), replace(HERE, cores=999)), TunedTable((won,), HERE))
+        joined(of_points((tuned,), replace(HERE, cores=999)), of_points((won,), HERE))
 
 
 # ---- files ----------------------------------------------------------------------------------
@@ -155,13 +154,13 @@ def test_reproducible_calls_teach_nothing_about_ordinary_ones(home):
     assert not places.user_folder().exists()
 
 
-def test_a_named_table_is_the_users_and_one_that_comes_with_han_is_copied(home):
+def test_a_named_table_is_the_users_and_one_that_comes_with_han_stays(home):
     learn(state(tuned=str(home / "mine.json")))
     assert len(read(home / "mine.json").points) == 1
-    write(places.SHIPPED / "ours.json", TunedTable((point(nbytes=2 * MiB),), HERE))
+    write(places.SHIPPED / "ours.json", of_points((point(nbytes=2 * MiB),), HERE))
     shipped = (places.SHIPPED / "ours.json").read_text()
     learn(state(search=places.find_table("auto", lambda: HERE)))
-    assert [p.nbytes for p in read(places.default_file(HERE)).points] == [MiB, 2 * MiB]
+    assert [p.nbytes for p in read(places.default_file(HERE)).points] == [MiB]
     assert (places.SHIPPED / "ours.json").read_text() == shipped
 
 
@@ -174,7 +173,6 @@ def test_a_name_of_no_file_is_told_of_and_nothing_is_made(tmp_path, monkeypatch,
         assert found.table is None
         assert found.problem.startswith(f"{name}: ")
         assert found.problem.endswith("the built-in choices are used")
-        learning.tell_rows(one.config, found, 0)
         learn(one)
         assert not [*tmp_path.iterdir()]
 
@@ -186,24 +184,6 @@ def test_a_damaged_table_is_told_of_and_stays(home, capfd):
     learn(state())
     assert "han: HAN_LEARN: " in capfd.readouterr().err
     assert path.read_text() == "{"
-
-
-def test_a_table_of_rows_is_told_of_at_the_start(home):
-    path = home / "rows.json"
-    path.write_text(as_rows(TunedTable((point(),), HERE)))
-    settings = load_config({"learn": True, "tuned": str(path)})
-    found = places.find_table(str(path), lambda: HERE)
-    with pytest.warns(UserWarning, match=r"HAN_LEARN: .*rows\.json holds rows.* HAN_TUNED=FILE"):
-        learning.tell_rows(settings, found, rank=0)
-    points = home / "points.json"
-    write(points, TunedTable((point(),), HERE))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        learning.tell_rows(settings, found, rank=1)
-        learning.tell_rows(replace(settings, learn=False), found, rank=0)
-        for name in (str(points), str(home / "none.json"), "off", "auto"):
-            settings = load_config({"learn": True, "tuned": name})
-            learning.tell_rows(settings, places.find_table(name, lambda: HERE), rank=0)
 
 
 def test_jobs_that_end_at_once_lose_nothing(home):
@@ -220,14 +200,15 @@ def test_jobs_that_end_at_once_lose_nothing(home):
 
 def test_points_of_other_conditions_are_not_joined():
     """Which way is faster depends on the transport, on a quota and on a mesh."""
-    old, new = TunedTable((point(),), HERE, "table.json"), TunedTable((point(),), HERE)
+    new = of_points((point(),), HERE)
+    old = replace(new, source="table.json")
     other = replace(new, machine=replace(HERE, transport="elsewhere", quota=0.5))
     with pytest.raises(TunedError, match="measured in other conditions: transport elsewhere here"):
         joined(old, other)
     later = replace(new, machine=replace(HERE, han="99"))
     assert joined(old, later).machine == HERE
     assert joined(old, later).points[0].machine == later.machine
-    far = replace(later, points=(point(nbytes=4 * MiB),))
+    far = with_points(later, [point(nbytes=4 * MiB)])
     assert [p.machine for p in joined(old, far).points] == [None, later.machine]
 
 
@@ -240,7 +221,7 @@ def test_blocks_that_differ_have_neither_trials_nor_tuned_choices():
     assert planner.planned(uneven).rival is None
     times = timing(10.0), timing(5.0)
     won = Learnt(call.plan, call.decision.choice, call.rival.choice, times, True).point("today")
-    planner = Planner(NODE, load_config({}), NodeTraits(), 0, True, TunedTable((won,), HERE))
+    planner = Planner(NODE, load_config({}), NodeTraits(), 0, True, of_points((won,), HERE))
     assert planner.planned(alike).decision.choice.rule == TUNED
     assert planner.planned(uneven).decision.choice.rule == BUILT_IN
 

@@ -12,7 +12,7 @@ from test_tuned import FLAT, HERE, LARGE, SMALL, TREE, Times, point, table, use
 from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import TunedError, as_text, parse
 from han.tuning.tuned.merge import combined, merge
-from han.tuning.tuned.table import GAIN
+from han.tuning.tuned.points import GAIN
 
 KiB = 1024
 OTHER = use("kary", radix=3)
@@ -59,7 +59,7 @@ def test_what_one_run_alone_measured_is_compared_by_how_much_it_gains():
     (note,) = found.notes
     assert note == (
         "bcast of 4KiB on 1 x 4: runs differ, network: sm flat (cells 4) (2.00) and network: sm "
-        "knomial (radix 2, chunk 64KiB) (2.50); taken: network: sm knomial (radix 2, chunk 64KiB)"
+        "knomial (chunk 64KiB, radix 2) (2.50); taken: network: sm knomial (chunk 64KiB, radix 2)"
     )
 
 
@@ -163,4 +163,4 @@ def test_two_runs_give_one_point_in_either_order(a, b):
     if one.use is not None:
         assert one.use in (first.use, second.use)
         assert one.best.median <= one.default.median
-    assert parse(as_text(table(one)), "").points == (one,)
+    assert parse(as_text(table(one)), "").points == table(one).points

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from test_tuned import HERE, NODE, TWO, KiB, Times, point, table, use
+from test_tuned import HERE, NODE, TWO, KiB, Times, point, table, told_of, use
 
 from han.config import load_config
 from han.config.config import validate_names
@@ -20,12 +20,12 @@ from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
 from han.tuning.tuned.conditions import Conditions
-from han.tuning.tuned.export import as_rules, runs
+from han.tuning.tuned.evidence import described
+from han.tuning.tuned.export import as_rules, chosen
 from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.places import find_table
-from han.tuning.tuned.row_files import as_rows, either
-from han.tuning.tuned.rows import RowTable
-from han.tuning.tuned.table import Ranges, TunedTable, key_of
+from han.tuning.tuned.points import key_of
+from han.tuning.tuned.table import of_points
 
 MiB = 1 << 20
 NAMES = TWO.names
@@ -62,7 +62,7 @@ POINTS = (
 def read_rows(tmp_path, text, name="rows.json"):
     path = tmp_path / name
     path.write_text(text if isinstance(text, str) else json.dumps(text))
-    return either(path)
+    return read(path)
 
 
 def calls():
@@ -76,11 +76,11 @@ def calls():
 
 def test_rows_and_rules_decide_as_the_table_does(tmp_path):
     tuned = table(*POINTS)
-    rows = read_rows(tmp_path, as_rows(tuned))
+    rows = read_rows(tmp_path, as_text(tuned))
     levels = [{"name": NAMES[0], "scope": {"size": 4}}, {"name": NAMES[1], "scope": "all"}]
     document = {**yaml.safe_load(as_rules(tuned)), "levels": levels}
     config = validate_names(load_config(document), catalogue())
-    by_table = RuleTable(None, GROUPED, NodeTraits(), tuned)
+    by_table = RuleTable(None, GROUPED, NodeTraits(), of_points(POINTS, HERE))
     by_rows = RuleTable(None, GROUPED, NodeTraits(), rows)
     by_rules = RuleTable(config, GROUPED, NodeTraits())
     found = set()
@@ -94,47 +94,41 @@ def test_rows_and_rules_decide_as_the_table_does(tmp_path):
 
 
 def test_classes_of_sizes_keep_to_rows(tmp_path):
-    rows = read_rows(tmp_path, as_rows(table(*POINTS)))
+    rows = read_rows(tmp_path, as_text(table(*POINTS)))
     planner = Planner(GROUPED, load_config({}), NodeTraits(), 0, False, rows)
     low = 0
     for high in planner.bounds:
         ends = [replace(call_signature("bcast", 8), count=n) for n in (low + 1, high)]
         found = [rows.find(one, GROUPED, (False, False)) for one in ends]
-        assert len({one and one.row.name for one in found}) == 1, (low + 1, high)
+        assert len({one and one.name for one in found}) == 1, (low + 1, high)
         low = high
 
 
 def test_adjacent_sizes_with_one_choice_are_one_row_with_all_measurements(tmp_path):
-    rows = read_rows(tmp_path, as_rows(table(*POINTS))).rows
+    rows = read_rows(tmp_path, as_text(table(*POINTS))).rows
     assert len({row.name for row in rows}) == len(rows)
     first = rows[0]
     assert first.name == "bcast, 2KiB to 32KiB, 2 x 4"
     assert [m.nbytes for m in first.measured] == [4 * KiB, 16 * KiB]
-    assert first.measured[0].timing.median == pytest.approx(10e-6)
+    assert first.measured[0].best.median == pytest.approx(10e-6)
     assert first.measured[0].default.high == pytest.approx(50.5e-6)
 
 
 def test_calls_in_place_and_uneven_blocks_have_no_row(tmp_path):
     alike = call_signature("reduce_scatter", 4 * KiB)
     measured = replace(at(4 * KiB, TREE), key=key_of(alike, TWO))
-    rows = read_rows(tmp_path, as_rows(table(measured)))
+    rows = read_rows(tmp_path, as_text(table(measured)))
     for call, found in (
         (alike, True), (replace(alike, in_place=True), False), (replace(alike, varied=True), False),
     ):  # fmt: skip
         assert (rows.find(call, TWO, (False, False)) is not None) == found
-        assert (table(measured).find(call, TWO) is not None) == found
-
-
-def test_sizes_far_from_any_measurement_are_in_no_row():
-    far = [at(8 * KiB, CHAIN), at(8 * MiB, CHAIN)]
-    found = [(run.low, run.high) for run in runs(Ranges.of(far))]
-    assert found == [(4 * KiB, 64 * KiB), (1 * MiB, 16 * MiB)]
 
 
 def test_rows_hold_for_the_ranks_that_they_name(tmp_path):
-    rows = read_rows(tmp_path, as_rows(table(*POINTS)))
+    rows = read_rows(tmp_path, as_text(table(*POINTS)))
     assert set(rows.calls_of(TWO)) == {"bcast", "bcast on shared arrays", "allreduce"}
-    assert (rows.size, rows.unit) == (8, "row")
+    assert rows.size == 9
+    assert chosen(rows).size == 8
     for other in (NODE, replace(GROUPED, names=("node", "network"))):
         call = call_signature("bcast", 4 * KiB)
         decided = RuleTable(None, other, NodeTraits(), rows).decide(call)
@@ -144,7 +138,7 @@ def test_rows_hold_for_the_ranks_that_they_name(tmp_path):
 
 
 def test_an_explanation_names_the_row_and_its_measurement(tmp_path):
-    rows = read_rows(tmp_path, as_rows(table(*POINTS)))
+    rows = read_rows(tmp_path, as_text(table(*POINTS)))
     planner = Planner(GROUPED, load_config({}), NodeTraits(), 0, False, rows)
     planned = planner.planned(call_signature("bcast", 5 * KiB))
     text = str(Explanation(planned.plan.of_size(5 * KiB), planned.decision))
@@ -163,8 +157,8 @@ ROW = {"name": "mine", "when": {"collective": "bcast"}, "use": {"levels": {
 
 
 def document(*rows, **changes):
-    machine = json.loads(as_text(TunedTable((), HERE)))["machine"]
-    found = {"format": "han-choices", "version": 1, "machines": [machine], "calls": list(rows)}
+    (machine,) = json.loads(as_text(of_points((), HERE)))["machines"]
+    found = {"format": "han-choices", "version": 2, "machines": [machine], "calls": list(rows)}
     return {key: value for key, value in (found | changes).items() if value is not None}
 
 
@@ -180,13 +174,13 @@ def test_a_person_may_write_rows_without_measurements(tmp_path):
     for mesh in (False, True):
         found = RuleTable(None, GROUPED, NodeTraits(mesh=mesh), rows).decide(call)
         assert (found.choice.rule == TUNED) == mesh
-    assert found.tuned.describe()[0] == "nothing: the row names no measurement"
+    assert described(found.row, call)[0] == "nothing: the row names no measurement"
     assert 1024 in rows.thresholds(TWO)
 
 
 MEASURED = {"bytes": 8, "us": [1, 2, 3], "calls": 4, "built_in_us": [1, 2, 3]}
 WRONG = [
-    (document(version=3), "version 3, this han reads version 1"),
+    (document(version=3), "version 3, this han reads version 2"),
     (document(cells=[]), "unknown key 'cells'"),
     (document(calls=None), "the key 'calls' is missing"),
     (document(machines=[]), "machines: expected the one on which the rows were measured"),
@@ -222,7 +216,7 @@ WRONG = [
     (document(row(measured=[MEASURED | {"calls": 1e400}])), "measured[0]: expected"),
     (document(row(measured=[MEASURED | {"built_in_calls": 1e400}])), "measured[0]: expected"),
     (document(row(measured=[MEASURED | {"us": [1, 10**400, 10**401]}])), "measured[0]: expected"),
-    (document(row(measured=[MEASURED | {"bytes": 1e400}])), "measured[0]: expected"),
+    (document(row(measured=[MEASURED | {"bytes": 1e400}])), "measured[0]: inf is not a size"),
     (document(row(when={"bytes": 1e400})), "when.bytes: inf"),
     (document(row(use={"segment": 1e400})), "inf"),
     (document(row(measured=[{"bits": 8}])), "measured[0]: unknown key 'bits'; did you mean"),
@@ -239,9 +233,9 @@ def test_what_is_wrong_with_rows_is_named(tmp_path, content, said):
 
 def test_rows_are_found_as_tables_are(tmp_path):
     path = tmp_path / "rows.json"
-    path.write_text(as_rows(table(*POINTS)))
+    path.write_text(as_text(table(*POINTS)))
     found = find_table(str(path), lambda: HERE)
-    assert isinstance(found.table, RowTable)
+    assert found.table.size == 9
     assert found.about == "this machine"
     other = find_table(str(path), lambda: replace(HERE, cores=99))
     assert other.table is None
@@ -252,32 +246,24 @@ def test_rows_are_found_as_tables_are(tmp_path):
     )
 
 
-def test_rows_are_not_taken_for_points(tmp_path):
-    path = tmp_path / "rows.json"
-    path.write_text(as_rows(table(*POINTS)))
-    with pytest.raises(TunedError, match="holds rows: name the tuned table"):
-        read(path)
-
-
 def test_a_table_that_keeps_everything_has_no_rows(tmp_path):
     kept = table(replace(POINTS[0], keeps=True))
-    assert read_rows(tmp_path, as_rows(kept)).rows == ()
+    assert read_rows(tmp_path, as_text(chosen(kept))).rows == ()
     assert "rules: []" in as_rules(kept)
 
 
 def test_rows_name_the_versions_of_points_that_differ_from_the_table(tmp_path):
     conditions = Conditions("int8", fresh=True)
     older = replace(POINTS[0], machine=replace(HERE, han="0.0.1"), conditions=conditions)
-    rows = read_rows(tmp_path, as_rows(table(older, *POINTS[1:])))
+    rows = read_rows(tmp_path, as_text(table(older, *POINTS[1:])))
     told = [m.versions for m in rows.rows[0].measured]
     assert told == ["MPICH 5.0, han 0.0.1", ""]
-    found = rows.find(call_signature("bcast", 4 * KiB), TWO, (False, False))
-    told = found.describe()[-1]
+    told = told_of(rows, 4 * KiB, TWO)[-1]
     assert told.endswith("task, MPICH 5.0, han 0.0.1, int8, data written before each call")
 
 
 def test_an_edited_row_is_another_table(tmp_path):
-    text = as_rows(table(*POINTS))
+    text = as_text(table(*POINTS))
     before, spaced = read_rows(tmp_path, text), read_rows(tmp_path, text + "\n")
     after = read_rows(tmp_path, text.replace('"window": 4', '"window": 8'))
     assert before.digest == spaced.digest != after.digest

@@ -17,8 +17,9 @@ from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
 from han.tuning.trials import LEAST_BURST, MOST, MOST_BURST, UNKNOWN, burst_of, first_trial
-from han.tuning.tuned.row_files import as_rows, either
-from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
+from han.tuning.tuned.files import as_text, read
+from han.tuning.tuned.points import Candidate, Point, Timing, key_of
+from han.tuning.tuned.table import of_points, with_points
 
 NODES = topology_of([[0, 0, 1, 1], [0] * 4], 0)
 CHAIN, BINARY, CANONICAL = (
@@ -42,7 +43,7 @@ def table(keeps=False, best=CHAIN, built_in=20.0):
         Point(key_of(call(name), NODES), SIZE, keeps, found, timing(built_in))
         for name in ("bcast", "reduce", "allreduce")
     ]
-    return TunedTable(tuple(points), fingerprint())
+    return of_points(tuple(points), fingerprint())
 
 
 def planned(tuned, signature=None, topology=NODES, **config):
@@ -88,8 +89,7 @@ def test_calls_of_which_nobody_knows_what_to_try_have_no_rival():
         (None, call(), {}),
         (table(), call(), {"trials": False}),
         (table(), call(), {"rules": [{"use": {"segment": "1KiB"}}]}),
-        (table(), call("bcast", in_place=True), {}),
-        (replace(table(), points=()), call(), {}),
+        (with_points(table(), ()), call(), {}),
     ):
         found = planned(tuned, signature, **config)
         assert found.rival is None
@@ -118,8 +118,8 @@ def test_the_first_trial_costs_a_hundredth_if_the_table_is_right():
 
 def test_a_table_of_rows_is_compared_with_the_built_in_choice(tmp_path):
     path = tmp_path / "rows.json"
-    path.write_text(as_rows(table()))
-    found = planned(either(path))
+    path.write_text(as_text(table()))
+    found = planned(read(path))
     assert found.rival.choice.rule == BUILT_IN
     assert found.first == 700
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
+from han.model.facts import COMPOSITIONS, Facts
 from han.model.topology import Topology
+from han.submodules.exchange.factors import primes
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import TREE, composition
 from han.tasks.lanes import inner_levels, outer_levels, sizes_at
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
-from han.tuning.built_in.facts import COMPOSITIONS, Facts, largest_prime
-from han.tuning.built_in.row import Row
 from han.tuning.built_in.shipped import shipped
 from han.tuning.built_in.table import ChoiceTable
+from han.tuning.row import Row
 
 
 class Allowed(NamedTuple):
@@ -191,3 +193,9 @@ IDLE = {
     "messages": LevelChoice("adapt", "binomial"),
     "blocks": LevelChoice("sm", "blocks"),
 }
+
+
+@lru_cache(maxsize=256)
+def largest_prime(number: int) -> int:
+    """Return the largest prime factor; 1 for the number 1."""
+    return max(primes(number), default=1)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from han.common.suggest import unknown
-from han.tuning.built_in.amounts import size_of
+from han.tuning.amounts import size_of
 from han.tuning.built_in.table import SECTIONS, ChoicesError, ChoiceTable
 from han.tuning.record import Format
 from han.tuning.tuned.fingerprint import Fingerprint
 
-FORMAT = Format("han-choices", 1, "table of built-in choices")
+FORMAT = Format("han-choices", 2, "table of built-in choices", reads=(1,))
 KEYS = ("format", "version", "about", "machines", "offer", *SECTIONS)
 
 

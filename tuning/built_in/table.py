@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from han.common.errors import HanError
-from han.tuning.built_in.row import Row, Rows
-from han.tuning.built_in.rows import rows_of
 from han.tuning.built_in.safe import SAFE
+from han.tuning.row import Row, Rows
+from han.tuning.row_reading import rows_of
 from han.tuning.tuned.fingerprint import Fingerprint
 
 # What each section of rows decides.
@@ -45,7 +45,7 @@ class ChoiceTable:
         self, record: Mapping[str, Any], offer: int = OFFER, source: str = "", digest: str = ""
     ) -> None:
         self.record, self.offer, self.source, self.digest = record, offer, source, digest
-        self._rows: dict[str, Rows[Row]] = {}
+        self._rows: dict[str, Rows] = {}
 
     @cached_property
     def machines(self) -> tuple[Fingerprint, ...]:
@@ -66,11 +66,11 @@ class ChoiceTable:
         """The number of rows in all."""
         return sum(len(self.record[section]) for section in SECTIONS)
 
-    def section(self, section: str) -> Rows[Row]:
+    def section(self, section: str) -> Rows:
         """Return the rows of a section that decide, safe ones last."""
         return self._rows.get(section) or self._load(section)
 
-    def rows(self, section: str) -> Rows[Row]:
+    def rows(self, section: str) -> tuple[Row, ...]:
         """Return the rows of a section; raises ChoicesError."""
         try:
             return rows_of(self.record[section], section)
@@ -82,14 +82,14 @@ class ChoiceTable:
         for section in SECTIONS:
             self.rows(section)
 
-    def _load(self, section: str) -> Rows[Row]:
+    def _load(self, section: str) -> Rows:
         rows: tuple[Row, ...] = ()
         problem = None
         try:
-            rows = tuple(self.rows(section).rows)
+            rows = self.rows(section)
         except ChoicesError as error:
             problem = error
-        found = self._rows[section] = Rows((*rows, *rows_of(SAFE[section], section).rows))
+        found = self._rows[section] = Rows((*rows, *rows_of(SAFE[section], section)))
         if problem is not None:  # last: a program may turn warnings into errors
             warnings.warn(f"built-in choices: {problem}; {UNUSED}", UserWarning, stacklevel=2)
         return found

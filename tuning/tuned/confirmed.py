@@ -9,7 +9,8 @@ from typing import Any
 
 from han.common.errors import ArgumentError
 from han.model.measurements import Report
-from han.tuning.tuned.table import GAIN, Point, TunedTable
+from han.tuning.tuned.points import GAIN, Point
+from han.tuning.tuned.table import TunedTable, with_points
 
 Input = tuple[str, int, int, int, bool]  # collective, bytes, nodes, ranks, shared arrays
 
@@ -26,7 +27,7 @@ def confirmed(table: TunedTable, runs: Sequence[Report]) -> TunedTable:
         for place, gain in _gains(run):
             found.setdefault(place, []).append(gain)
     points = tuple(_checked(point, found.get(_input(point), [])) for point in table.points)
-    return replace(table, points=points)
+    return with_points(table, points)
 
 
 def _gains(run: Report) -> list[tuple[Input, float]]:

@@ -2,221 +2,140 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
-from han.common.units import format_size
-from han.config.rules import KINDS, KindUse, LevelUse, Use
-from han.model.element_types import heavy
-from han.tuning.built_in.reading import FORMAT as ROWS
-from han.tuning.record import Format
-from han.tuning.tuned.conditions import Conditions
-from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.table import Candidate, Key, Point, Timing, TunedTable
+from han.tuning.built_in.reading import FORMAT as BUILT_IN_FORMAT
+from han.tuning.built_in.reading import digest_of, expect_keys, machines_of
+from han.tuning.row import Row
+from han.tuning.row_reading import BUILT_IN, CALLS, rows_of
+from han.tuning.tuned.fingerprint import SAME, Fingerprint
+from han.tuning.tuned.measured import measured_record, row_of
+from han.tuning.tuned.older import OLDER, points_of
+from han.tuning.tuned.table import TunedTable, of_points, with_points
+from han.tuning.tuned.uses import use_record
 
 Join = Callable[[TunedTable, TunedTable], TunedTable]
 CONDITIONS = ("transport", "quota", "mesh", "link", "wait")  # what is faster may differ
-FORMAT = Format("han-tuned", 1, "tuned table", "tune again")
+FORMAT = BUILT_IN_FORMAT._replace(what="tuned table", remedy="tune again")
+KEYS = ("format", "version", "about", "machines", CALLS)
+ABOUT = "Made by 'han tune'. The first row that serves a call decides; a person may edit it."
+NOTE = "points of an earlier han, read as rows; 'han tune merge' writes them as rows"
 
 
 class TunedError(HanError, ValueError):
     """A tuned table cannot be read or written. The text names the file and the cause."""
 
 
+# ---- reading --------------------------------------------------------------------------------
+
+
 def read(path: Path) -> TunedTable:
-    """Return the table of a file; raises TunedError.
-
-    A file as han wrote it is known by its digest. Any other one is checked key by key.
-    """
-    return parse(text_of(path), str(path))
+    """Return the table of a file; raises TunedError, whose text names the row and the key."""
+    return table_of(content_of(path), str(path))
 
 
-def text_of(path: Path) -> str:
-    """Return the text of a file; raises TunedError."""
+def content_of(path: Path) -> Any:
+    """Return what a file holds, not checked; raises TunedError."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TunedError(f"{path}: cannot be read: {reason}") from None
+        return FORMAT.content(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TunedError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        reason = f"cannot be read: {error}" if isinstance(error, UnicodeDecodeError) else error
+        raise TunedError(f"{path}: {reason}") from None
 
 
 def parse(text: str, place: str) -> TunedTable:
-    """Return the table of a text; `place` names it in errors."""
+    """Return the table of a text; `place` names it. Raises TunedError."""
     try:
-        record = FORMAT.content(text)
-        if isinstance(record, dict) and record.get("format") == ROWS.name:
-            raise ValueError("holds rows: name the tuned table that they were exported from")
-        return of_record(FORMAT.checked(record), place)
+        return table_of(FORMAT.content(text), place)
     except TunedError:
         raise
     except ValueError as error:
         raise TunedError(f"{place}: {error}") from None
 
 
-def of_record(record: dict[str, Any], place: str) -> TunedTable:
-    """Return the table of a file's content of this format; raises TunedError."""
-    digest = digest_of(record)
-    if record.get("digest") != digest:
-        record = _checked(record, place)
+def is_of_another(content: Any, here: Fingerprint) -> bool:
+    """Whether what a file holds says clearly that it is of another machine; it may be damaged."""
     try:
-        return replace(_table(record, place), source=place, digest=digest)
-    except TunedError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:  # a digest that was computed for nonsense
-        raise TunedError(f"{place}: not a {FORMAT.what}: {type(error).__name__}: {error}") from None
+        machine = content["machine"] if "machine" in content else content["machines"][0]
+        return any(machine[name] != getattr(here, name) for name in SAME)
+    except (LookupError, TypeError):
+        return False
 
 
-def _checked(record: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return a record that was changed by hand, with sizes as numbers; raises TunedError.
-
-    The error names the first wrong key.
-    """
-    from pydantic import ValidationError
-
-    from han.tuning.tuned.documents import Table
-
+def table_of(record: Any, place: str) -> TunedTable:
+    """Return the table that a file holds; `place` names it. Raises TunedError."""
     try:
-        table = Table.model_validate(record)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "the file"
-        raise TunedError(f"{place}: {key}: {first['msg']}") from None
-    plain = table.model_dump()
-    for point, read in zip(plain["points"], table.points, strict=True):
-        point["candidates"] = [
-            {
-                "use": use_record(c.use_data),
-                "timing": c.timing.model_dump(),
-                "predicted": c.predicted,
-            }
-            for c in read.candidates
-        ]
-    return plain
+        older = isinstance(record, dict) and record.get("format") == OLDER.name
+        table = of_points(*points_of(record)) if older else _table(record)
+    except ValueError as error:
+        raise TunedError(f"{place}: {error}") from None
+    rows = tuple(replace(row, source=place) for row in table.rows)
+    digest = digest_of(json.dumps(record, sort_keys=True).encode())
+    note = f"{place}: {NOTE}" if older else ""
+    return replace(table, rows=rows, source=place, digest=digest, note=note)
 
 
-def digest_of(record: Mapping[str, Any]) -> str:
-    """Return the digest of a record, of all keys but the digest itself."""
-    content = {key: value for key, value in record.items() if key != "digest"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def _table(record: Any) -> TunedTable:
+    record = FORMAT.checked(record)
+    expect_keys(record, KEYS, "", ("machines", CALLS))
+    machines = machines_of(record["machines"])
+    if len(machines) != 1:
+        raise ValueError("machines: expected the one on which the rows were measured")
+
+    def read(one: object, section: str) -> Row:
+        return row_of(one, section, machines[0])
+
+    return TunedTable(rows_of(record[CALLS], CALLS, read), machines[0])
 
 
-# ---- from and to plain data ---------------------------------------------------------------
-
-
-def _table(record: Mapping[str, Any], place: str) -> TunedTable:
-    points = tuple(_point(one) for one in record["points"])
-    _expect_one_each(points, place)
-    return TunedTable(points, Fingerprint(**record["machine"]))
-
-
-def _expect_one_each(points: Iterable[Point], place: str) -> None:
-    """Raise TunedError if two points are of one input."""
-    found: dict[tuple[Key, int], int] = {}
-    for k, point in enumerate(points):
-        first = found.setdefault((point.key, point.nbytes), k)
-        if first != k:
-            ranks = f"{point.key.nodes} x {point.key.ppn}"
-            call = f"{point.key.call} of {format_size(point.nbytes)} on {ranks}"
-            both = f"points.{k}: {call} is points.{first} already"
-            raise TunedError(f"{place}: {both}; remove one of both")
-
-
-def _point(record: Mapping[str, Any]) -> Point:
-    key, conditions = record["key"], Conditions(**record.get("conditions", {}))
-    if key["operation"] == "native" and heavy(conditions.op, conditions.dtype):
-        key = {**key, "operation": "heavy"}  # of a file from before that class
-    parts = {
-        "key": Key(**{**key, "levels": tuple(key["levels"])}),
-        "candidates": tuple(_candidate(one) for one in record["candidates"]),
-        "default": Timing(**record["default"]),
-        "library": Timing(**record["library"]) if record.get("library") else None,
-        "machine": Fingerprint(**record["machine"]) if record.get("machine") else None,
-        "conditions": conditions,
-        "gains": tuple(record.get("gains", ())),
-    }
-    return Point(**{**record, **parts})
-
-
-def _candidate(record: Mapping[str, Any]) -> Candidate:
-    timing = Timing(**record["timing"])
-    return Candidate(use_of(record["use"]), timing, record.get("predicted"))
-
-
-def use_of(record: Mapping[str, Any]) -> Use:
-    """Return a use from the form in which configurations write it, with sizes as numbers."""
-    levels = {}
-    for name, level in record.get("levels", {}).items():
-        given = {key: _value(value) for key, value in level.items()}
-        kinds = {kind: _kind_use(given.pop(kind)) for kind in KINDS if kind in given}
-        levels[name] = LevelUse(given.pop("submodule"), given.pop("algorithm"), given, kinds)
-    return Use(record.get("segment"), record.get("schedule"), levels, record.get("composition"))
-
-
-def _kind_use(record: Mapping[str, Any]) -> KindUse:
-    given = {key: _value(value) for key, value in record.items()}
-    return KindUse(given.pop("algorithm", None), given)
-
-
-def _value(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def use_record(use: Use) -> dict[str, Any]:
-    """Return a use in the form in which configurations write it."""
-    levels = {
-        name: {
-            "submodule": level.submodule,
-            "algorithm": level.algorithm,
-            **level.parameters,
-            **{kind: {"algorithm": k.algorithm, **k.parameters} for kind, k in level.kinds.items()},
-        }
-        for name, level in use.levels.items()
-    }
-    record: dict[str, Any] = {
-        "segment": use.segment, "schedule": use.schedule, "composition": use.composition,
-    }  # fmt: skip
-    return {key: value for key, value in record.items() if value is not None} | {"levels": levels}
-
-
-def _point_record(point: Point) -> dict[str, Any]:
-    record = asdict(replace(point, candidates=()))
-    if not point.key.shared:  # as in files of before
-        del record["key"]["shared"]
-    if point.machine is None:
-        del record["machine"]
-    if point.conditions == Conditions():
-        del record["conditions"]
-    if point.complete:
-        del record["complete"]
-    if not point.gains:
-        del record["gains"]
-    record["candidates"] = [
-        {"use": use_record(c.use), "timing": asdict(c.timing), "predicted": c.predicted}
-        for c in point.candidates
-    ]
-    return record
+# ---- writing --------------------------------------------------------------------------------
 
 
 def as_text(table: TunedTable) -> str:
     """Return a table as the text of a file."""
-    record: dict[str, Any] = {
-        "format": FORMAT.name,
-        "version": FORMAT.version,
-        "machine": asdict(table.machine),
-        "points": [_point_record(point) for point in table.points],
-    }
-    record = json.loads(json.dumps(record))  # tuples become lists, as the reader finds them
-    return json.dumps({**record, "digest": digest_of(record)}, indent=1) + "\n"
+    head = {
+        "format": FORMAT.name, "version": FORMAT.version, "about": ABOUT,
+        "machines": [asdict(table.machine)],
+    }  # fmt: skip
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    rows = map(row_record, table.rows)
+    body = ",\n".join("  {" + ",\n   ".join(_entries(row)) + "}" for row in rows)
+    return "{\n" + "\n".join(lines) + f'\n "{CALLS}": [\n{body}\n ]\n}}\n'
 
 
-# ---- merging and writing ------------------------------------------------------------------
+def _entries(row: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in row.items():
+        text = json.dumps(value)
+        if key == "measured":
+            text = "[\n    " + ",\n    ".join(json.dumps(one) for one in value) + "]"
+        yield f"{json.dumps(key)}: {text}"
+
+
+def row_record(row: Row) -> dict[str, Any]:
+    """Return a row as plain data for JSON."""
+    when = {key: _short(value) for key, value in row.when.document().items()}
+    when |= {"levels": [*row.when.levels]} if row.when.levels else {}
+    use = BUILT_IN if row.use is None else use_record(row.use)
+    measured = [measured_record(point) for point in row.measured]
+    record = {"name": row.name, "when": when, "use": use}
+    return record | ({"measured": measured} if measured else {})
+
+
+def _short(ends: Any) -> Any:
+    """Return the value itself in place of equal ends."""
+    one = isinstance(ends, dict) and ends.get("min") == ends.get("max")
+    return ends["min"] if one else ends
+
+
+# ---- merging --------------------------------------------------------------------------------
 
 
 def merged(old: TunedTable, new: TunedTable) -> TunedTable:
@@ -232,21 +151,6 @@ def merged(old: TunedTable, new: TunedTable) -> TunedTable:
         if place not in points or point.replaces(points[place]):
             points[place] = point
     return with_points(new, points.values())
-
-
-def with_points(table: TunedTable, points: Iterable[Point]) -> TunedTable:
-    """Return a table with other points; those of its machine do not name it."""
-    own = (replace(p, machine=None) if p.machine == table.machine else p for p in points)
-    return replace(table, points=in_order(own))
-
-
-def in_order(points: Iterable[Point]) -> tuple[Point, ...]:
-    """Return points in the order of files."""
-    return tuple(sorted(points, key=_order))
-
-
-def _order(point: Point) -> tuple[str, bool, int, int]:
-    return point.key.collective, point.key.shared, point.key.nodes, point.nbytes
 
 
 def check_machine(old: TunedTable, new: TunedTable) -> None:

@@ -9,8 +9,9 @@ from han.tasks.plan import Plan
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import use_of
 from han.tuning.tuned.conditions import Conditions
-from han.tuning.tuned.files import check_conditions, check_machine, with_points
-from han.tuning.tuned.table import Candidate, Point, Timing, TunedTable, key_of
+from han.tuning.tuned.files import check_conditions, check_machine
+from han.tuning.tuned.points import Candidate, Point, Timing, key_of
+from han.tuning.tuned.table import TunedTable, with_points
 
 STRATEGY = "trials"
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from han.common.units import format_size
 from han.config.rules import Use
-from han.tuning.tuned.files import check_conditions, check_machine, merged, with_points
-from han.tuning.tuned.table import GAIN, Candidate, Point, Timing, TunedTable
+from han.tuning.tuned.files import check_conditions, check_machine, merged
+from han.tuning.tuned.points import GAIN, Candidate, Point, Timing
+from han.tuning.tuned.table import TunedTable, with_points
 from han.tuning.tuned.texts import spell
 
 VERSIONS = ("library_version", "han")  # of which points are not combined

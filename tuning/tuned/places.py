@@ -10,19 +10,15 @@ from pathlib import Path
 
 from han.config.source import READY
 from han.tuning.built_in.shipped import FILE as BUILT_IN
-from han.tuning.tuned.files import TunedError
+from han.tuning.tuned.files import TunedError, content_of, is_of_another, table_of
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.layers import Tables, layered
-from han.tuning.tuned.row_files import content_of, is_of_another, made_from
-from han.tuning.tuned.rows import RowTable
-from han.tuning.tuned.table import TunedTable
+from han.tuning.tuned.table import TunedTable, stacked
 
 OFF, AUTO = "off", "auto"
 UNUSED = "; the built-in choices are used"
 SHIPPED = READY / "tuned"
-Table = TunedTable | RowTable
 Version = tuple[Path, int, int]  # path, time and size of a file
-_read: dict[Version, Table | TunedError] = {}
+_read: dict[Version, TunedTable | TunedError] = {}
 _others: set[Version] = set()  # files of other machines
 
 
@@ -33,7 +29,7 @@ class Search:
     `problem` is what the user should know: a file that was named, or that han wrote, is no use.
     """
 
-    table: Tables | None = None
+    table: TunedTable | None = None
     about: str = ""
     problem: str = ""
 
@@ -98,7 +94,7 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     folders = [[*_files(folder)] for folder in (user_folder(), SHIPPED)]
     if not any(folders):
         return Search(about=f"none in {user_folder()}")
-    machine, problems, best = here(), list[str](), list[Table]()
+    machine, problems, best = here(), list[str](), list[TunedTable]()
     for files in folders:
         best += _nearest(files, machine, problems)
     told = "; ".join(problems)
@@ -109,9 +105,9 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     return _taken(best, machine, told)
 
 
-def _nearest(files: Sequence[Path], machine: Fingerprint, problems: list[str]) -> list[Table]:
+def _nearest(files: Sequence[Path], machine: Fingerprint, problems: list[str]) -> list[TunedTable]:
     """Return the table that is the least far from a machine, if any is of it; tell of problems."""
-    fits = list[Table]()
+    fits = list[TunedTable]()
     for path in files:
         found = _load(path, machine)
         if isinstance(found, TunedError):
@@ -121,22 +117,16 @@ def _nearest(files: Sequence[Path], machine: Fingerprint, problems: list[str]) -
     return [min(fits, key=lambda table: machine.farness(table.machine))] if fits else []
 
 
-def _taken(tables: Sequence[Table], machine: Fingerprint, told: str = "") -> Search:
+def _taken(tables: Sequence[TunedTable], machine: Fingerprint, told: str = "") -> Search:
     """Return a search that found tables, the first of which decides first."""
-    found = layered(_seen_from(table, machine) for table in tables)
-    return Search(found, "" if found is None else found.about(machine), told)
-
-
-def _seen_from(table: Table, machine: Fingerprint) -> Table:
-    """Return a table that knows how far it is from here; of other links, its part inside nodes."""
-    if machine.differences(table.machine):
-        table = replace(table, far=machine.distance(table.machine))
-    return table if machine.links_as(table.machine) else table.inside_nodes()
-
-
-def holds_rows(path: Path) -> bool:
-    """Whether a file is a table of rows, which takes no points."""
-    return path.exists() and isinstance(_load(path), RowTable)
+    first, *others = tables
+    then = [f"then {table.source} ({table.about(machine)})" for table in others]
+    notes = [told, *(table.note for table in tables)]
+    return Search(
+        stacked([table.seen_from(machine) for table in tables]),
+        "; ".join([first.about(machine), *then]),
+        "; ".join(filter(None, notes)),
+    )
 
 
 def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
@@ -160,7 +150,7 @@ def _files(folder: Path) -> Iterator[Path]:
         return
 
 
-def _load(path: Path, here: Fingerprint | None = None) -> Table | TunedError | None:
+def _load(path: Path, here: Fingerprint | None = None) -> TunedTable | TunedError | None:
     """Read a table, once in a process for as long as the file stays the same.
 
     None: it says that it is of another machine than `here`, so it is not read any further.
@@ -179,7 +169,7 @@ def _load(path: Path, here: Fingerprint | None = None) -> Table | TunedError | N
         if here is not None and is_of_another(content, here):
             _others.add(key)
             return None
-        _read[key] = made_from(content, str(path))
+        _read[key] = table_of(content, str(path))
     except TunedError as error:
         _read[key] = error
     return _read[key]

@@ -1,303 +1,53 @@
-"""Tuned tables as immutable plain data: measured points, and the decisions between them."""
+"""Tuned tables: rows that were found on a machine, and what of them holds on some ranks."""
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
-from typing import ClassVar
 
-from han.common.units import format_size, format_us, plural
-from han.config.rules import Use
+from han.common.units import plural
+from han.config.rules import Use, When
+from han.model.facts import PLACES
 from han.model.topology import Topology
 from han.tasks.signature import Signature
-from han.tuning.classes import operation_of
-from han.tuning.tuned.conditions import UNKNOWN, Conditions
+from han.tuning.built_in.choosing import facts_of_call
+from han.tuning.row import Row, Rows
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.texts import at, confirmations, origin, spell
+from han.tuning.tuned.points import Point
+from han.tuning.tuned.rows import key_of_row, rows_of
 
-INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
-GAIN = 0.97  # a choice replaces the built-in one if it takes at most so much of its time
-ONLY_INSIDE = "used inside nodes only"
 INSIDE_NODES = "inside nodes"  # of the digest of a table without what is between nodes
-BEYOND = 2  # the same for sizes below or above all measured ones
-
-
-@dataclass(frozen=True)
-class Timing:
-    """A measured time in seconds, and the interval that holds its median with 95 %."""
-
-    median: float
-    low: float
-    high: float
-    count: int
-
-    def describe(self) -> str:
-        """Return ``12.3 us (12.1 us to 12.6 us, 40 calls)``."""
-        median, low, high = (format_us(s * 1e6) for s in (self.median, self.low, self.high))
-        return f"{median} us ({low} to {high} us, {self.count} calls)"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What was measured; `predicted` are the seconds of the cost model, None without it."""
-
-    use: Use
-    timing: Timing
-    predicted: float | None = None
-
-
-@dataclass(frozen=True)
-class Key:
-    """The calls for which points are comparable; points differ in their sizes.
-
-    `operation` is the class of the operation: "" for calls that do not reduce, ``native``,
-    ``heavy`` (kernels slower than memory), ``user-defined`` or ``ordered`` (operands that do not
-    commute). A point stands for all types and operations of its class. `shared`: all buffers of all
-    ranks are shared arrays, which ranks read where they are.
-    """
-
-    collective: str
-    operation: str
-    nodes: int
-    ppn: int
-    levels: tuple[str, ...]
-    shared: bool = False
-
-    @property
-    def call(self) -> str:
-        """The collective, as tables and pictures name it: ``bcast on shared arrays``."""
-        return f"{self.collective} on shared arrays" if self.shared else self.collective
-
-
-@dataclass(frozen=True)
-class Point:
-    """What was found for one size. The best candidate is the first one.
-
-    `keeps` says that the built-in choice is kept: no candidate is faster beyond doubt. `default`
-    is the time of the built-in choice with its trials, `library` that of the MPI library.
-    """
-
-    key: Key
-    nbytes: int
-    keeps: bool
-    candidates: tuple[Candidate, ...]
-    default: Timing
-    library: Timing | None = None
-    strategy: str = ""
-    made: str = ""
-    seconds: float = 0.0  # that the search took
-    tried: int = 0  # candidates that were measured as whole collectives
-    machine: Fingerprint | None = None  # as it was for this point; None: as the table says
-    conditions: Conditions = UNKNOWN
-    gains: tuple[float, ...] = ()  # of runs of han bench that confirmed the choice
-    complete: bool = True  # whether the search had the time for all that it wanted to measure
-
-    @property
-    def use(self) -> Use | None:
-        """What calls run; None for the built-in choice."""
-        return None if self.keeps or not self.candidates else self.candidates[0].use
-
-    @property
-    def best(self) -> Timing:
-        """The time of what calls run."""
-        return self.default if self.use is None else self.candidates[0].timing
-
-    @property
-    def compares(self) -> bool:
-        """Whether anything was compared with the built-in choice, or there is nothing else."""
-        return self.complete or bool(self.candidates)
-
-    def replaces(self, known: Point) -> bool:
-        """Whether a table should hold this point in place of an earlier one of its input.
-
-        A search whose time was over replaces none that compared more candidates.
-        """
-        if (known.candidates and not self.candidates) or (known.tried and not self.tried):
-            return False
-        return self.complete or self.tried >= known.tried
-
-    @property
-    def versions(self) -> str:
-        """What the point was measured with, if it is not what its table says; or ""."""
-        return "" if self.machine is None else self.machine.versions
-
-    def time_of(self, use: Use | None) -> float | None:
-        """Return the measured seconds of a use; None if it was not measured here."""
-        if use is None:
-            return self.default.median
-        return next((c.timing.median for c in self.candidates if c.use == use), None)
-
-
-@dataclass(frozen=True)
-class Found:
-    """The point that decides for a size, and how far the size is from it."""
-
-    point: Point
-    nbytes: int
-    between: tuple[int, int] | None = None  # the measured sizes around `nbytes`
-    source: str = ""  # the file of the table
-
-    far: str = ""  # how far the machine of the table is from this one
-    rows: tuple[tuple[str, str], ...] = ()  # that decided: those of a table of rows
-    ranges: Ranges | None = field(default=None, compare=False, repr=False)  # that it is from
-
-    @property
-    def conditions(self) -> str:
-        """The conditions of the measurement."""
-        return self.point.conditions.describe()
-
-    def of_size(self, nbytes: int) -> Found:
-        """Return what decides for a size of the class of sizes whose largest one was asked for."""
-        found = None if self.ranges is None else self.ranges.find(nbytes, self.source)
-        return found if found is not None and found.use == self.use else self
-
-    @property
-    def use(self) -> Use | None:
-        """What the call runs; None for the built-in choice."""
-        return self.point.use
-
-    @property
-    def runner_up(self) -> Candidate | None:
-        """The best candidate that was not taken; None if there is none."""
-        others = self.point.candidates[0 if self.point.use is None else 1 :]
-        return others[0] if others else None
-
-    @property
-    def times(self) -> tuple[Timing, Timing] | None:
-        """The times of the choice and of what trials compare it with: built-in or runner-up."""
-        other = self.point.default
-        if self.use is None:
-            if self.runner_up is None:
-                return None
-            other = self.runner_up.timing
-        return self.point.best, other
-
-    def describe(self) -> list[str]:
-        """Return the measurement behind the decision, and that of the runner-up."""
-        point, around = self.point, " beyond the measured sizes"
-        if self.between is not None:
-            around = f" between {' and '.join(map(format_size, self.between))}"
-        lines = [f"{point.best.describe()} {at(point.nbytes, self.nbytes, around)}"]
-        if point.use is not None:
-            lines.append(f"built-in {beside(point.default, point.best)}")
-            lines += confirmations(point.gains)
-        if self.runner_up is not None:
-            one = self.runner_up
-            lines.append(f"runner-up {spell(one.use)}: {beside(one.timing, point.best)}")
-        more = point.versions, self.conditions
-        return [*lines, *origin(self.source, point.strategy, point.made, *more)]
-
-
-def beside(timing: Timing, best: Timing) -> str:
-    """Return a time, and how many times as long as the best one it is."""
-    return f"{timing.describe()}, {timing.median / best.median:.2f} times as long"
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """The points of one key by size, and the largest size that each decides for."""
-
-    points: tuple[Point, ...]
-    bounds: tuple[int, ...]
-
-    @classmethod
-    def of(cls, points: Sequence[Point]) -> Ranges:
-        """Sort the points, and find where one takes over from another."""
-        ordered = tuple(sorted(points, key=lambda p: p.nbytes))
-        bounds = [crossing(a, b) for a, b in pairwise(ordered)]
-        return cls(ordered, (*bounds, ordered[-1].nbytes * BEYOND))
-
-    def find(self, nbytes: int, source: str = "") -> Found | None:
-        """Return the point that decides for a size; None if all are too far away."""
-        at, sizes = bisect_left(self.bounds, nbytes), self._sizes
-        if at == len(sizes) or nbytes * BEYOND < sizes[0]:
-            return None
-        point = self.points[at]
-        low = bisect_left(sizes, nbytes)
-        between = (sizes[low - 1], sizes[low]) if 0 < low < len(sizes) else None
-        ratio = max(nbytes, point.nbytes) / max(1, min(nbytes, point.nbytes))
-        if ratio > INSIDE:
-            return None
-        return Found(point, nbytes, between, source, ranges=self)
-
-    @cached_property
-    def _sizes(self) -> tuple[int, ...]:
-        return tuple(p.nbytes for p in self.points)
-
-    @property
-    def thresholds(self) -> tuple[int, ...]:
-        """The sizes from which on another choice may hold."""
-        edges = [bound + 1 for a, b, bound in self._pairs() if a.use != b.use]
-        far = [p.nbytes * INSIDE + 1 for p in self.points]
-        near = [-(-p.nbytes // INSIDE) for p in self.points]
-        gaps = [n for n in (*far, *near) if self.find(n) is None or self.find(n - 1) is None]
-        ends = (-(-self.points[0].nbytes // BEYOND), self.bounds[-1] + 1)
-        return tuple(sorted({*edges, *gaps, *ends}))
-
-    def _pairs(self) -> list[tuple[Point, Point, int]]:
-        return [(a, b, n) for (a, b), n in zip(pairwise(self.points), self.bounds, strict=False)]
-
-
-def crossing(small: Point, large: Point) -> int:
-    """Return the largest size for which the point of the smaller size decides.
-
-    Times are interpolated on a log scale: the sizes' choices cross where both take the same time.
-    Where one was not measured at both sizes, the geometric mean of the sizes is the bound.
-    """
-    ends = [(point.time_of(small.use), point.time_of(large.use)) for point in (small, large)]
-    share = 0.5
-    if small.use != large.use and all(a and b for a, b in ends):
-        gaps = [math.log(a / b) for a, b in ends if a and b]
-        if gaps[0] <= 0 <= gaps[1] and gaps[0] < gaps[1]:
-            share = gaps[0] / (gaps[0] - gaps[1])
-    reach = math.log(large.nbytes / small.nbytes)
-    bound = math.floor(small.nbytes * math.exp(share * reach))
-    return min(max(bound, small.nbytes), large.nbytes - 1)
-
-
-def key_of(signature: Signature, topology: Topology) -> Key:
-    """Return the key of a call on a topology."""
-    nodes, ppn, levels = topology.nodes, topology.ppn, topology.names
-    operation = operation_of(signature)
-    return Key(signature.collective, operation, nodes, ppn, levels, signature.mapped)
+ONLY_INSIDE = "used inside nodes only"
+_ONE_NODE = PLACES["nodes"], 1, 1
+_NEEDS_ARRAYS = PLACES["mapped"], 1, 1
 
 
 @dataclass(frozen=True)
 class TunedTable:
-    """The points of one file, and the machine that they were measured on.
+    """The rows of one file, or of several, and the machine that the first was measured on.
 
-    `digest` stands for the content: ranks with the same digest decide alike.
+    `digest` stands for the content: ranks with the same digest decide alike. `note` says that the
+    file is of an earlier format.
     """
 
-    points: tuple[Point, ...]
+    rows: tuple[Row, ...]
     machine: Fingerprint
     source: str = ""
     digest: str = field(default="", compare=False)
-    far: str = field(default="", compare=False)  # how far `machine` is from this one; "": it is not
-    inside: bool = field(default=False, compare=False)  # only what was measured on one node
-
-    @cached_property
-    def _ranges(self) -> dict[Key, Ranges]:
-        points: dict[Key, list[Point]] = {}
-        for point in self.points:
-            points.setdefault(point.key, []).append(point)
-        return {key: Ranges.of(some) for key, some in points.items()}
-
-    def ranges(self) -> list[Ranges]:
-        """Return the points of each key by size."""
-        return list(self._ranges.values())
-
-    unit: ClassVar = "measured input"  # what `size` counts
+    note: str = field(default="", compare=False)
 
     @property
     def size(self) -> int:
-        """The number of points."""
-        return len(self.points)
+        """The number of rows."""
+        return len(self.rows)
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """The measurements from which rows were made, in the order of files."""
+        found = (p for row in self.rows if key_of_row(row.when) for p in row.measured)
+        return tuple(sorted(found, key=_order))
 
     @property
     def named_points(self) -> tuple[Point, ...]:
@@ -309,51 +59,87 @@ class TunedTable:
 
         ``this machine; 2 of 3 measured inputs with MPICH 4.0, han 1.0``.
         """
-        only = [ONLY_INSIDE] if self.inside else []
+        only = [] if here.links_as(self.machine) else [ONLY_INSIDE]
         return "; ".join([here.distance(self.machine), *self.others(), *only])
-
-    def inside_nodes(self) -> TunedTable:
-        """Return the table with only those points that were measured on one node."""
-        points = tuple(point for point in self.points if point.key.nodes == 1)
-        return replace(self, points=points, digest=f"{self.digest} {INSIDE_NODES}", inside=True)
 
     def others(self) -> list[str]:
         """Return how many points were measured with which other versions."""
         found = Counter(point.versions for point in self.points if point.versions)
-        return [f"{n} of {plural(self.size, self.unit)} with {v}" for v, n in found.items()]
+        return [f"{n} of {plural(len(self.points), 'measured input')} with {v}"
+                for v, n in found.items()]  # fmt: skip
+
+    def seen_from(self, here: Fingerprint) -> TunedTable:
+        """Return the table with rows that say how far their machine is from this one.
+
+        Of a machine with other links, it has only what holds on one node.
+        """
+        far = here.distance(self.machine) if here.differences(self.machine) else ""
+        rows = tuple(replace(row, far=far) for row in self.rows)
+        if here.links_as(self.machine):
+            return replace(self, rows=rows)
+        kept = (row for row in rows if row.when.may_hold({"nodes": 1}))
+        tested = tuple(replace(row, when=_inside(row)) for row in kept)
+        return replace(self, rows=tested, digest=f"{self.digest} {INSIDE_NODES}")
 
     def find(
-        self, signature: Signature, topology: Topology, _traits: tuple[bool, bool] = (False, False)
-    ) -> Found | None:
-        """Return what decides for a call; None if nothing comparable was measured.
+        self, signature: Signature, topology: Topology, traits: tuple[bool, bool]
+    ) -> Row | None:
+        """Return the row that decides for a call on nodes with some traits; None without one."""
+        rows = self.on(topology)
+        facts = facts_of_call(signature, topology, traits)
+        return Rows(rows).find(signature.collective, facts)
 
-        Calls in place or with blocks of different sizes were not measured.
-        """
-        if signature.in_place or signature.uneven:
-            return None
-        call, where = operation_of(signature), (topology.nodes, topology.ppn, topology.names)
-        ranges = self._of_calls.get((signature.collective, call, *where, signature.mapped))
-        found = None if ranges is None else ranges.find(signature.nbytes, self.source)
-        return found if found is None or not self.far else replace(found, far=self.far)
-
-    @cached_property
-    def _of_calls(self) -> dict[tuple[object, ...], Ranges]:
-        """The points by the fields of their keys, which are found without making a key."""
-        return {tuple(vars(key).values()): ranges for key, ranges in self._ranges.items()}
+    def on(self, topology: Topology) -> tuple[Row, ...]:
+        """Return the rows that may serve calls of ranks of a topology."""
+        here = {"nodes": topology.nodes, "ppn": topology.ppn, "ranks": topology.size}
+        rows = (row for row in self.rows if row.when.levels in ((), topology.names))
+        return tuple(row for row in rows if row.when.may_hold(here))
 
     def uses(self, topology: Topology) -> list[Use]:
         """Return what calls of ranks of a topology may run."""
-        points = [point for ranges in self._of(topology) for point in ranges.points]
-        return [point.use for point in points if point.use is not None]
+        return [row.use for row in self.on(topology) if row.use is not None]
 
     def thresholds(self, topology: Topology) -> tuple[int, ...]:
         """Return the sizes from which on another choice may hold for ranks of a topology."""
-        return tuple(sorted({n for ranges in self._of(topology) for n in ranges.thresholds}))
+        rows = self.on(topology)
+        return tuple(sorted({n for row in rows for n in row.when.thresholds(topology.size)}))
 
     def calls_of(self, topology: Topology) -> list[str]:
-        """Return the collectives whose points hold for ranks of a topology."""
-        return list(dict.fromkeys(ranges.points[0].key.call for ranges in self._of(topology)))
+        """Return the collectives that rows are for on ranks of a topology."""
+        every = [
+            f"{name}{' on shared arrays' if _NEEDS_ARRAYS in row.when.tests else ''}"
+            for row in self.on(topology)
+            for name in row.when.collective or ("all collectives",)
+        ]
+        return list(dict.fromkeys(every))
 
-    def _of(self, topology: Topology) -> list[Ranges]:
-        here = topology.nodes, topology.ppn, topology.names
-        return [r for k, r in self._ranges.items() if (k.nodes, k.ppn, k.levels) == here]
+
+def _inside(row: Row) -> When:
+    return replace(row.when, tests=(*row.when.tests, _ONE_NODE))
+
+
+def _order(point: Point) -> tuple[str, bool, int, int]:
+    return point.key.collective, point.key.shared, point.key.nodes, point.nbytes
+
+
+def of_points(points: Iterable[Point], machine: Fingerprint) -> TunedTable:
+    """Return the table of what was measured on a machine."""
+    return TunedTable(rows_of(points), machine)
+
+
+def with_points(table: TunedTable, points: Iterable[Point]) -> TunedTable:
+    """Return a table with other points; those of its machine do not name it.
+
+    Rows that a person wrote stay, and come first.
+    """
+    own = (replace(p, machine=None) if p.machine == table.machine else p for p in points)
+    written = (row for row in table.rows if not (row.measured and key_of_row(row.when)))
+    return replace(table, rows=(*written, *rows_of(sorted(own, key=_order))))
+
+
+def stacked(tables: Sequence[TunedTable]) -> TunedTable | None:
+    """Return the table that stands for several, the first of which decides first; None: of none."""
+    if not tables:
+        return None
+    rows = tuple(row for table in tables for row in table.rows)
+    return replace(tables[0], rows=rows, digest=" ".join(table.digest for table in tables))

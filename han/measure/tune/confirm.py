@@ -16,7 +16,7 @@ from statistics import median
 
 from han.common.units import plural
 from han.measure.session import in_order
-from han.tuning.tuned.table import GAIN
+from han.tuning.tuned.points import GAIN
 
 LOOKS = (12, 24, 48)  # pairs after which the comparison may end
 Z = 2.58  # of the normal distribution: 99 %, as it may end after each of several looks

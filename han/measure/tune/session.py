@@ -34,7 +34,8 @@ from han.tuning.tuned.files import (
 )
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.places import OFF, default_file
-from han.tuning.tuned.table import Key, Point, TunedTable
+from han.tuning.tuned.points import Key, Point
+from han.tuning.tuned.table import TunedTable, of_points
 
 Tell = Callable[[str], None]
 Step = Callable[[Tuned, int, int], None]
@@ -155,7 +156,7 @@ class Keeper:
     @property
     def table(self) -> TunedTable:
         """The points so far as a table of this machine."""
-        return TunedTable(tuple(self._points.values()), self.machine)
+        return of_points(self._points.values(), self.machine)
 
     def unfit(self) -> str:
         """Return why the points of this run could not be added to the table, or ""."""
@@ -184,7 +185,7 @@ class Keeper:
         if not self.part.exists():
             return ()
         try:
-            return merged(read(self.part), TunedTable((), self.machine)).points
+            return merged(read(self.part), of_points((), self.machine)).points
         except TunedError as error:
             self._warn(f"{error}; tuning begins anew")
             return ()
@@ -209,7 +210,7 @@ class Keeper:
         points = found.values()
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.part, as_text(TunedTable(tuple(points), self.machine)))
+            write_whole(self.part, as_text(of_points(points, self.machine)))
         except OSError as error:
             return f"{self.part}: cannot be written: {error.strerror}"
         return ""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from han.measure.tune.confirm import Confirmation
 from han.tasks.choice import Choice
-from han.tuning.tuned.table import GAIN
+from han.tuning.tuned.points import GAIN
 
 ALIKE = 1.01  # times the time of the choice: as fast
 

@@ -27,7 +27,7 @@ from han.tuning.search import space
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.table import Candidate, Key, Point, Timing, key_of
+from han.tuning.tuned.points import Candidate, Key, Point, Timing, key_of
 from han.tuning.tuned.texts import spell
 
 KEPT = 5  # candidates that a point holds

@@ -1,42 +1,51 @@
-"""Rows of the table of built-in choices: from the form in which a file has them."""
+"""Read rows from the form in which files have them; errors name the row and the key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, get_args
 
 from han.common.suggest import unknown
 from han.config.catalogue import ParameterInfo
-from han.config.rules import KINDS, MOST
+from han.config.rules import (
+    KINDS,
+    MOST,
+    Composition,
+    Ends,
+    KindUse,
+    LevelUse,
+    Schedule,
+    Use,
+    When,
+)
 from han.model.collectives import ROWS
+from han.model.facts import COMPOSITIONS, FLAGS, SIZES, Facts
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.contract import Submodule
-from han.tuning.built_in.amounts import Amount, amount_of, size_of
-from han.tuning.built_in.facts import COMPOSITIONS, FLAGS, SIZES, Facts
-from han.tuning.built_in.row import Row, Rows, Test
+from han.tuning.amounts import Amount, amount_of, size_of
+from han.tuning.row import Row
 
+CALLS = "calls"  # the section of rows for whole calls
 WHAT = {"segments": "segment", "compositions": "composition"}  # what rows say; others: use
-R = TypeVar("R")
-PLACES = {name: k for k, name in enumerate(Facts._fields)}
 WHEN = ("collective", *Facts._fields)
+OF_LEVELS = ("outermost", "whole", "composition")  # what only rows for one level test
+OF_CALLS = (*(key for key in WHEN if key not in OF_LEVELS), "levels")
+BUILT_IN = "built-in"  # the use of a row that keeps the built-in choice
 
 
-def rows_of(records: object, section: str) -> Rows[Row]:
+def rows_of(
+    records: object, section: str, read: Callable[[object, str], Row] | None = None
+) -> tuple[Row, ...]:
     """Return the rows of a section; raises ValueError, whose text names the row and the key."""
-    return Rows(each_row(records, section, lambda record: row_of(record, section)))
-
-
-def each_row(records: object, section: str, read: Callable[[object], R]) -> list[R]:
-    """Read the rows of a section; raises ValueError, whose text names the row."""
     if not isinstance(records, list):
         raise ValueError(f"{section}: expected a list of rows")
-    return [_placed(record, section, k, read) for k, record in enumerate(records)]
+    return tuple(_placed(record, section, k, read or row_of) for k, record in enumerate(records))
 
 
-def _placed(record: object, section: str, k: int, read: Callable[[object], R]) -> R:
+def _placed(record: object, section: str, k: int, read: Callable[[object, str], Row]) -> Row:
     try:
-        return read(record)
+        return read(record, section)
     except ValueError as error:
         name = record.get("name") if isinstance(record, dict) else None
         told = f" {name!r}" if name else ""
@@ -46,15 +55,16 @@ def _placed(record: object, section: str, k: int, read: Callable[[object], R]) -
 def row_of(record: object, section: str) -> Row:
     """Return a row of a section; raises ValueError, whose text names the key."""
     what = WHAT.get(section, "use")
-    given = named_row(record, ("name", "about", "when", what), what)
-    when = dict(known_keys(given.get("when", {}), WHEN, "when"))
-    collectives = collectives_of(when.pop("collective", ()))
-    tests = tuple(test_of(key, value) for key, value in when.items())
+    more = ("measured",) if section == CALLS else ()
+    given = named_row(record, ("name", "about", "when", *more, what), what)
+    name, when = given["name"], when_of(given.get("when", {}), section)
+    if section == CALLS:
+        return Row(name, when, use_of(given["use"]))
     if what == "use":
-        return Row(given["name"], tests, collectives, level_of(given["use"]))
+        return Row(name, when, level=level_of(given["use"]))
     if what == "composition":
-        return Row(given["name"], tests, collectives, composition=_composition(given[what]))
-    return Row(given["name"], tests, collectives, segment=_segment(given["segment"]))
+        return Row(name, when, composition=_composition(given[what]))
+    return Row(name, when, segment=_segment(given["segment"]))
 
 
 def named_row(record: object, known: Iterable[str], what: str) -> Mapping[str, Any]:
@@ -103,18 +113,28 @@ def _composition(value: object) -> str:
 # ---- conditions ---------------------------------------------------------------------------------
 
 
-def test_of(key: str, value: object) -> Test:
-    """Return a condition: the place of a fact, and its least and its largest value."""
+def when_of(record: object, section: str) -> When:
+    """Return the condition of a row of a section; raises ValueError."""
+    given = dict(known_keys(record, OF_CALLS if section == CALLS else WHEN, "when"))
+    levels, collective = given.pop("levels", []), collectives_of(given.pop("collective", ()))
+    if not isinstance(levels, list) or not all(isinstance(name, str) for name in levels):
+        raise ValueError("when.levels: expected a list of names")
+    ends = {key: _ends(key, value) for key, value in given.items()}
+    return When.of(collective, ends, tuple(levels))
+
+
+def _ends(key: str, value: object) -> Ends:
+    """Return the least and the largest value of a fact that a row tests."""
     try:
         low, high = _range(key, value)
     except ValueError as error:
         raise ValueError(f"when.{key}: {error}") from None
     if low > high:
         raise ValueError(f"when.{key}: min is larger than max")
-    return PLACES[key], low, high
+    return low, high
 
 
-def _range(key: str, value: object) -> tuple[int, int]:
+def _range(key: str, value: object) -> Ends:
     if key in FLAGS:
         if not isinstance(value, bool):
             raise ValueError("expected true or false")
@@ -136,6 +156,42 @@ def _count(value: object) -> int:
 
 
 # ---- what calls run -----------------------------------------------------------------------------
+
+
+def use_of(record: object) -> Use | None:
+    """Return what a whole call runs, None for the built-in choice; raises ValueError."""
+    if record == BUILT_IN:
+        return None
+    given = known_keys(record, ("composition", "segment", "schedule", "levels"), "use")
+    for key, type_ in (("composition", Composition), ("schedule", Schedule)):
+        known = get_args(type_)
+        if key in given and given[key] not in known:
+            raise ValueError(f"use.{key}: {unknown(f'{key} {given[key]!r}', given[key], known)}")
+    segment = given.get("segment")
+    if segment not in (None, "whole"):
+        segment = size_of(segment)
+        if not segment:
+            raise ValueError("use.segment: a segment has at least 1 byte; or write 'whole'")
+    levels = given.get("levels", {})
+    if not isinstance(levels, dict):
+        raise ValueError("use.levels: expected keys and values")
+    return Use(
+        segment, given.get("schedule"), dict(map(_named_level, levels.items())),
+        given.get("composition"),
+    )  # fmt: skip
+
+
+def _named_level(item: tuple[str, object]) -> tuple[str, LevelUse]:
+    name, record = item
+    try:
+        choice = level_of(record)
+        for key, value in (pair for one in choice.each for pair in one.parameters):
+            if isinstance(value, Amount):
+                raise ValueError(f"{key}: expected a size; rows for one level may have {value}")
+    except ValueError as error:
+        raise ValueError(f"use.levels.{name}: {str(error).removeprefix('use.')}") from None
+    kinds = {kind: KindUse(own.algorithm, dict(own.parameters)) for kind, own in choice.kinds}
+    return name, LevelUse(choice.submodule, choice.algorithm, dict(choice.parameters), kinds)
 
 
 def level_of(record: object) -> LevelChoice:

@@ -1,11 +1,8 @@
-"""What rows of the table of built-in choices may depend on, as numbers."""
+"""The facts of a call that conditions of rows test, as numbers."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
-
-from han.submodules.exchange.factors import primes
 
 COMPOSITIONS = ("tree", "flat", "nap", "lanes", "ring")
 
@@ -47,9 +44,4 @@ SIZES = ("bytes", "share", "link", "total")
 COUNTS = ("ranks", "prime", "nodes", "ppn", "root", "rails")
 QUANTITIES = len(SIZES) + len(COUNTS)  # they come first; the others take few values each
 FLAGS = tuple(name for name in Facts._fields if name not in (*SIZES, *COUNTS, "composition"))
-
-
-@lru_cache(maxsize=256)
-def largest_prime(number: int) -> int:
-    """Return the largest prime factor; 1 for the number 1."""
-    return max(primes(number), default=1)
+PLACES = {name: place for place, name in enumerate(Facts._fields)}

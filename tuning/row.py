@@ -1,34 +1,43 @@
-"""Rows of the table of built-in choices as immutable plain data, and the search for one."""
+"""Rows: for which calls they are, what these run, and what was measured; and the search for one.
+
+The user's rules, tuned tables and built-in choices are rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
 
+from han.config.rules import ANY, Test, Use, When
+from han.model.facts import QUANTITIES, Facts
 from han.tasks.choice import LevelChoice
-from han.tuning.built_in.amounts import Amount
-from han.tuning.built_in.facts import QUANTITIES, Facts
+from han.tuning.amounts import Amount
+from han.tuning.tuned.points import Point
 
 REMEMBERED = 4096  # sets of sizes of a row, and of flags in a section
-Test = tuple[int, int, int]  # the place of a fact, its least and its largest value
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row: for which calls it is, and what they run.
+    """A row: for which calls it is, what they run, and the measurements behind it.
 
-    `level` is None in ``compositions`` and in ``segments``, whose `segment` is None for the whole
-    message. `collectives` are all, if there are none. Sizes may be amounts in place of integers.
+    A row for whole calls decides on a `use`; None is the built-in choice. A row of built-in choices
+    decides on one `level`, on the `segment` (None: the whole message) or on the `composition`;
+    sizes may be amounts in place of integers. `rule` names in decisions what the row is of.
+    `source` is the file, and `far` says how far its machine is from this one.
     """
 
     name: str
-    tests: tuple[Test, ...] = ()
-    collectives: tuple[str, ...] = ()
+    when: When = ANY
+    use: Use | None = None
     level: LevelChoice | None = None
     segment: int | Amount | None = None
     composition: str = ""
+    measured: tuple[Point, ...] = ()
+    rule: str = ""
+    source: str = ""
+    far: str = ""
 
     @cached_property
     def _amounts(self) -> tuple[Amount, ...]:
@@ -77,21 +86,26 @@ def _filled(level: LevelChoice, sizes: Mapping[Amount, int]) -> LevelChoice:
     return LevelChoice(level.submodule, level.algorithm, values, kinds)
 
 
-R = TypeVar("R", bound=Row)
-
-
-class Rows(Generic[R]):
+class Rows:
     """The rows of a section; the first one that serves a call decides."""
 
-    def __init__(self, rows: Sequence[R]) -> None:
+    def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = tuple(rows)
-        names = {name for row in rows for name in row.collectives}
-        self._general = tuple(row for row in rows if not row.collectives)
+        names = {name for row in rows for name in row.when.collective}
+        self._general = tuple(row for row in rows if not row.when.collective)
         self._of = {name: tuple(_of(rows, name)) for name in names}
-        self._left: dict[tuple[object, ...], list[tuple[R, tuple[Test, ...]]]] = {}
+        self._left: dict[tuple[object, ...], list[tuple[Row, tuple[Test, ...]]]] = {}
 
-    def find(self, collective: str, facts: Facts) -> R | None:
+    def of(self, collective: str) -> tuple[Row, ...]:
+        """Return the rows that may serve calls of a collective."""
+        return self._of.get(collective, self._general)
+
+    def find(self, collective: str, facts: Facts) -> Row | None:
         """Return the row that decides; None if there is none."""
+        return next(self.matching(collective, facts), None)
+
+    def matching(self, collective: str, facts: Facts) -> Iterator[Row]:
+        """Yield the rows whose condition holds, in order."""
         key = collective, facts[QUANTITIES:]
         rows = self._left.get(key)
         if rows is None:
@@ -103,18 +117,16 @@ class Rows(Generic[R]):
                 if not low <= facts[place] <= high:
                     break
             else:
-                return row
-        return None
+                yield row
 
-    def _select(self, collective: str, facts: Facts) -> list[tuple[R, tuple[Test, ...]]]:
+    def _select(self, collective: str, facts: Facts) -> list[tuple[Row, tuple[Test, ...]]]:
         """Return the rows that flags do not exclude, with their tests of sizes and counts."""
-        rows = self._of.get(collective, self._general)
         return [
-            (row, tuple(test for test in row.tests if test[0] < QUANTITIES))
-            for row in rows
-            if all(low <= facts[k] <= high for k, low, high in row.tests if k >= QUANTITIES)
+            (row, tuple(test for test in row.when.tests if test[0] < QUANTITIES))
+            for row in self.of(collective)
+            if all(low <= facts[k] <= high for k, low, high in row.when.tests if k >= QUANTITIES)
         ]
 
 
-def _of(rows: Iterable[R], collective: str) -> Iterable[R]:
-    return (row for row in rows if not row.collectives or collective in row.collectives)
+def _of(rows: Sequence[Row], collective: str) -> Iterator[Row]:
+    return (row for row in rows if not row.when.collective or collective in row.when.collective)
