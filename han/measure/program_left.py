@@ -22,6 +22,7 @@ BYTES = (8, 4 << 10, 256 << 10)  # of a message, or of a block
 MIDDLE = 4 << 10  # of nonblocking and persistent calls, and of objects
 OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
 Arguments = tuple[Any, ...]
+Make = Callable[[MPI.Intracomm, str, int], Work]
 
 
 def _arguments(comm: MPI.Intracomm, name: str, nbytes: int) -> tuple[Arguments, list[Any]]:
@@ -74,13 +75,15 @@ def _object(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
     return Work(partial(getattr(comm, name), item))
 
 
-def _rows(
-    names: Sequence[str], form: str, make: Callable[[MPI.Intracomm, str, int], Work], nbytes: int
-) -> Iterator[ProgramRow]:
+def _made(make: Make, name: str, nbytes: int) -> Callable[[MPI.Intracomm], Work]:
+    return lambda comm: make(comm, name, nbytes)
+
+
+def _rows(names: Sequence[str], form: str, make: Make, nbytes: int) -> Iterator[ProgramRow]:
     for name in names:
         size = f" of {format_size(nbytes)}" if COLLECTIVES[name].recv else ""
         text = form.format(name.capitalize() if form != "I{}" else name)
-        yield ProgramRow(LEFT, f"{text}{size}", partial(make, name=name, nbytes=nbytes))
+        yield ProgramRow(LEFT, f"{text}{size}", _made(make, name, nbytes))
 
 
 def _all_rows() -> Iterator[ProgramRow]:
@@ -92,7 +95,7 @@ def _all_rows() -> Iterator[ProgramRow]:
     yield from _rows(names, "{}_init", _persistent, MIDDLE)
     for name in OBJECTS:
         text = f"{name} of an object of {format_size(MIDDLE)}"
-        yield ProgramRow(LEFT, text, partial(_object, name=name, nbytes=MIDDLE))
+        yield ProgramRow(LEFT, text, _made(_object, name, MIDDLE))
 
 
 ROWS = tuple(_all_rows())

@@ -61,6 +61,12 @@ class Message:
     unpacks: bool = False
     key: Key | None = None
 
+    def without_buffers(self, signature: Signature) -> Message:
+        """Return what messages of this kind have in common; `signature` is that of their class."""
+        return replace(
+            self, signature=signature, send=0, recv=0, keep=(), begin=None, end=None, key=None
+        )
+
 
 def barrier(comm: MPI.Comm) -> Message:
     """Make the message of a barrier."""

@@ -239,9 +239,7 @@ class Persistent:
             need = Need.ON_DEVICE if called.device else Need.LEFT
         elif sized.shown(self._health.size) > PAGE:
             need = Need.LARGE
-        bare = replace(
-            message, signature=sized, send=0, recv=0, keep=(), begin=None, end=None, key=None
-        )
+        bare = message.without_buffers(sized)
         return Kind(self, called, bare, identity(sized), need, keeps)
 
     def _remember(self, kind: Kind, message: Message) -> None:

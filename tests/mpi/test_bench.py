@@ -253,6 +253,22 @@ def test_programs_are_measured_on_both_sides(mpi_ranks, tmp_path):
 
 
 @on_two
+def test_calls_that_stay_mpis_are_measured_on_both_sides(mpi_ranks, tmp_path):
+    record = tmp_path / "left.json"
+    apart = tmp_path / "apart.yaml"
+    apart.write_text("levels:\n- {name: node, scope: {size: 1}}\n- {name: network, scope: all}\n")
+    settings = ["--rounds", "1", "--time", "0", "--config", str(apart), "--json", str(record)]
+    done = CliRunner().invoke(app, ["bench", "--left", *settings])
+    assert done.exit_code == 0, done.exception
+    if not MPI.COMM_WORLD.rank:
+        rows = json.loads(record.read_text())["rows"]
+        assert {row["group"] for row in rows} == {"left"}
+        names = " ".join(row["name"] for row in rows)
+        assert all(method in names for method in ("Alltoall of", "Iscatter of", "Barrier_init"))
+        assert all(row["ratio"] > 0 or row["note"] for row in rows)
+
+
+@on_two
 def test_a_wrong_result_of_a_program_is_found_on_all_ranks(mpi_ranks):
     def make(comm):
         return Work(lambda: None, [np.ones(2) * (comm is bench.han and comm.rank)])
