@@ -1,13 +1,11 @@
 """The collectives of ``han.Comm``: blocking, nonblocking and persistent.
 
-Every method first asks the look-up in C, which serves calls with a known plan. Otherwise it parses
-the arguments and finds or makes the plan. A call that han does not serve is left to the MPI
-library, with its nonblocking function, so that han's own requests progress meanwhile.
+Every method first asks the look-up in C, which serves calls with a known plan, and those that are
+MPI's own. Otherwise it parses the arguments and finds or makes the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,22 +14,12 @@ from mpi4py import MPI
 from han.message import parsers
 from han.message.message import in_place
 from han.message.parsers import Parser
-from han.runtime.left import HeldRequest, LeftRequest, left_request
+from han.runtime.left import NOTHING, HeldRequest, LeftRequest, left_request
 from han.runtime.request import Request
 from han.runtime.state import Served, State
 from han.tasks.signature import ON_DEVICE
 
 Started = Request | LeftRequest | MPI.Request  # of nonblocking and persistent calls
-
-
-class Nothing:
-    """A look-up that serves no call."""
-
-    def __getattr__(self, name: str) -> Callable[..., bool]:
-        return lambda *arguments: False
-
-
-NOTHING = Nothing()
 
 
 class Collectives(MPI.Intracomm):

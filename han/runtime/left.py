@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+class Nothing:
+    """The look-up of a communicator that is not set up: it serves no call."""
+
+    def __getattr__(self, name: str) -> Callable[..., bool]:
+        return lambda *arguments: False
+
+
+NOTHING = Nothing()
 FORMS = ("{}", "I{}", "{}_init")
 
 
