@@ -24,7 +24,8 @@ from han.runtime.direct import Direct
 from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large
 from han.runtime.state import State
 
-AS_TREE = getattr(mpi4py.rc, "fast_reduce", True) not in (False, "no")
+# A program may have deleted mpi4py.rc.
+AS_TREE = getattr(getattr(mpi4py, "rc", None), "fast_reduce", True) not in (False, "no")
 PLAIN = frozenset(
     {bool, int, float, complex, str, bytes, type(None)}
     | {kind for kind in np.sctypeDict.values() if kind not in (np.object_, np.void)}

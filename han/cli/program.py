@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
+from importlib.machinery import SourceFileLoader
+from io import open_code
+from pkgutil import get_importer, read_code
+from types import CodeType, ModuleType, TracebackType
 
 from han.cli.after_import import after_import
 from han.common.library import require_mpi
 
 MODULE, CODE, STDIN = "-m", "-c", "-"
 RUNNERS = (__file__, runpy.__file__, "<frozen runpy>")  # whose functions run the program
+_commands: list[ModuleType] = []  # the __main__ of the command, whose names must stay
 
 
 @dataclass(frozen=True)
@@ -79,26 +84,51 @@ def _hide_frames(error: BaseException) -> None:
 
 
 def run_code(words: Sequence[str]) -> None:
-    """Run the user's code in this process as ``__main__``. No other function runs any of it."""
+    """Run the user's code in this process as ``__main__``. No other function runs any of it.
+
+    As under ``python``, the module stays ``__main__`` for threads and functions at exit.
+    """
     kind, *rest = words
+    main = _new_main()
     if kind == MODULE:
         sys.argv[:] = rest
         _put_first(os.getcwd())
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]
     elif kind in (CODE, STDIN):
         text = rest.pop(0) if kind == CODE else sys.stdin.read()
         sys.argv[:] = [kind, *rest]
         _put_first("")
-        _run_text(text, "<string>" if kind == CODE else "<stdin>")
+        name = "<string>" if kind == CODE else "<stdin>"
+        exec(compile(text, name, "exec", 0, True), main.__dict__)
+    elif get_importer(kind) is not None:  # a folder or an archive with __main__.py
+        sys.argv[:] = words
+        _put_first(os.path.abspath(kind))
+        runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
     else:
         sys.argv[:] = words
         _put_first(os.path.dirname(os.path.realpath(kind)))
-        runpy.run_path(kind, run_name="__main__")
+        path = main.__file__ = os.path.abspath(kind)
+        main.__loader__ = SourceFileLoader("__main__", path)
+        exec(_code_of(path), main.__dict__)
 
 
-def _run_text(text: str, filename: str) -> None:
-    code = compile(text, filename, "exec", 0, True)
-    runpy._run_module_code(code, mod_name="__main__", script_name=sys.argv[0])  # type: ignore[attr-defined]
+def _new_main() -> ModuleType:
+    """Put an empty module in the place of the command's ``__main__``."""
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    _commands.append(sys.modules["__main__"])
+    sys.modules["__main__"] = main
+    return main
+
+
+def _code_of(path: str) -> CodeType:
+    """Return the code of a file of source text or of compiled code."""
+    with open_code(path) as file:
+        code: CodeType | None = read_code(file)
+    if code is not None:
+        return code
+    with open_code(path) as file:
+        return compile(file.read(), path, "exec", 0, True)
 
 
 def _put_first(folder: str) -> None:

@@ -34,7 +34,7 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """An argument of a call is of the wrong kind (an object, a device array, a string)."""
 
 
-class SharedMemoryError(HanError, OSError):
+class SharedMemoryError(HanError, OSError, MemoryError):
     """Shared memory cannot be reserved. The text names size, place and remedy.
 
     All ranks raise it, unless it is `alone`: then the others raise PeerError.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from mpi4py import MPI
 
 from han import _native
@@ -42,7 +43,7 @@ def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditio
     ranks of the program are here and none is on a host of a level that names hosts.
     """
     problems = list(empty_levels(config.levels, facts))
-    if problems and len(facts) == MPI.COMM_WORLD.size:
+    if problems and MPI.Is_initialized() and len(facts) == MPI.COMM_WORLD.size:
         raise config_error(problems, config.origin)
     rails = rails_of(config.rails, facts, config.origin)
     return arrange(config.levels, facts, config.sockets, rails), conditions(facts)
@@ -69,9 +70,10 @@ def facts_of(facts: Sequence[Facts], ranks: Sequence[int]) -> list[Facts]:
 def _memory_of(comm: MPI.Intracomm) -> int:
     """Return the lowest rank that this one shares memory with."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
-    lowest: int = node.bcast(comm.Get_rank(), root=0)
+    lowest = np.array([comm.Get_rank()])
+    node.Bcast(lowest, root=0)  # mpi4py's objects need MPI.COMM_SELF, which sessions do not have
     node.Free()
-    return lowest
+    return int(lowest[0])
 
 
 def _look(memory: int, wanted: Sequence[str], helped: bool) -> Facts:

@@ -58,7 +58,12 @@ def _tell(comm: MPI.Intracomm, value: object, limit: float) -> None:
     """Send a value to rank 0, and wait for its answer."""
     _send(comm, pickle.dumps(value), 0, VALUE)
     patience = Patience()
-    while patience.waited < limit and not comm.Iprobe(0, ANSWER):
+    while patience.waited < limit:
+        if comm.Iprobe(0, ANSWER):
+            comm.Recv(
+                [bytearray(0), MPI.BYTE], 0, ANSWER
+            )  # some libraries complain of messages left
+            return
         patience.pause()
 
 

@@ -20,6 +20,7 @@ from mpi4py import MPI
 
 from han.ranks.meeting import TAG_DATA, abandon
 
+LEAST_LIMIT = 32767  # of tags, in every MPI library
 EARLY = 256  # communicators for which messages are kept that arrive before the communicator is made
 LABEL = struct.Struct("=QQQ")  # of data: the tokens of the mail and of the communicator, the call
 
@@ -29,8 +30,10 @@ def tag_limit(comm: MPI.Comm) -> int:
 
     Open MPI has this attribute on MPI.COMM_WORLD and its duplicates only.
     """
-    limit: Any = comm.Get_attr(MPI.TAG_UB) or MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
-    return int(limit)
+    limit: Any = comm.Get_attr(MPI.TAG_UB)
+    if limit is None and MPI.Is_initialized():  # else the process uses sessions
+        limit = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+    return LEAST_LIMIT if limit is None else int(limit)
 
 
 Fields = Sequence[Any]

@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import CollectiveTimeoutError, SetupError
-from han.message.unlocked import return_errors
+from han.message.unlocked import group_of, return_errors
 
 T = TypeVar("T")
 Words = np.ndarray[Any, np.dtype[np.uint64]]
@@ -112,13 +112,16 @@ class Meeting:
             raise
 
     def messages(self) -> MPI.Intracomm:
-        """Return han's own duplicate, for messages; the first call makes it (collective)."""
+        """Return han's own communicator, for messages; the first call makes it (collective).
+
+        It is no duplicate, which would copy the program's attributes.
+        """
         if self.own is None:
-            own, request = self.comm.Idup()
-            self.wait(request, "the making of a han.Comm")
+            self.barrier("the making of a han.Comm")  # which hears of errors, as Create does not
+            with group_of(self.comm, range(self.size)) as everyone:
+                own: MPI.Intracomm = MPI.Intracomm.Create(self.comm, everyone)  # type: ignore[assignment]
             return_errors(own)
             self.own = own
-            self.steps += 1
         return self.own
 
     def _look(self, step: str) -> None:

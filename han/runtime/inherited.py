@@ -27,7 +27,12 @@ DRAFTS = 64  # sets of ranks of which a parent remembers the draft
 
 
 def world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
-    """Return the ranks of a communicator on MPI.COMM_WORLD; MPI.UNDEFINED for spawned processes."""
+    """Return the ranks of a communicator on MPI.COMM_WORLD.
+
+    They are MPI.UNDEFINED for spawned processes, and for those that use sessions only.
+    """
+    if not MPI.Is_initialized():
+        return (MPI.UNDEFINED,) * comm.Get_size()
     own, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
     ranks = MPI.Group.Translate_ranks(own, [*range(comm.Get_size())], world)
     own.Free()

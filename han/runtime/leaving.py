@@ -59,7 +59,7 @@ _attribute: list[int] = []  # MPI's key of the attribute of MPI.COMM_SELF
 def at_end(state: State) -> None:
     """Let the ranks of `state` hear when this process ends, unless the state is closed before."""
     _states.add(state)
-    if not _attribute:
+    if not _attribute and MPI.Is_initialized():  # else the process uses sessions
         _attribute.append(MPI.Comm.Create_keyval(delete_fn=_finalizing))
         MPI.COMM_SELF.Set_attr(_attribute[0], True)
 

@@ -23,6 +23,12 @@ def printed(folder, *arguments, **more):
     return done.stdout.strip()
 
 
+def as_python(folder, *arguments):
+    """Return what a program prints that Python itself runs."""
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder).stdout.strip()
+
+
 @pytest.fixture
 def program(tmp_path):
     """Return a program that prints how it was started, in a folder of its own."""
@@ -46,7 +52,7 @@ def test_modules_code_and_standard_input_run_as_python_runs_them(tmp_path, progr
     assert printed(tmp_path, "-c", PRINT, "--stats") == "__main__ ['-c', '--stats']"
     assert printed(tmp_path, "-", "--stats", text=PRINT) == "__main__ ['-', '--stats']"
     (program.parent / "__main__.py").write_text(PRINT)
-    assert printed(tmp_path, "programs", "1") == "__main__ ['programs', '1'] programs"
+    assert printed(tmp_path, "programs", "1") == as_python(tmp_path, "programs", "1")
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="python -P is new in Python 3.11")
@@ -159,3 +165,53 @@ MPI.Finalize()
     done = run(tmp_path, "--stats", "-c", code)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
     assert done.stderr.count("# han served 1 of 1 calls (100.0 % of the seconds)") == 1
+
+
+SEEN = """
+import atexit, os, pickle, sys, threading, time
+os.chdir("/")
+
+
+class Thing:
+    pass
+
+
+def check(when):
+    pickle.loads(pickle.dumps(Thing()))
+    there = os.path.exists(__file__) if when == "in main" else True
+    mine = sys.modules["__main__"].__dict__ is globals()
+    print(when, there, hasattr(__builtins__, "print"), mine, flush=True)
+
+
+atexit.register(check, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.2), check("in a thread"))).start()
+check("in main")
+"""
+
+
+def test_the_program_stays_main_for_threads_and_at_exit(tmp_path):
+    (tmp_path / "seen.py").write_text(SEEN)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").write_text(SEEN)
+    right = [f"{when} True True True" for when in ("in main", "in a thread", "at exit")]
+    for words in (["seen.py"], ["-m", "seen"], ["package"], ["-m", "package"]):
+        assert as_python(tmp_path, *words).splitlines() == right
+        assert printed(tmp_path, *words).splitlines() == right
+    code = SEEN.replace("os.path.exists(__file__)", "'__file__' not in globals()")
+    right[1:] = []  # pickles need a module that can be found: it is __main__, with the class in it
+    assert printed(tmp_path, "-c", code).splitlines()[:1] == right
+
+
+def test_an_old_mpi4py_is_told_in_one_line(tmp_path):
+    folder = tmp_path / "mpi4py"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("__version__ = '3.1.6'")
+    program = "import han\ntry:\n han.Comm\nexcept han.MissingLibraryError as e:\n print(e)"
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
+    }
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environ
+    ).stdout
+    assert said.startswith("han needs mpi4py 4.0 or newer, this is 3.1.6; pip install")
