@@ -480,14 +480,8 @@ class Plan:
     @alternative.setter
     def alternative(self, plan: Plan) -> None: ...
     @property
-    def learnt(self) -> tuple[int, int, tuple[int, int, int], tuple[int, int, int]] | None:
-        """Return what trials found on this rank: whether the rival is in use, the number of trials,
-        and the last, least and greatest nanoseconds of the plan and of the rival.
-        """
-
-    @property
     def rival(self) -> Plan | None:
-        """The plan that all ranks run instead if the leader finds it faster."""
+        """The plan that all ranks run instead where trials find it faster."""
     @rival.setter
     def rival(self, plan: Plan) -> None: ...
 
@@ -604,14 +598,12 @@ class Engine:
         shifts: _Readable | None = None,
         arena: _Pair = (0, 0),
         whole: int = 0,
-        leader: int = -1,
         terms: ReadableBuffer | None = None,
         grains: int = 0,
         grain: int = 0,
         blocks: int = 0,
         strides: ReadableBuffer | None = None,
-        counted: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
-        ahead: bool = False,
+        tried: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
         unpacks: bool = False,
     ) -> Plan:
         """Make a Plan from the records of a program, which serves many sizes if it has `terms`.
@@ -620,9 +612,9 @@ class Engine:
 
         `kernel` is (op, dtype), or (-1, -1) to call MPI_Reduce_local with the handles `op` and
         `dtype`. The plan may get an alternative if `arena` (address, bytes) is not empty. It may
-        get a rival if `leader` is a rank of the channel `whole`, or if it is `counted`: the number
-        of its class of calls, the runs before the first trial, this rank, how many there are, and
-        the runs of a burst if the ranks meet before and after it.
+        get a rival if it is `tried`: the number of its class of calls, the runs before the first
+        trial, this rank, how many there are, and the runs of a burst if the ranks meet before and
+        after it.
         The plan keeps `keep` alive.
         """
     def run(
