@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
@@ -48,7 +46,7 @@ class Planned:
     rival: Plan | None = None
     first: int = 0
 
-    @property
+    @cached_property
     def talks(self) -> bool:
         """Whether ranks send messages, in the plan or to agree on a trial."""
         return self.rival is not None or _sends(self.plan)
@@ -102,8 +100,10 @@ class Planner:
         have no alternative; None: as the table of built-in choices says.
         """
         size = self.config.memory if memory is None else memory
-        with _named(signature):
+        try:
             return self._remembered(self.sized(signature), blocking, size, least)
+        except NoRuleError as error:
+            raise _naming(signature, error) from None
 
     def _planned(
         self, signature: Signature, blocking: bool, memory: int, least: int | None
@@ -150,8 +150,10 @@ class Planner:
 
         Raises NoRuleError.
         """
-        with _named(signature):
+        try:
             return self.decide(self.sized(signature), blocking=False).left
+        except NoRuleError as error:
+            raise _naming(signature, error) from None
 
     def named_submodules(self) -> set[str]:
         """Return the submodules that rules and the tuned table name, besides built-in choices."""
@@ -192,13 +194,9 @@ class Planner:
         return plan if _reads_mapped(plan) else None
 
 
-@contextmanager
-def _named(signature: Signature) -> Iterator[None]:
-    """Let a NoRuleError name a call, and not its class of sizes."""
-    try:
-        yield
-    except NoRuleError as error:
-        raise NoRuleError(signature.describe(), [*error.passed]) from None
+def _naming(signature: Signature, error: NoRuleError) -> NoRuleError:
+    """Return the error of a class of sizes as that of one call."""
+    return NoRuleError(signature.describe(), [*error.passed])
 
 
 def _sends(plan: Plan) -> bool:
