@@ -14,7 +14,6 @@ _Array: TypeAlias = npt.NDArray[Any]  # for NumPy, arrays are buffers from Pytho
 _Readable: TypeAlias = ReadableBuffer | _Array
 _Writable: TypeAlias = WriteableBuffer | _Array
 _Pair: TypeAlias = tuple[int, int]
-_Records: TypeAlias = tuple[_Readable, _Readable | None, tuple[_Pair, ...]]
 _Triple: TypeAlias = tuple[int, int, int]
 _Arrival: TypeAlias = tuple[int, int, int, int]
 _Fold: TypeAlias = tuple[int, int, bool, tuple[int, ...], tuple[int, ...]]
@@ -444,20 +443,6 @@ def rolled(
     """Return records with loops, their terms, strides and streams; None if loops save too little.
 
     See :mod:`han.model.loops`. Raises ValueError unless the streams divide the code.
-    """
-
-def period(code: _Readable, terms: _Readable | None, streams: tuple[_Pair, ...], /) -> int:
-    """Return after how many grains of the message all streams repeat; 0: none was found."""
-
-def repeated(
-    shorter: _Records, longer: _Records, grains: int, scratch: int, times: int, /
-) -> tuple[memoryview, memoryview, memoryview, tuple[_Pair, ...]] | None:
-    """Return records with loops for a longer message than those of two samples.
-
-    The samples are code, terms and streams. The second one's message is `grains` grains longer, and
-    it needs `scratch` bytes more. The result's message is longer than that of the first one by
-    `times` times this. None if the samples differ in more than a group of operations that the
-    second one carries out once more, in each stream. See :mod:`han.model.loops`.
     """
 
 @final
