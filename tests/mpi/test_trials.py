@@ -132,6 +132,16 @@ def test_all_ranks_run_the_same_plan_and_the_result_is_right(mpi_ranks, tmp_path
 
 
 @on_few
+def test_the_look_up_finds_the_second_call(mpi_ranks, tmp_path):
+    with opened(tuned_comm(tmp_path)) as comm:
+        for name in NAMES:
+            make(comm, 1, name)
+            found = comm._han.calls.hits
+            make(comm, 2, name)
+            assert comm._han.calls.hits == found + 2, name
+
+
+@on_few
 def test_ranks_that_are_late_meet_before_and_after_a_burst(mpi_ranks, tmp_path):
     """Ranks of broadcasts and reductions run ahead of each other, but in meetings."""
     with opened(tuned_comm(tmp_path)) as comm:
