@@ -33,9 +33,9 @@ def chosen(collective, nbytes, ranks, attach=True, oversubscribed=False, mesh=Fa
 @pytest.mark.parametrize(
     ("collective", "ranks", "near", "mesh"),
     [
-        ("bcast", 2, 32 * MiB, 32 * KiB), ("bcast", 4, 32 * MiB, 2 * MiB),
+        ("bcast", 2, 8 * MiB, 32 * KiB), ("bcast", 4, 32 * MiB, 2 * MiB),
         ("allreduce", 2, 64 * MiB, 2 * MiB), ("allgather", 2, 16 * MiB, 32 * KiB),
-        ("scatter", 2, 4 * MiB, 32 * KiB), ("scatter", 4, 2 * MiB, 64 * KiB),
+        ("scatter", 2, 4 * MiB, 32 * KiB), ("scatter", 4, MiB, 64 * KiB),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("on_mesh", [False, True])
