@@ -166,7 +166,7 @@ def test_a_loop_that_does_not_fit_its_records_is_an_error(fields):
     engine = _native.Engine.__new__(_native.Engine)
     rest = {
         "footprint": NOWHERE, "brief": False, "signature": 0, "kernel": (-1, -1), "element": 1,
-        "op": 0, "dtype": 0, "commutative": True, "operand": 0, "comms": (), "scratch": None,
+        "op": 0, "dtype": 0, "operand": 0, "comms": (), "scratch": None,
         "keep": None,
     }  # fmt: skip
     engine.plan(**looped(), **rest)
