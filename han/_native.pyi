@@ -14,7 +14,6 @@ _Array: TypeAlias = npt.NDArray[Any]  # for NumPy, arrays are buffers from Pytho
 _Readable: TypeAlias = ReadableBuffer | _Array
 _Writable: TypeAlias = WriteableBuffer | _Array
 _Pair: TypeAlias = tuple[int, int]
-_Records: TypeAlias = tuple[_Readable, _Readable | None, tuple[_Pair, ...]]
 _Triple: TypeAlias = tuple[int, int, int]
 _Arrival: TypeAlias = tuple[int, int, int, int]
 _Fold: TypeAlias = tuple[int, int, bool, tuple[int, ...], tuple[int, ...]]
@@ -446,20 +445,6 @@ def rolled(
     See :mod:`han.model.loops`. Raises ValueError unless the streams divide the code.
     """
 
-def period(code: _Readable, terms: _Readable | None, streams: tuple[_Pair, ...], /) -> int:
-    """Return after how many grains of the message all streams repeat; 0: none was found."""
-
-def repeated(
-    shorter: _Records, longer: _Records, grains: int, scratch: int, times: int, /
-) -> tuple[memoryview, memoryview, memoryview, tuple[_Pair, ...]] | None:
-    """Return records with loops for a longer message than those of two samples.
-
-    The samples are code, terms and streams. The second one's message is `grains` grains longer, and
-    it needs `scratch` bytes more. The result's message is longer than that of the first one by
-    `times` times this. None if the samples differ in more than a group of operations that the
-    second one carries out once more, in each stream. See :mod:`han.model.loops`.
-    """
-
 @final
 class Plan:
     """A native plan: a program with its resources. Made by :meth:`Engine.plan`."""
@@ -480,14 +465,8 @@ class Plan:
     @alternative.setter
     def alternative(self, plan: Plan) -> None: ...
     @property
-    def learnt(self) -> tuple[int, int, tuple[int, int, int], tuple[int, int, int]] | None:
-        """Return what trials found on this rank: whether the rival is in use, the number of trials,
-        and the last, least and greatest nanoseconds of the plan and of the rival.
-        """
-
-    @property
     def rival(self) -> Plan | None:
-        """The plan that all ranks run instead if the leader finds it faster."""
+        """The plan that all ranks run instead where trials find it faster."""
     @rival.setter
     def rival(self, plan: Plan) -> None: ...
 
@@ -604,14 +583,12 @@ class Engine:
         shifts: _Readable | None = None,
         arena: _Pair = (0, 0),
         whole: int = 0,
-        leader: int = -1,
         terms: ReadableBuffer | None = None,
         grains: int = 0,
         grain: int = 0,
         blocks: int = 0,
         strides: ReadableBuffer | None = None,
-        counted: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
-        ahead: bool = False,
+        tried: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
         unpacks: bool = False,
     ) -> Plan:
         """Make a Plan from the records of a program, which serves many sizes if it has `terms`.
@@ -620,9 +597,9 @@ class Engine:
 
         `kernel` is (op, dtype), or (-1, -1) to call MPI_Reduce_local with the handles `op` and
         `dtype`. The plan may get an alternative if `arena` (address, bytes) is not empty. It may
-        get a rival if `leader` is a rank of the channel `whole`, or if it is `counted`: the number
-        of its class of calls, the runs before the first trial, this rank, how many there are, and
-        the runs of a burst if the ranks meet before and after it.
+        get a rival if it is `tried`: the number of its class of calls, the runs before the first
+        trial, this rank, how many there are, and the runs of a burst if the ranks meet before and
+        after it.
         The plan keeps `keep` alive.
         """
     def run(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from han.model.channel_layout import PAGE
 from han.model.topology import Topology
 from han.submodules.registry import submodule
-from han.tasks.choice import Choice, LevelChoice
+from han.tasks.choice import Choice
 from han.tasks.compositions import TREE
-from han.tasks.outline import as_called, levels_of
+from han.tasks.outline import as_called
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import Allowed, Case, Rowed
 from han.tuning.built_in.table import ChoiceTable
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.trials import within_node
 
 BUILT_IN = "built-in"  # the name of their rule
 
@@ -52,28 +49,3 @@ def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Ro
         return None
     choice, rows = rowed(signature, topology, traits, row.composition)
     return Rowed(choice, (("composition", row.name), *rows))
-
-
-def tried(signature: Signature, topology: Topology, traits: NodeTraits) -> LevelChoice | None:
-    """Return what the table has calls of ranks that all share memory try; None: nothing."""
-    level = topology.whole
-    may_try = topology.attach and within_node(signature, topology.size)
-    if level is None or not may_try or levels_of(topology, signature) != [level]:
-        return None
-    return Case(signature, topology, TREE, Allowed(True, True, ()), traits).rival(topology.size)
-
-
-def rival(signature: Signature, topology: Topology, traits: NodeTraits) -> Choice | None:
-    """Return the choice that a trial compares with the built-in one; None if there is no trial.
-
-    Within a node, the rival attaches if the built-in choice copies through cells, and the other way
-    round (native/engine/trials.h). Both combine in the same order.
-    """
-    level, found = topology.whole, tried(signature, topology, traits)
-    if level is None or found is None:
-        return None
-    usual = choose(signature, topology, traits)
-    if submodule(usual.levels[level].submodule).reads_peers:
-        return replace(choose(signature, replace(topology, attach=False), traits), rule="rival")
-    levels = tuple(found if k == level else one for k, one in enumerate(usual.levels))
-    return replace(usual, levels=levels, rule="rival")

@@ -23,7 +23,7 @@ from han.tuning.built_in.choosing import Rowed, facts_of_call
 from han.tuning.built_in.shipped import safe_table
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import TUNED, other_class
-from han.tuning.heuristics import BUILT_IN, choose, composed, rival, rowed, tried
+from han.tuning.heuristics import BUILT_IN, choose, composed, rowed
 from han.tuning.row import Row, Rows
 from han.tuning.trials import keeps_bits
 from han.tuning.tuned.evidence import nearest
@@ -56,6 +56,11 @@ class Decision:
     def tuned(self) -> Row | None:
         """The row of a tuned table that decided, or that keeps the built-in choice."""
         return self.row if self.row is not None and self.row.rule == TUNED else None
+
+    @property
+    def left(self) -> bool:
+        """Whether the call is left to the MPI library."""
+        return self.choice.composition == LEFT
 
 
 @dataclass(frozen=True)
@@ -112,41 +117,15 @@ class RuleTable:
         rules = self.config.rules if self.config is not None else ()
         return tuple(rule for rule in rules if rule.use.reproducible is not None)
 
-    def may_try(self, signature: Signature, decision: Decision) -> bool:
-        """Return whether a call may have a rival; to find it takes much longer."""
-        if self.config is not None and not self.config.trials:
-            return False
-        if decision.choice.rule not in (BUILT_IN, TUNED):
-            return False
-        if self.topology.whole is not None:
-            return tried(signature, self.topology, self.traits) is not None
-        return decision.tuned is not None and keeps_bits(signature)
-
-    def rival(
-        self, signature: Signature, decision: Decision, *, blocking: bool = True
-    ) -> Choice | None:
+    def rival(self, signature: Signature, decision: Decision) -> Choice | None:
         """Return the choice that trials compare with the decision; None if there are no trials.
 
-        There are no trials if a rule of the user decided. A tuned choice is compared with the
-        built-in one, for calls that have trials. Between nodes these are the calls that a
-        tuned table decides; a built-in choice that it keeps is compared with the runner-up.
+        Between nodes, calls that a tuned table decides have trials. A tuned choice is compared with
+        the built-in one, a built-in choice that the table keeps with the runner-up. The plan serves
+        nonblocking calls too. A rule of the user is never overruled.
         """
-        if not self.may_try(signature, decision):
+        if not self._may_try(signature, decision):
             return None
-        if self.topology.whole is None:
-            return self._measured_rival(signature, decision)
-        other = rival(signature, self.topology, self.traits)
-        if other is not None and decision.choice.rule == TUNED:
-            other = choose(signature, self.topology, self.traits)
-            other = None if other == decision.choice else other
-        fits = other is not None and self.objection(signature, other, blocking=blocking) is None
-        return other if fits else None
-
-    def _measured_rival(self, signature: Signature, decision: Decision) -> Choice | None:
-        """Return what trials compare with the decision of a tuned table; None: nothing.
-
-        The plan serves nonblocking calls too.
-        """
         row, mine = decision.tuned, decision.choice
         assert row is not None
         point = nearest(row, signature.nbytes)
@@ -158,6 +137,11 @@ class RuleTable:
             return None
         same = replace(other, rule=mine.rule) == mine
         return None if same or self.objection(signature, other, blocking=False) else other
+
+    def _may_try(self, signature: Signature, decision: Decision) -> bool:
+        tries = self.config is None or self.config.trials
+        tuned = decision.tuned is not None and decision.choice.rule in (BUILT_IN, TUNED)
+        return tries and tuned and self.topology.whole is None and keeps_bits(signature)
 
     @cached_property
     def _untuned(self) -> RuleTable:

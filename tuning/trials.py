@@ -1,14 +1,10 @@
-"""Trials: which calls have them and, between nodes, when the first one takes place.
-
-native/engine/counted.h carries out those between nodes, trials.h and announced.h the others.
-"""
+"""Trials: which calls have them, and when the first one takes place (native/engine/trials.h)."""
 
 from __future__ import annotations
 
 from math import ceil
 from typing import TYPE_CHECKING
 
-from han.model.channel_layout import PAGE
 from han.model.collectives import ROWS
 from han.tasks.canonical import matters
 from han.tasks.signature import Signature
@@ -17,23 +13,11 @@ if TYPE_CHECKING:
     from han.tuning.tuned.points import Timing
 
 SHARE = 100  # trials may cost a hundredth of the time of all runs
-PROBE = 4  # runs of the other plan in the first trial (native/plan.h)
+PROBE = 4  # runs of the other plan in the first trial (native/engine/judge.h)
 MOST = 1 << 20  # runs before it, at most
 LEAST_BURST, MOST_BURST = 8, 64  # runs of a burst between two meetings
 ENOUGH = 1 << 20  # bytes of a burst
 UNKNOWN = 2.0  # how many times as long the rival takes if nothing was measured
-
-
-def within_node(signature: Signature, ranks: int) -> bool:
-    """Return whether a call of so many ranks that share memory may have trials.
-
-    Its buffers are plain, and it gives the same bits by each plan.
-    """
-    plain = not (signature.mapped or signature.in_place or signature.uneven)
-    pair = signature.native and ranks == 2 and signature.root == 0  # operands in order
-    whole = signature.collective == "reduce" and not matters(signature)
-    fits = plain and signature.element <= PAGE
-    return fits and (not signature.reduces or pair or whole)
 
 
 def burst_of(signature: Signature) -> int:
@@ -52,8 +36,8 @@ def burst_of(signature: Signature) -> int:
 def keeps_bits(signature: Signature) -> bool:
     """Return whether all plans of a call give the same bits.
 
-    A repeated call promises them, so other calls have no trials between nodes: plans that combine
-    floating numbers in different orders differ in the last bits.
+    A repeated call promises them, so other calls have no trials: plans that combine floating
+    numbers in different orders differ in the last bits.
     """
     return signature.canonical or not matters(signature)
 

@@ -37,9 +37,8 @@ class Config:
     `levels` are innermost first; a level without a symbol gets one. `sockets` are the groups below
     all levels that trees in shared memory follow, `rails` the adapters of a node. `memory` is the
     shared memory of one channel in bytes, `plans` the number of plans that a communicator keeps.
-    `tuned` is the file of a tuned table, ``auto`` or ``off``; with `learn` it keeps what trials
-    find. `reproducible`: reductions have the same bits for any placement of the ranks. Raises
-    ConfigError if values contradict each other.
+    `tuned` is the file of a tuned table, ``auto`` or ``off``. `reproducible`: reductions have the
+    same bits for any placement of the ranks. Raises ConfigError if values contradict each other.
     """
 
     levels: tuple[Level, ...] = TWO_LEVELS
@@ -52,7 +51,6 @@ class Config:
     check: bool = False
     trials: bool = True
     tuned: str = "auto"
-    learn: bool = False
     reproducible: bool = False
     origin: Origin = field(default=Origin(), repr=False, compare=False)
 

@@ -349,10 +349,6 @@ class Config(Model):
         default="auto",
         description="A tuned table of 'han tune', 'auto' for the one of this machine, or 'off'.",
     )
-    learn: bool = Field(
-        default=False,
-        description="Whether what trials find is kept in the user's tuned table at the end.",
-    )
     reproducible: bool = Field(
         default=False, description="Whether results have the same bits in any placement."
     )

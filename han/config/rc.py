@@ -17,7 +17,6 @@ SETTINGS = {
     "check": "whether the ranks compare their arguments in every call (HAN_CHECK)",
     "trials": "whether calls try two ways and keep the quicker one (HAN_TRIALS)",
     "tuned": "a tuned table of 'han tune', auto or off (HAN_TUNED)",
-    "learn": "whether the tuned table keeps what trials find, at the end (HAN_LEARN)",
     "reproducible": "whether reductions give the same bits in any placement (HAN_REPRODUCIBLE)",
     "wait": "how a rank waits: auto, spin, yield, sleep or futex (HAN_WAIT)",
     "progress": "whether a thread steps nonblocking calls: auto, thread or off (HAN_PROGRESS)",
@@ -44,7 +43,6 @@ class Settings:
     check: bool | str | None
     trials: bool | str | None
     tuned: Any
-    learn: bool | str | None
     reproducible: bool | str | None
     wait: str | None
     progress: str | None

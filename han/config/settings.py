@@ -41,7 +41,6 @@ _SETTINGS = {
     "check": Setting(("check",), as_truth, TRUTHS),
     "trials": Setting(("trials",), as_truth, TRUTHS),
     "tuned": Setting(("tuned",), str.strip, "a file, auto or off"),
-    "learn": Setting(("learn",), as_truth, TRUTHS),
     "reproducible": Setting(("reproducible",), as_truth, TRUTHS),
     "wait": Setting(("wait", "policy"), str.strip, "auto, spin, yield, sleep, futex"),
     "progress": Setting(("wait", "progress"), str.strip, "auto, thread, off"),

@@ -26,7 +26,7 @@ from han.model.measurements import Times
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-WARM_UP = 20  # calls, which make plans and hold the first trial (native/engine/trials.h)
+WARM_UP = 20  # calls, which make plans and warm the caches
 MOST_CALLS = 10_000  # in a batch
 REFERENCE = "mpi"
 

@@ -31,7 +31,7 @@ PARTS = {
     "init": "making a persistent request",
     "persistent": "start and wait of a persistent request",
 }
-SETTLING = 32  # calls between the first and the cached ones, which may plan or belong to a trial
+SETTLING = 32  # calls between the first and the cached ones
 
 
 @dataclass(frozen=True)

@@ -260,9 +260,3 @@ class SharedMemory:
     def whole_channel(self) -> int:
         """The index of the channel of all ranks; meaningless if there is none."""
         return sum(self.topology.channels[: self.topology.whole or 0])
-
-    def place_in_whole(self, rank: int) -> int:
-        """Return the place of a rank in the channel of all ranks."""
-        whole = self.topology.whole
-        assert whole is not None
-        return self.topology.home(whole, rank).index(rank)

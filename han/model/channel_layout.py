@@ -9,7 +9,6 @@ LINE = 64
 PAGE = 4096
 MAX_CHANNELS = 8  # of a communicator
 CONTROL = 192  # bytes of a rank's control record (native/channel.h: han_control)
-TIMES = 4096  # bytes of the end times of a rank's recent runs (native/channel.h: han_time)
 CALLS = 512  # bytes of the digests of a rank's recent calls (native/channel.h: han_calls_of)
 REASON = 512  # bytes of the reason why a rank left
 EPOCH_SHIFT = 24  # a flag holds (run << EPOCH_SHIFT) + k
@@ -34,10 +33,10 @@ def _pages(nbytes: int) -> int:
 class Geometry:
     """Layout of a channel of `ranks` ranks within about `memory` bytes.
 
-    The areas, in order: control records, end times, digests of calls, reasons why ranks left,
-    flags, small slots (in `banks`), and a ring of cells for each rank. Each run takes the next part
-    of the rings, so it seldom waits for readers of an earlier run. A ring that is lent has `least`
-    bytes once it has memory.
+    The areas, in order: control records, digests of calls, reasons why ranks left, flags, small
+    slots (in `banks`), and a ring of cells for each rank. Each run takes the next part of the
+    rings, so it seldom waits for readers of an earlier run. A ring that is lent has `least` bytes
+    once it has memory.
     """
 
     ranks: int
@@ -54,7 +53,7 @@ class Geometry:
 
     def reason_at(self, slot: int) -> int:
         """Offset of the reason why a rank left."""
-        return self.ranks * (CONTROL + TIMES + CALLS) + slot * REASON
+        return self.ranks * (CONTROL + CALLS) + slot * REASON
 
     @property
     def flags(self) -> int:

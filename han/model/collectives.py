@@ -58,11 +58,6 @@ class Collective(NamedTuple):
         return "each" in (self.send, self.recv)
 
     @property
-    def to_root(self) -> bool:
-        """Whether only the root gets a result: all other ranks may run ahead of it."""
-        return self.at_root == "recv"
-
-    @property
     def task_kinds(self) -> tuple[str, ...]:
         """The kinds of the tasks that carry it out if no task fuses others."""
         return self.kinds or (self.name,)

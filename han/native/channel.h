@@ -1,8 +1,7 @@
 /* The layout of a channel: memory that the ranks of one group on a node share.
  *
- * A channel holds, in this order: a control record for each rank, the end times of each rank's
- * recent runs, the digests of each rank's recent calls, the reason why each rank left, flags, small
- * slots (in banks) and a ring of cells for each rank. Only Python reads and writes the reasons.
+ * A channel holds, in this order: a control record for each rank, the digests of each rank's recent
+ * calls, the reason why each rank left, flags, small slots (in banks) and a ring of cells for each rank. Only Python reads and writes the reasons.
  * han/model/channel_layout.py computes the same layout.
  *
  * A lent channel lies in the arena of its first rank. Its rings are apart from the rest. They have
@@ -24,21 +23,11 @@
 #endif
 #define HAN_EPOCH_SHIFT 24 /* a run may post 2^24 - 1 values to one flag */
 #define HAN_TAKEN 64       /* runs whose part of a ring is remembered; a power of two */
-#define HAN_TIMED 256      /* runs of which a rank keeps the end time */
 #define HAN_REASON 512     /* bytes of the reason why a rank left */
-#define HAN_ANNOUNCED 6    /* classes of calls that have such trials at a time: announced.h */
 #define HAN_CALLS_KEPT 64  /* recent calls that ranks compare: agreement.h; a power of two */
 
-/* Bits of `entered` below HAN_EPOCH_SHIFT: one bit for each of the last HAN_HISTORY runs, once for
- * the leader's choice between two ways (engine/trials.h), once for offers (engine/choice.h). */
-#define HAN_HISTORY (HAN_EPOCH_SHIFT / 2)
-enum { HAN_WAYS_SHIFT = 0, HAN_OFFERS_SHIFT = HAN_HISTORY };
-
-/* The end time of one run on one rank: CLOCK_MONOTONIC, nanoseconds. */
-typedef struct {
-    _Atomic uint64_t run; /* counted from 1; 0: the rank is writing this record */
-    _Atomic uint64_t finished;
-} han_time;
+/* Runs whose offers are the bits of `entered` below HAN_EPOCH_SHIFT, one bit each: engine/choice.h. */
+#define HAN_HISTORY HAN_EPOCH_SHIFT
 
 /* The beginning of a flag's cache line. The rank that posts the flag also stores the digest of its
  * calls there, so that a rank that waits for the flag compares calls without reading more lines. */
@@ -51,7 +40,7 @@ typedef struct {
  * except for `sleepers`, `bell` and `departures`. */
 typedef struct {
     _Atomic uint64_t done;      /* runs finished */
-    _Atomic uint64_t entered;   /* runs begun << HAN_EPOCH_SHIFT | choices of the last runs */
+    _Atomic uint64_t entered;   /* runs begun << HAN_EPOCH_SHIFT | offers of the last runs */
     _Atomic uint64_t signature; /* of the current run */
     _Atomic uint64_t calls;     /* digest of all calls up to the current run: engine/agreement.h */
     int64_t pid;
@@ -69,11 +58,10 @@ typedef struct {
      * bytes of each of them have memory. */
     _Atomic uint64_t cells, room;
     _Atomic uint64_t closed; /* 1: this rank accesses the channel no more */
-    _Atomic uint64_t announced[HAN_ANNOUNCED]; /* which plan nonblocking calls take: announced.h */
+    uint64_t unused[6];
 } han_control;
 
 _Static_assert(sizeof(han_control) == 3 * HAN_LINE, "as in han/model/channel_layout.py");
-_Static_assert(HAN_TIMED * sizeof(han_time) == 64 * HAN_LINE, "as in han/model/channel_layout.py");
 _Static_assert(HAN_CALLS_KEPT == 8 * HAN_LINE / 8, "as in han/model/channel_layout.py");
 
 /* One rank's view of a channel. */
@@ -105,10 +93,9 @@ static inline han_control *han_records(const han_channel *ch) {
 }
 
 /* Where a rank stores the digest of all its calls up to a run, counted from 1. The digests follow
- * the end times. */
+ * the control records. */
 static inline _Atomic uint64_t *han_calls_of(const han_channel *ch, uint32_t r, uint64_t run) {
-    uint8_t *all = (uint8_t *)han_records(ch) +
-                   ch->size * (sizeof(han_control) + HAN_TIMED * sizeof(han_time));
+    uint8_t *all = (uint8_t *)han_records(ch) + ch->size * sizeof(han_control);
     return (_Atomic uint64_t *)(void *)all + r * HAN_CALLS_KEPT + run % HAN_CALLS_KEPT;
 }
 

@@ -56,28 +56,13 @@ typedef struct han_run {
     void *recv;
     uint64_t nbytes; /* of the message or of the largest block, if the plan is for many sizes */
     const uint64_t *sizes; /* of all blocks, in bytes, if the plan is for blocks that differ */
-    bool led;  /* of a blocking call or a persistent request: may wait for a leader's choice */
+    bool blocking; /* of a blocking call or a persistent request: its start may wait for peers */
     bool left; /* it failed; MPI or a peer may still access the memory of plan, send and recv */
     han_idler idle;
     /* HAN_BLOCKED until the run is over. Storing another value is an engine's last access to a run:
      * the owner may free it afterwards, whichever thread stored the value. */
     _Atomic int status;
 } han_run;
-
-/* A class of calls whose trials are announced: engine/announced.h. */
-typedef struct {
-    uint64_t signature;
-    uint64_t runs; /* since it entered the table */
-    uint64_t last; /* the last of these runs, counted from 1 among all runs; 0: the place is free */
-    uint16_t generation; /* how many classes have entered this place */
-} han_class;
-
-/* What the leader of such a class keeps. */
-typedef struct {
-    han_trial trial;
-    uint64_t from; /* the run of the class from which on the other plan is tried */
-    unsigned length; /* so many runs; 0: no trial is announced */
-} han_foreseen;
 
 typedef struct han_engine {
     const han_mpi *mpi;
@@ -102,18 +87,14 @@ typedef struct han_engine {
     bool placed; /* the started run has its part of the rings */
     uint64_t digest; /* of all calls up to this one */
     han_plan *plan; /* the head's plan, its alternative or its rival; NULL until decided */
-    bool tried;     /* the leader chooses between plan and rival */
     bool timed;     /* the end time of the run is stored */
-    bool takes_rival; /* as the leader has announced, or as follows from the number of the run */
+    bool takes_rival; /* as follows from the number of the run */
     bool meets; /* all ranks agree on a trial before the run chooses its plan: engine/verdict.h */
     /* One bit for each run, that of the last run lowest. `offers`: this rank offered the
-     * alternative. `ways`: this rank, as the leader, chose the rival. `choices`: the run had an
-     * alternative or a rival. */
-    uint64_t offers, ways, choices;
+     * alternative. `choices`: the run had an alternative. */
+    uint64_t offers, choices;
     uint64_t alternatives; /* runs of an alternative */
-    han_class announced[HAN_ANNOUNCED]; /* the same on all ranks at the same run */
-    han_foreseen foreseen[HAN_ANNOUNCED];
-    struct han_counting *counting; /* engine/counted.h; NULL: no plan needs it */
+    struct han_trials *trials; /* engine/trials.h; NULL: no plan has any */
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
     /* what error reports need: */

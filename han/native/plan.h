@@ -39,27 +39,6 @@ typedef struct {
     uint64_t rate; /* grains of this block for one of the largest: engine/sizes.h */
 } han_block;
 
-#define HAN_BURST 8 /* runs in a row that a trial takes of one plan */
-#define HAN_PROBE 4 /* the same of the other plan, in the first trial if that cannot end early */
-
-/* Nanoseconds from run to run in trials: the last median, and the least and greatest one. */
-typedef struct {
-    uint64_t median, low, high;
-    uint32_t trials;
-} han_learnt;
-
-/* The leader's state of trials between a plan and its rival: engine/trials.h. */
-typedef struct {
-    uint32_t runs; /* since the last decision */
-    uint32_t rest; /* runs from that decision to the next trial; 0: no trial so far */
-    bool rival;    /* the rival is in use */
-    struct {
-        uint64_t run;      /* counted from 1; 0: none */
-        uint64_t finished; /* when the last rank finished it; 0: not known */
-    } tried[2][HAN_BURST]; /* of the current trial: the plan in use, then the other one */
-    han_learnt learnt[2];  /* in all trials: of the plan, then of its rival */
-} han_trial;
-
 typedef struct han_plan {
     const han_instr *code;
     /* Of a plan with loops: engine/loops.h. While a run carries out a loop, its records and terms
@@ -106,23 +85,14 @@ typedef struct han_plan {
      * much of the rings as this one. NULL until this rank can offer it. */
     struct han_plan *_Atomic alternative;
     uint64_t arena, arena_size; /* of this rank; 0 bytes: no rank has an alternative */
-    /* The plan that all ranks run instead if the leader says so: engine/trials.h. It takes as much
-     * of the rings as this one. It exists before the first run. */
+    /* The plan that all ranks run instead where trials find it faster: engine/trials.h. It takes as
+     * much of the rings as this one. It exists before the first run. */
     struct han_plan *_Atomic rival;
-    bool tried;      /* it has a rival; same on all ranks */
-    uint64_t counted; /* 0: a leader decides. Else it follows from the numbers of runs, and this
-                         identifies the call and both plans: engine/counted.h */
-    bool ahead; /* the leader announces its choices in blocking calls too: engine/announced.h */
-    uint32_t first;  /* runs before the first trial, if they are counted */
-    uint32_t burst;  /* the same: 0, or ranks run ahead of each other, so they meet before and after
-                        each burst of so many runs */
-    uint32_t leader; /* the rank that decides, by its place in channel `whole` */
-    han_trial trial; /* of the leader; if runs are counted, what the first rank has learnt */
-    struct {
-        bool rival;
-        han_learnt learnt[2];
-    } foreseen; /* what trials of nonblocking calls found, on the leader or on the first rank */
-    uint32_t whole;  /* the channel of all ranks */
+    uint64_t tried; /* identifies the call and both plans, alike on all ranks; 0: it has no rival */
+    uint32_t first; /* runs before the first trial */
+    uint32_t burst; /* 0, or ranks run ahead of each other, so they meet before and after each burst
+                       of so many runs */
+    uint32_t whole; /* the channel of all ranks */
     han_counts counts;
 } han_plan;
 

@@ -13,10 +13,12 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from han.config.config import Config
+from han.model.channel_layout import Geometry
 from han.model.collectives import added
 from han.model.program import Program
 from han.model.topology import Topology
 from han.submodules.registry import others
+from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
@@ -26,20 +28,13 @@ MOST = 64 << 20  # bytes of programs; beyond, the least recently used ones are d
 BESIDE = 4096  # bytes that a program takes besides its operations, about
 
 
-class Call(NamedTuple):
-    """What identifies a program of a planner: signature, bytes for cells, and kind of plan."""
-
-    signature: Signature
-    memory: int
-    blocking: bool
-    rival: bool = False  # the program of the call's rival
-
-
 class Key(NamedTuple):
-    """Identifies a program of this process."""
+    """Identifies a program of this process: the planner, and what a plan of it depends on."""
 
     planner: Planner
-    call: Call
+    signature: Signature
+    choice: Choice
+    channels: tuple[Geometry | None, ...]
 
 
 class Alike:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -16,7 +15,6 @@ from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
 from han.message.message import Message
 from han.message.unlocked import group_of, return_errors
-from han.model.collectives import ROWS
 from han.model.program import Program
 from han.ranks.health import Health
 from han.runtime.native_plans import Ways, native_plan, trial_class
@@ -55,12 +53,11 @@ class Binder:
         mapping: Mapping | None = None,
         own_scratch: bool = False,
         known_as: Signature | None = None,
-        tries: bool = False,
     ) -> Prepared:
         """Make the native plan of a program.
 
-        `planned` holds the plans that the call may run instead. `tries`: it has trials of its
-        rival, which is set next. `is_rival`: this one is a rival.
+        `planned` holds the plans that the call may run instead; a rival is set next. `is_rival`:
+        this one is a rival.
         `mapping` is where this rank finds mapped buffers of its peers; None: the arenas. With
         `own_scratch` the plan shares its scratch memory with no other one. `known_as` is the call
         that peers compare and messages name, if it is not that of the message.
@@ -72,7 +69,7 @@ class Binder:
         scratch = self._memory(program.scratch, own_scratch)
         number = next(self._numbers)
         mapped = (mapping or self._shared.mapping) if signature.mapped else None
-        ways = self._ways(planned, is_rival, tries)
+        ways = self._ways(planned, is_rival)
         native = native_plan(
             engine, program, message, comms, scratch, number, mapped, ways, known_as
         )
@@ -82,30 +79,16 @@ class Binder:
         self._recorder.know(partial(names_of, prepared))
         return prepared
 
-    def without_rival(self, prepared: Prepared) -> Prepared:
-        """Return a prepared plan for which there turned out to be no rival."""
-        planned = prepared.planned
-        assert planned is not None
-        kept = None if planned.alternative is None else replace(planned, find_rival=None)
-        self.living[prepared.number] = decided = replace(prepared, planned=kept)
-        return decided
-
-    def _ways(self, planned: Planned | None, is_rival: bool, tries: bool) -> Ways:
+    def _ways(self, planned: Planned | None, is_rival: bool) -> Ways:
+        whole = self._shared.whole_channel
         if planned is None:
-            return Ways(whole=self._shared.whole_channel, is_rival=is_rival)
-        root, counted = planned.signature.root, None
-        if tries and planned.counted:
+            return Ways(whole=whole, is_rival=is_rival)
+        tried = None
+        if planned.rival is not None:
             health, burst = self._health, burst_of(planned.signature)
-            counted = trial_class(planned), planned.first, health.rank, health.size, burst
-        led = tries and counted is None
-        return Ways(
-            arena=None if planned.alternative is None else self._shared.arena,
-            whole=self._shared.whole_channel,
-            leader=self._shared.place_in_whole(root) if led else None,
-            ahead=led and ROWS[planned.signature.collective].to_root,
-            counted=counted,
-            is_rival=is_rival,
-        )
+            tried = trial_class(planned), planned.first, health.rank, health.size, burst
+        arena = None if planned.alternative is None else self._shared.arena
+        return Ways(arena, whole, is_rival, tried)
 
     def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:
         """Return scratch memory; plans whose runs do not overlap share it."""

@@ -11,8 +11,6 @@ from han.runtime.prepared import Prepared
 from han.runtime.state import State
 from han.tasks.choice import Choice
 from han.tasks.plan import Plan
-from han.tuning.planner import Planned
-from han.tuning.rules import Decision
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,10 @@ def forced(
     with state.health.preparing():
         message = parser.parse(state.comm, *arguments)
         called = replace(message.signature, mapped=shared)
-        sized = state.planner.sized(called)
-        memory = state.config.memory
-        planned = Planned(state.topology, sized, Decision(choice), memory)
-        if planned.talks:
-            state.engines.let_talk()
-        plan = planned.plan
-        program = state.planner.program(plan)
-        prepared = state.binder.bind(program, replace(message, signature=sized), state.engines.own)
+        planned = state.planner.running(called, choice)
+        prepared = state.maker.make(planned, message, state.engines.own)
     run = partial(
         state.engines.own.run, prepared.native, message.send, message.recv, message.keep,
         called.nbytes, called.sizes,
     )  # fmt: skip
-    return Forced(run, plan.of_size(called.nbytes, called.counts), prepared)
+    return Forced(run, planned.plan.of_size(called.nbytes, called.counts), prepared)

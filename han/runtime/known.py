@@ -1,13 +1,16 @@
-"""What is known about persistent requests of a kind, and about the buffers of one of them."""
+"""What is known about calls: what the look-up in C finds, and what persistent requests share."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
+from han import _native
 from han.message.message import Message
 from han.message.packing import Hook
+from han.model.collectives import ROWS
+from han.tasks.signature import Signature
 
 # The operation's object, the handle of MPI's type, and whether operands are unpacked.
 Reducer = tuple[int, int, bool] | None
@@ -38,3 +41,15 @@ def reduces_with(message: Message) -> Reducer:
     if message.numbers is not None or not message.signature.reduces or message.datatype is None:
         return None
     return id(message.op), MPI._handleof(message.datatype), message.unpacks
+
+
+def remember(calls: _native.Calls[Any], found: Any, message: Message, sized: Signature) -> None:
+    """Let the look-up in C find what serves calls of a class of sizes; `message` is one of them."""
+    signature, bound = message.signature, sized.bound
+    if message.key is None or (signature.uneven and not bound):
+        return  # a plan for blocks that differ may serve these sizes only
+    code = ROWS[signature.collective].code
+    way = signature.root or int(signature.in_place)  # no call has both
+    op = message.op if signature.reduces else None
+    key = message.key._replace(nbytes=bound or message.key.nbytes)
+    calls.add(found, code, way, op, key, signature.uneven)

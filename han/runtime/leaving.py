@@ -20,15 +20,11 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.uncaught import uncaught, watch_exit
-from han.config.config import Config
 from han.config.environment import aborts
 from han.ranks.departures import Departure
 from han.ranks.health import Health
-from han.runtime.binder import Binder
 from han.runtime.engines import Engines
-from han.runtime.learning import learn
 from han.runtime.reports import reporter
-from han.tuning.tuned.places import Search
 
 SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
 PATIENCE = 3.0  # seconds in which the last messages of other ranks arrive
@@ -42,11 +38,8 @@ class State(Protocol):
     rank: int
     size: int
     closed: bool
-    config: Config
     health: Health
     engines: Engines
-    binder: Binder
-    tuned: Search
 
 
 if aborts(os.environ):
@@ -96,7 +89,6 @@ def leave() -> None:
     with contextlib.suppress(MPI.Exception):
         _hear(awaited)
     _native.close_requests()
-    learn(states)  # the peers know: it may wait for a file
     for text in warned:
         warnings.warn(text, RuntimeWarning, stacklevel=1)
 

@@ -27,20 +27,17 @@ BRIEF = 64 << 10  # bytes up to which a run may hold Python's lock
 class Ways(NamedTuple):
     """The choices of a call between plans (``native/engine/choice.h``).
 
-    `arena` is the address and size of this rank's arena if the call has an alternative. `leader`
-    is the leader's place in the channel `whole` if the call has a rival; `ahead`: it announces its
-    choices in advance, in blocking calls too (``native/engine/announced.h``). `is_rival`: the plan
-    is itself a rival. `counted` are, if no leader can be asked (``native/engine/counted.h``), the
-    number of the class of calls, the runs before the first trial, this rank, the number of ranks,
-    and the runs of a burst if the ranks meet before and after it, or 0.
+    `arena` is the address and size of this rank's arena if the call has an alternative, of which
+    the ranks of the channel `whole` tell each other. `is_rival`: the plan is itself a rival.
+    `tried` are, if the call has a rival (``native/engine/trials.h``), the number of the class of
+    calls, the runs before the first trial, this rank, the number of ranks, and the runs of a burst
+    if the ranks meet before and after it, or 0.
     """
 
     arena: tuple[int, int] | None = None
     whole: int = 0
-    leader: int | None = None
     is_rival: bool = False
-    ahead: bool = False
-    counted: tuple[int, int, int, int, int] | None = None
+    tried: tuple[int, int, int, int, int] | None = None
 
 
 ONE_WAY = Ways()
@@ -92,7 +89,7 @@ def native_plan(
     return engine.plan(
         **program.records,
         footprint=program.footprint,
-        brief=not (program.talks_mpi or callback or ways.leader is not None or ways.counted)
+        brief=not (program.talks_mpi or callback or ways.tried)
         and _moved(program, signature) <= BRIEF,
         signature=identity(known_as or signature, ways.is_rival),
         kernel=message.numbers or (-1, -1),
@@ -108,9 +105,7 @@ def native_plan(
         shifts=None if mapping is None else mapping.shifts,
         arena=ways.arena or (0, 0),
         whole=ways.whole,
-        leader=-1 if ways.leader is None else ways.leader,
-        counted=ways.counted or (0, 0, 0, 0, 0),
-        ahead=ways.ahead,
+        tried=ways.tried or (0, 0, 0, 0, 0),
     )
 
 

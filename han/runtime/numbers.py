@@ -26,7 +26,6 @@ from han.model.channel_layout import (
     ROOM,
     SMALL,
     SMALL_BANKS,
-    TIMES,
 )
 from han.model.element_types import DTYPES, OPS
 from han.model.loops import STRIDES
@@ -75,7 +74,7 @@ def own_numbers() -> Numbers:
         },
         "limits": {"CHANNELS": MAX_CHANNELS, "STREAMS": MAX_STREAMS, "EPOCH_TAGS": EPOCH_TAGS},
         "layout": {
-            "LINE": LINE, "TIMES": TIMES, "FLAG": FLAG, "CALLS": CALLS, "FLAGS": FLAGS,
+            "LINE": LINE, "FLAG": FLAG, "CALLS": CALLS, "FLAGS": FLAGS,
             "SMALL": SMALL, "SMALL_BANKS": SMALL_BANKS, "LENT_BANKS": LENT_BANKS,
             "RING_LEAST": RING_MIN, "EPOCH_SHIFT": EPOCH_SHIFT, "REASON": REASON,
         },

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from zlib import crc32
 
@@ -22,23 +22,18 @@ from han.message.message import Message
 from han.message.packing import Hook, nothing
 from han.message.parsers import Parser
 from han.model.channel_layout import PAGE
-from han.model.collectives import ROWS
 from han.ranks.health import Health
 from han.ranks.meeting import Words
-from han.runtime.alike import Call
-from han.runtime.binder import Binder
 from han.runtime.comparing import Comparing
 from han.runtime.engines import Engines
-from han.runtime.known import Data, Reducer, keeps_plans, reduces_with
+from han.runtime.known import Data, Reducer, keeps_plans, reduces_with, remember
+from han.runtime.maker import Maker
 from han.runtime.native_plans import identity
 from han.runtime.prepared import Prepared
-from han.runtime.programs import Programs
 from han.runtime.request import Prequest, Request
 from han.runtime.slots import Lease, Need, Slot, Slots
-from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tasks.size_classes import bound_of, exact
-from han.tuning.planner import Planned
+from han.tasks.size_classes import exact
 
 STEP = "the making of a persistent request"
 MOST_KINDS = 256  # kinds of requests that are remembered
@@ -54,8 +49,7 @@ class Kind:
     """What requests of one class of sizes have in common.
 
     `called` is the signature of the first one. `message` is that of the class, without buffers.
-    `number` identifies it. `need` is what it takes. `keeps`: plans serve later
-    requests too. `planned` is what was decided, by the memory of slots.
+    `number` identifies it. `need` is what it takes. `keeps`: plans serve later requests too.
     """
 
     persistent: Persistent
@@ -64,7 +58,6 @@ class Kind:
     number: int
     need: Need
     keeps: bool
-    planned: dict[int, Planned] = field(default_factory=dict)
 
     def call(self, nbytes: int, sizes: bytes) -> int:
         """Return a number that identifies a call; the same on all ranks."""
@@ -101,12 +94,11 @@ class Persistent:
         health: Health,
         engines: Engines,
         shared: SharedMemory,
-        binder: Binder,
-        programs: Programs,
+        maker: Maker,
     ) -> None:
         self._health, self._engines = health, engines
-        self._shared, self._binder, self._programs = shared, binder, programs
-        self._planner, config = programs.planner, programs.planner.config
+        self._shared, self._maker = shared, maker
+        self._planner, config = maker.programs.planner, maker.programs.planner.config
         self._checks = config.check
         self.comparing = Comparing(health, shared.windows)
         self.slots = Slots(health, engines, shared, config.memory)
@@ -244,71 +236,21 @@ class Persistent:
 
     def _remember(self, kind: Kind, message: Message) -> None:
         """Let the look-up in C find the kind of a call."""
-        signature, key = message.signature, message.key
-        if key is None or not kind.keeps or self._checks or not self.slots.together:
-            return
-        bound = bound_of(signature, self._planner.bounds)
-        if signature.uneven and not bound:
-            return  # the plan serves these sizes only
-        way = signature.root or int(signature.in_place)  # no call has both
-        op = message.op if signature.reduces else None
-        code = ROWS[signature.collective].code
-        key = key._replace(nbytes=bound or key.nbytes)
-        self._engines.calls.add(kind, code, way, op, key, signature.uneven)
+        if kind.keeps and not self._checks and self.slots.together:
+            remember(self._engines.calls, kind, message, kind.message.signature)
 
     # ---- plans ------------------------------------------------------------------------------
 
     def _prepared(self, kind: Kind, slot: Slot, send: int, recv: int) -> Prepared:
         """Return the plan of a kind in a slot, with an alternative if these buffers allow it."""
-        prepared = slot.plans.get(kind) or self._bound(kind, slot)
-        planned, has_alternative = prepared.planned, prepared.native.alternative is not None
-        if planned is not None and not has_alternative and self._shared.holds(send, recv):
-            self._add_alternative(kind, slot, prepared, planned)
+        prepared = slot.plans.get(kind)
+        if prepared is None:
+            planned = self._planner.planned(kind.called, False, slot.memory, least=1)
+            prepared = self._maker.make(planned, kind.message, slot.engine)
+        self._maker.offer(prepared, kind.message, slot.engine, send, recv)
         if kind.keeps and slot.latest is not kind and _small(prepared):
             slot.keep(kind, prepared)
         return prepared
-
-    def _add_alternative(self, kind: Kind, slot: Slot, to: Prepared, planned: Planned) -> None:
-        """Make the alternative of a plan, if it may have one."""
-        if planned.alternative is not None:
-            to.native.alternative = self._other(kind, slot, to, planned.alternative).native
-
-    def _bound(self, kind: Kind, slot: Slot) -> Prepared:
-        """Make the plan of a kind in a slot, and its rival."""
-        planned = self._planned(kind, slot.memory)
-        if planned.talks or planned.counted:
-            self._engines.let_talk()
-        call = Call(kind.message.signature, slot.memory, blocking=False)
-        program = self._programs.kept(call, lambda: planned.plan)
-        for other in planned.others:  # all plans of a call take the same part of the rings
-            program = program.reaching(other.footprint())
-        kept = planned if planned.others else None
-        prepared = self._binder.bind(
-            program, kind.message, slot.engine, kept, own_scratch=True,
-            tries=planned.rival is not None,
-        )  # fmt: skip
-        if planned.rival is not None:
-            rival = self._other(kind, slot, prepared, planned.rival, is_rival=True)
-            prepared.native.rival = rival.native
-        return prepared
-
-    def _planned(self, kind: Kind, memory: int) -> Planned:
-        """Decide what requests of a kind run in slots with this memory."""
-        if memory not in kind.planned:
-            kind.planned[memory] = self._planner.planned(
-                kind.called, blocking=False, memory=memory, least=1
-            )
-        return kind.planned[memory]
-
-    def _other(
-        self, kind: Kind, slot: Slot, prepared: Prepared, plan: Plan, is_rival: bool = False
-    ) -> Prepared:
-        """Make an alternative or rival; it takes the same part of the rings as the kind's plan."""
-        call = Call(plan.signature, slot.memory, blocking=False, rival=is_rival)
-        program = self._programs.kept(call, lambda: plan)
-        program = replace(program, footprint=prepared.program.footprint)
-        message = replace(kind.message, signature=plan.signature)
-        return self._binder.bind(program, message, slot.engine, is_rival=is_rival, own_scratch=True)
 
     # ---- requests ---------------------------------------------------------------------------
 
@@ -335,25 +277,18 @@ class Persistent:
             return None
         send, recv = spots[self._health.rank]
         called = replace(message.signature, mapped=readable)
-        sized = self._planner.sized(called)
         message = replace(
             message,
-            signature=sized,
+            signature=called,
             send=windows.moved(message.send, send),
             recv=windows.moved(message.recv, recv),
         )
         mapping = windows.mapping(spots, arenas) if readable else windows.held(spots)
-        planned = self._planner.persistent(called, slot.memory)
-        if planned.talks:
-            self._engines.let_talk()
-        call = Call(sized, slot.memory, blocking=False)
-        program = self._programs.kept(call, lambda: planned.plan)
-        prepared = self._binder.bind(
-            program, message, slot.engine, mapping=mapping, own_scratch=True
-        )
+        planned = self._planner.planned(called, False, slot.memory).alone
+        prepared = self._maker.make(planned, message, slot.engine, mapping=mapping)
         checks = message.begin or mapping.windows
         begin = self._begin(message, mapping) if checks else None
-        return self._on(slot, prepared, replace(message, signature=called), True, mapping, begin)
+        return self._on(slot, prepared, message, True, mapping, begin)
 
     def _on(
         self,

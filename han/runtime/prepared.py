@@ -14,8 +14,8 @@ from han.tuning.planner import Planned
 class Prepared:
     """A native plan, its program and the call that it serves; `number` identifies it.
 
-    `planned` is kept if the call may run an alternative or a rival. Their native plans are made
-    when first needed, and kept as ``native.alternative`` and ``native.rival``.
+    `planned` is kept if the call may run an alternative or a rival. Their native plans are
+    ``native.alternative``, which is made when it is first needed, and ``native.rival``.
     """
 
     native: _native.Plan
@@ -24,9 +24,3 @@ class Prepared:
     number: int = 0
     planned: Planned | None = None
     is_rival: bool = False
-
-    @property
-    def undecided(self) -> bool:
-        """Whether the call may have a rival, and nothing is known about it yet."""
-        may_try = self.planned is not None and self.planned.find_rival is not None
-        return may_try and self.native.rival is None

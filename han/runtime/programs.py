@@ -1,17 +1,13 @@
-"""The programs of a communicator: planned, or shared with communicators alike."""
+"""The programs of a communicator: lowered, or shared with communicators alike."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
 from time import perf_counter
 
 from han.model.program import Program
-from han.runtime.alike import ALIKE, Call, Key
+from han.runtime.alike import ALIKE, Key
 from han.tasks.plan import Plan
 from han.tuning.planner import Planner
-
-MOST_KEPT = 128  # programs of persistent calls
 
 
 class Programs:
@@ -24,26 +20,16 @@ class Programs:
         self.planner = planner
         self.made = self.shared = 0
         self.seconds = 0.0
-        self._kept: OrderedDict[Call, Program] = OrderedDict()
 
-    def get(self, call: Call, plan: Callable[[], Plan]) -> Program:
-        """Return the program of a call; `plan` makes its plan if the program is not kept."""
+    def of(self, plan: Plan) -> Program:
+        """Return the program of a plan of the planner."""
         begun = perf_counter()
-        key = Key(self.planner, call)
+        key = Key(self.planner, plan.signature, plan.choice, plan.geometries)
         program = ALIKE.get(key)
         self.shared += program is not None
         if program is None:
-            program = self.planner.program(plan())
+            program = self.planner.program(plan)
             ALIKE.put(key, program)
         self.seconds += perf_counter() - begun
         self.made += 1
-        return program
-
-    def kept(self, call: Call, plan: Callable[[], Plan]) -> Program:
-        """Return the program of a persistent call as `get` does, or the one that it had before."""
-        program = self._kept.get(call)
-        if program is None:
-            program = self._kept[call] = self.get(call, plan)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
         return program

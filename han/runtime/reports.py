@@ -48,7 +48,7 @@ class Status(IntEnum):
 
 
 ANSWER = 1.0  # seconds that a rank waits for a peer's notice
-OFFER, LEAD, VERDICT = range(len(Code), len(Code) + 3)  # of han_where.code: native/engine/choice.h
+OFFER, VERDICT = range(len(Code), len(Code) + 2)  # of han_where.code: native/engine/choice.h
 KNOWN = 512  # plans remembered; the oldest is dropped first
 DIFFERENT = {  # how a rank sees that a peer makes another call
     Status.MISMATCH: "",
@@ -184,7 +184,6 @@ class Reporter:
             return "a collective"
         late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
         waits = [f"begin, for rank(s) {late} to tell whether buffers are shared"] if late else []
-        waits += [f"begin, for rank {r} to choose a plan" for code, r, _ in rows if code == LEAD]
         waits += [
             f"begin, for rank {r} to agree on a trial" for code, r, _ in rows if code == VERDICT
         ]

@@ -17,7 +17,6 @@ from han.config.config import Config
 from han.memory.shared import SharedMemory
 from han.message.message import Message
 from han.message.parsers import Parser
-from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.ranks.discover import (
     STEP,
@@ -35,9 +34,10 @@ from han.runtime.birth import Birth, Known
 from han.runtime.engines import Engines
 from han.runtime.given import Given
 from han.runtime.inherited import Draft, Inherited, world_ranks
-from han.runtime.learning import LEARNER
+from han.runtime.known import remember
 from han.runtime.leaving import at_end
 from han.runtime.left import leave_blocks, watch
+from han.runtime.maker import Maker
 from han.runtime.numbers import check_compiled
 from han.runtime.on_device import agreement
 from han.runtime.persistent import Persistent
@@ -50,7 +50,6 @@ from han.runtime.resting import Nest
 from han.runtime.succession import Left, leave, succeed
 from han.runtime.tuned import agreed_table
 from han.runtime.waiting import Waiting, naps
-from han.tasks.size_classes import bound_of
 from han.trace.tracing import Tracing
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
@@ -85,6 +84,7 @@ class State:
     engines: Engines
     planner: Planner
     binder: Binder
+    maker: Maker
     plans: Plans
     persistent: Persistent
     tuned: Search  # the tuned table in use, and what is to be told about it
@@ -189,9 +189,9 @@ class State:
         health.engines = self.engines
         self.calls, self.eager = self.engines.calls, self.engines.eager
         self.binder = Binder(health, shared, recorder)
-        programs = Programs(self.planner)
-        self.plans = Plans(programs, self.binder, shared, self.engines)
-        self.persistent = Persistent(health, self.engines, shared, self.binder, programs)
+        self.maker = maker = Maker(Programs(self.planner), self.binder, shared, self.engines)
+        self.plans = Plans(maker, self.engines)
+        self.persistent = Persistent(health, self.engines, shared, maker)
         recorder.follow(self.engines, self.binder)
 
     @property
@@ -291,18 +291,9 @@ class State:
         return Served.ON_DEVICE if signature.device else Served.BY_MPI, None
 
     def _remember(self, message: Message, prepared: Prepared) -> None:
-        """Enter the plan into the look-up in C, for calls of this signature."""
-        signature = message.signature
-        if message.key is None or self.config.check or self.plans.apart or prepared.undecided:
-            return
-        kind = ROWS[signature.collective].code
-        op = message.op if signature.reduces else None
-        way = signature.root or int(signature.in_place)  # no call has both
-        bound = bound_of(signature, self.planner.bounds)
-        if signature.uneven and not bound:
-            return  # the plan serves these sizes only
-        key = message.key._replace(nbytes=bound or message.key.nbytes)
-        self.calls.add(prepared.native, kind, way, op, key, signature.uneven)
+        """Enter the plan into the look-up in C, for calls of this class."""
+        if not self.config.check and not self.plans.apart:
+            remember(self.calls, prepared.native, message, prepared.signature)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""
@@ -355,7 +346,6 @@ class State:
         try:
             with contextlib.suppress(HanError, MPI.Exception):
                 self.engines.drain()
-            LEARNER.take(self)
             if free:
                 leave(self)
         finally:  # also after an interrupt

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from mpi4py import MPI
 
 from han import _native
+from han.config.config import Config
 from han.memory.shared import SharedMemory
 from han.ranks.health import FREED
 from han.runtime.binder import Binder
@@ -25,6 +26,7 @@ T = TypeVar("T")
 class State(Leaving, Protocol):
     """The state of a communicator, as far as one that follows it takes it over."""
 
+    config: Config
     binder: Binder
     calls: _native.Calls[Request]
     persistent: Persistent
@@ -127,6 +129,6 @@ def _sound(state: State) -> bool:
 def _plain(state: State) -> bool:
     """Return whether `state` has nothing that belongs to its communicator alone."""
     config, health = state.config, state.health
-    asked = config.check or config.learn or state.tracing.used
+    asked = config.check or state.tracing.used
     made = state.persistent.used or bool(state.shared.windows)
     return not (asked or made or health.busy or health.meeting.own is not None)

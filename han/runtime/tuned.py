@@ -10,8 +10,7 @@ from han.common.units import plural
 from han.config.config import Config
 from han.config.parts import Wait
 from han.ranks.machine import fingerprint
-from han.tuning.tuned.files import TunedError
-from han.tuning.tuned.places import AUTO, OFF, Search, find_table, named_file
+from han.tuning.tuned.places import OFF, Search, find_table
 
 LISTED = 8  # ranks in a message, at most
 
@@ -19,18 +18,8 @@ LISTED = 8  # ranks in a message, at most
 def tuned_table(config: Config | None) -> Search:
     """Return the table that this rank found for a configuration; it never raises."""
     wanted = OFF if config is None else config.tuned
-    if config is not None and config.learn and _is_new(wanted):
-        return Search(about=f"{wanted} will be made from what trials find")
     wait = Wait() if config is None else config.wait
     return find_table(wanted, partial(fingerprint, wait))
-
-
-def _is_new(wanted: str) -> bool:
-    """Whether a setting names a file that is not there yet."""
-    try:
-        return wanted not in (OFF, AUTO) and not named_file(wanted).exists()
-    except TunedError:
-        return False
 
 
 def agreed_table(mine: Search, others: Sequence[int]) -> Search:

@@ -72,7 +72,6 @@ class Exchange(Submodule):
 
     name = "exchange"
     by_place = True
-    periodic = True
     about = "allreduce by exchanges, in shared memory or in messages, with any factors (Jocksch)"
     flags = FLAGS
     algorithms = {

@@ -44,7 +44,6 @@ class Sm(Submodule):
 
     name = "sm"
     by_place = True
-    periodic = True
     about = "release/gather through cells in shared memory (Jain)"
     flags = FLAGS
     in_memory = True

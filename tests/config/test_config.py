@@ -367,7 +367,7 @@ def test_wrong_levels_are_told(levels, expected):
 
 
 WRONG = [
-    ({"chek": True}, "config: chek: unknown key; did you mean 'check'? Known: check, learn"),
+    ({"chek": True}, "config: chek: unknown key; did you mean 'check'? Known: check, levels"),
     ({"check": 1}, "check = 1: expected true or false"),
     ({"memory": "16 Mb/s"}, "memory: '16 Mb/s' is not a size in bytes; write 64KiB"),
     ({"memory": 100}, "memory = 100: must be at least 4096"),
@@ -544,7 +544,6 @@ VALUES = {
     "check": (("check",), "yes", True, False, True),
     "trials": (("trials",), "no", False, True, False),
     "tuned": (("tuned",), "off", "off", "auto", "mine.json"),
-    "learn": (("learn",), "1", True, False, True),
     "reproducible": (("reproducible",), "on", True, False, True),
     "wait": (("wait", "policy"), "yield", "yield", "sleep", "spin"),
     "progress": (("wait", "progress"), "off", "off", "thread", "auto"),

@@ -25,7 +25,7 @@ from han.tasks.choice import Choice
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose, rival
+from han.tuning.heuristics import choose
 
 HERE = Path(__file__).parents[1] / "tuning"
 TEXT, DIGESTS = HERE / "built_in_choices.txt", HERE / "built_in_digests.json"
@@ -94,10 +94,8 @@ def calls(collective: str) -> Iterator[tuple[str, Signature]]:
                 )
 
 
-def described(choice: Choice | None, topology: Topology, signature: Signature) -> str:
+def described(choice: Choice, topology: Topology, signature: Signature) -> str:
     """Return what levels on which a call communicates run."""
-    if choice is None:
-        return "none"
     view = as_called(topology, signature, choice.composition)
     levels = [choice.levels[k].describe() for k in levels_of(view, signature)]
     cut = f"; {format_size(choice.segment)}" if choice.segment is not None else ""
@@ -111,15 +109,14 @@ def ranges(
     last = ""
     for nbytes in SIZES if ROWS[signature.collective].recv else (0,):
         one = replace(signature, count=nbytes // signature.element)
-        made = choose(one, topology, traits, name) if name else rival(one, topology, traits)
-        text = described(made, topology, one)
+        text = described(choose(one, topology, traits, name), topology, one)
         if text != last:
             yield nbytes, text
         last = text
 
 
 class Case(NamedTuple):
-    """A call without its size on a machine; `name` is a composition, or "" for the rival."""
+    """A call without its size on a machine; `name` is a composition."""
 
     about: str
     machine: str
@@ -139,15 +136,15 @@ class Case(NamedTuple):
             "unattached": not self.attach,
         }
         where = " ".join([self.machine, *(fact for fact, holds in facts.items() if holds)])
-        return f"{self.about} | {where} | {self.name or 'rival'} | {told}"
+        return f"{self.about} | {where} | {self.name} | {told}"
 
 
 def cases(collective: str) -> Iterator[Case]:
     """Yield all cases of a collective."""
-    names = ("tree", "") if ROWS[collective].by_blocks else (*COMPOSITIONS, "")
+    names = ("tree",) if ROWS[collective].by_blocks else COMPOSITIONS
     for (machine, topology), traits, attach in product(machines().items(), TRAITS, (True, False)):
         for (about, signature), name in product(calls(collective), names):
-            if signature.root < topology.size and (attach or name):
+            if signature.root < topology.size:
                 yield Case(f"{collective} {about}", machine, traits, attach, signature, name)
 
 
@@ -166,7 +163,7 @@ def shown() -> str:
         for collective in ROWS
         for case in cases(collective)
         if case.machine in SHOWN and case.about.split(" ", 1)[-1] in SHOWN_CALLS
-        if case.attach and not case.traits.oversubscribed and case.name in ("tree", "")
+        if case.attach and not case.traits.oversubscribed and case.name == "tree"
     )
 
 

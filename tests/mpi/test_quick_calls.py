@@ -30,6 +30,21 @@ def quick(comm: MPI.Intracomm, name: str, *arguments: Any) -> None:
     assert comm._han.calls.hits == before + 1
 
 
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+def test_the_second_call_is_found(mpi_ranks):
+    """Whatever else a class of calls may run, it is decided in the first call."""
+    for nbytes in (8, 128 << 10, 16 << 20):
+        send, recv = np.zeros(nbytes // 8), np.zeros(nbytes // 8)
+        calls = {"Bcast": (send,), "Reduce": (send, recv), "Allreduce": (send, recv)}
+        for name, arguments in calls.items():
+            with opened(new_comm()) as comm:
+                getattr(comm, name)(*arguments)
+                found = comm._han.calls.hits
+                getattr(comm, name)(*arguments)
+                getattr(comm, f"I{name.lower()}")(*arguments).Wait()
+                assert comm._han.calls.hits == found + 2, (name, nbytes)
+
+
 @on_ranks
 def test_hundreds_of_kinds_of_calls_are_found(mpi_ranks):
     buffers = [

@@ -226,7 +226,7 @@ def fails_on_one_rank(error, patch, call):
 @on_four
 def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
     places = (
-        "han.runtime.programs.Programs.get",
+        "han.runtime.programs.Programs.of",
         "han.runtime.binder.native_plan",
         "han.message.message._op",
         "han.tuning.planner.Planner.decide",

@@ -380,31 +380,6 @@ def test_ranks_that_find_different_tables_use_none(tmp_path, monkeypatch):
     comm.Free()
 
 
-LEARNING = (
-    PRELUDE
-    + """
-from han.runtime import learning
-learning.LEAST = 1
-comm = han.Comm(MPI.COMM_WORLD, {"learn": True, "tuned": str(folder / "mine.json")})
-data = np.zeros(1 << 17)
-for k in range(600):
-    comm.Bcast(data)
-    comm.Barrier()
-found = [p.native.learnt for p in comm._han.binder.living.values() if p.planned]
-note("learnt" if any(found) else "nothing")
-"""
-)
-
-
-def test_what_a_job_learnt_is_written_when_it_ends(tmp_path):
-    status, output, _ = job(tmp_path, LEARNING, 2)
-    assert (status, output) == (0, ""), output
-    if (tmp_path / "rank0").read_text() == "learnt":
-        (point,) = read(tmp_path / "mine.json").points
-        assert (point.key.collective, point.strategy) == ("bcast", "trials")
-    assert (tmp_path / "rank1").read_text() == "nothing", "only the leader learns"
-
-
 INTERRUPTED = (
     PRELUDE
     + """

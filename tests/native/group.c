@@ -117,13 +117,6 @@ void require(bool holds, const char *what, uint64_t got)
     exit(1);
 }
 
-han_time *group_time(group *g, uint64_t rank, uint64_t run)
-{
-    const han_channel *ch = &g->engines[rank].channels[0];
-    han_time *all = (han_time *)(void *)(g->memory[0][0] + ch->size * sizeof(han_control));
-    return all + rank * HAN_TIMED + (run - 1) % HAN_TIMED;
-}
-
 han_control *group_control(group *g, uint64_t rank)
 {
     return (han_control *)(void *)g->memory[0][0] + rank;

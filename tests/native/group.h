@@ -24,9 +24,6 @@ world group_of(uint64_t ranks);
 /* A rank's control record in its first channel. */
 han_control *group_control(group *, uint64_t rank);
 
-/* The record in which it stores the end time of a run, counted from 1. */
-han_time *group_time(group *, uint64_t rank, uint64_t run);
-
 uint64_t group_process_start(void);
 
 void plan_open(han_plan *, const test_case *, uint64_t rank);

@@ -87,12 +87,12 @@ export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 
 "${PYTHON:-python3}" tests/native/dump_programs.py "$work/programs" &
 # both kinds of processor on any machine: with and without a mesh
-build plain 1000 "executor loops kernels arena agreement errors patience choice trials announced counted stores" -O2 -DHAN_MESH=false
-sanitized "address and undefined behaviour" 200 "executor loops kernels arena agreement errors choice trials announced counted stores" \
+build plain 1000 "executor loops kernels arena agreement errors patience choice trials stores" -O2 -DHAN_MESH=false
+sanitized "address and undefined behaviour" 200 "executor loops kernels arena agreement errors choice trials stores" \
     -fsanitize=address,undefined -fno-sanitize-recover=all -DHAN_MESH=true
 build "as without quick strings" 200 "executor kernels stores" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false
 build "as on a mesh without them" 100 "executor kernels" -O2 -DHAN_NO_STRINGS -DHAN_MESH=true
-sanitized threads 60 "executor arena agreement errors choice trials announced counted stores" -fsanitize=thread -DHAN_MESH=true
+sanitized threads 60 "executor arena agreement errors choice trials stores" -fsanitize=thread -DHAN_MESH=true
 
 for file in tests/native/bench_*.c; do # which are run by hand
     "$cc" $flags -O2 -c "$file" -o /dev/null

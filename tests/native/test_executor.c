@@ -22,7 +22,7 @@ static const int64_t UNTOUCHED = 0x5a5a5a5a5a5a5a5a;
 /* The resources of a rank for one call. */
 typedef struct {
     const test_case *call, *other; /* `other`: another program for the same call, or NULL */
-    han_plan plan, alternative, rival;
+    han_plan plan, alternative;
     han_run run;
     uint64_t step;
     bool in_place;
@@ -36,7 +36,6 @@ typedef struct {
     uint64_t rank, rounds, seed, luck;
     bool helped; /* there is a helper */
     uint64_t agreed; /* calls whose alternative all ranks offered */
-    uint64_t followed; /* other calls that ran the rival */
 } runner;
 
 /* ---- random numbers and data ---- */
@@ -203,18 +202,6 @@ static void open_alternative(runner *r, slot *s)
     s->plan.whole = (uint32_t)r->world->n_channels - 1;
 }
 
-/* Give the plan a rival, and a leader that chooses it or does not. */
-static void open_rival(runner *r, slot *s)
-{
-    if (!s->other || common(r, s->step, 5) % 2)
-        return;
-    plan_open(&s->rival, s->other, r->rank);
-    s->plan.tried = true;
-    s->plan.leader = (uint32_t)(common(r, s->step, 6) % r->world->ranks);
-    s->plan.rival = &s->rival;
-    s->plan.trial.rival = common(r, s->step, 7) % 2;
-}
-
 /* Blocks of one size, or of any sizes up to that, the same on all ranks. */
 static void size_blocks(const runner *r, slot *s)
 {
@@ -240,11 +227,9 @@ static void prepare(runner *r, slot *s)
     void *recv = none ? NULL : s->recv + GUARD;
     s->run = (han_run){.plan = &s->plan, .send = operand + GUARD, .recv = recv,
                        .nbytes = c->nbytes, .sizes = s->sizes};
-    s->run.led = common(r, s->step, 8) % 4;
     s->other = NULL;
     if (!strstr(r->world->name, "nodes")) /* all ranks share the outermost channel */
         open_alternative(r, s);
-    open_rival(r, s);
 }
 
 static void complain(const runner *r, const slot *s, const char *what, uint64_t i)
@@ -267,9 +252,6 @@ static void check(runner *r, slot *s)
     for (uint64_t i = 0; i < LARGEST; i++)
         if ((i < GUARD || i >= GUARD + got) && s->recv[i] != UNTOUCHED)
             complain(r, s, "written outside of the receive buffer", i);
-    r->followed += s->plan.tried && atomic_load(&s->rival.counts.runs);
-    if (s->plan.tried)
-        plan_close(&s->rival);
     plan_close(&s->plan);
     if (s->other)
         plan_close(&s->alternative);
@@ -362,16 +344,9 @@ static void run_world(const world *w, uint64_t rounds, han_wait_policy wait, boo
         printf("FAILED: %s: messages are left over\n", w->name);
         exit(1);
     }
-    for (uint64_t r = 1; r < w->ranks; r++)
-        if (runners[r].followed != runners[0].followed) {
-            printf("FAILED: %s: rank %llu ran %llu rivals, rank 0 ran %llu\n", w->name,
-                   (unsigned long long)r, (unsigned long long)runners[r].followed,
-                   (unsigned long long)runners[0].followed);
-            exit(1);
-        }
-    printf("%s: %llu calls of %llu kinds, %llu alternatives, %llu rivals, %s\n", w->name,
+    printf("%s: %llu calls of %llu kinds, %llu alternatives, %s\n", w->name,
            (unsigned long long)rounds, (unsigned long long)w->n_cases,
-           (unsigned long long)runners[0].agreed, (unsigned long long)runners[0].followed,
+           (unsigned long long)runners[0].agreed,
            helped ? "helped" : wait.futex ? "sleeping" : wait.spins ? "spinning" : "yielding");
     group_close(g);
 }

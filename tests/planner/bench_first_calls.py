@@ -30,6 +30,7 @@ from han.model.element_types import kernel
 from han.model.loops import roll
 from han.model.topology import Topology, virtual
 from han.runtime.alike import ALIKE
+from han.runtime.maker import Maker
 from han.runtime.plans import Plans
 from han.runtime.programs import Programs
 from han.runtime.state import State
@@ -147,7 +148,8 @@ class Bench:
         ALIKE.clear()
         case.planner._remembered.cache_clear()
         state = self.state
-        self.plans = Plans(Programs(case.planner), state.binder, state.shared, state.engines)
+        maker = Maker(Programs(case.planner), state.binder, state.shared, state.engines)
+        self.plans = Plans(maker, state.engines)
         self.kept = None
 
     def first(self, case: Case) -> None:

@@ -1,4 +1,4 @@
-"""Trials between nodes: what a tuned table's decision is compared with, and when first."""
+"""Trials: what a tuned table's decision is compared with, and when first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
-from han.tuning.rules import TUNED, RuleTable
+from han.tuning.rules import TUNED
 from han.tuning.trials import LEAST_BURST, MOST, MOST_BURST, UNKNOWN, burst_of, first_trial
 from han.tuning.tuned.files import as_text, read
 from han.tuning.tuned.points import Candidate, Point, Timing, key_of
@@ -60,7 +60,6 @@ def test_a_tuned_choice_is_compared_with_the_built_in_one():
     assert found.decision.choice.rule == TUNED
     assert found.rival.choice.rule == BUILT_IN
     assert found.rival.choice.levels == planned(None).decision.choice.levels
-    assert found.counted
     assert found.talks
 
 
@@ -69,7 +68,6 @@ def test_ranks_that_run_ahead_of_each_other_meet_before_and_after_a_burst(collec
     found = planned(table(), call(collective))
     assert found.decision.choice.rule == TUNED
     assert found.rival.choice.rule == BUILT_IN
-    assert found.counted
     assert burst_of(call()) == 0
     assert burst_of(call(collective)) == MOST_BURST
     assert burst_of(replace(call(collective), count=1 << 20)) == LEAST_BURST
@@ -81,7 +79,6 @@ def test_a_built_in_choice_that_a_table_keeps_is_compared_with_the_runner_up():
     found = planned(table(keeps=True, built_in=5.0))
     assert found.decision.choice.rule == BUILT_IN
     assert algorithm(found.rival) == "chain"
-    assert found.counted
 
 
 def test_calls_of_which_nobody_knows_what_to_try_have_no_rival():
@@ -93,7 +90,6 @@ def test_calls_of_which_nobody_knows_what_to_try_have_no_rival():
     ):
         found = planned(tuned, signature, **config)
         assert found.rival is None
-        assert not found.counted
 
 
 def test_a_sum_whose_bits_depend_on_the_order_is_not_tried_unless_it_is_reproducible():
@@ -133,15 +129,3 @@ def test_a_class_of_trials_is_a_call_with_two_plans():
     assert len(numbers) == 4
     assert 0 not in numbers
     assert trial_class(planned(table())) == trial_class(planned(table()))
-
-
-def test_the_first_planning_of_a_class_does_not_look_for_a_rival(monkeypatch):
-    """It would take as long as all else; the second call looks for it."""
-    looked = []
-    monkeypatch.setattr(RuleTable, "_measured_rival", lambda *_: looked.append(1))
-    found = planned(table())
-    assert found.plan.choice.rule == TUNED
-    assert found.find_rival is not None
-    assert not looked
-    assert found.rival is None
-    assert looked

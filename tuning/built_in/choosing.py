@@ -105,12 +105,6 @@ class Case:
         row = self.table.section("compositions").find(self.signature.collective, facts)
         return None if row is None or row.composition == TREE else row
 
-    def rival(self, ranks: int) -> LevelChoice | None:
-        """Return what trials compare with the choice among so many ranks; None: nothing."""
-        facts = self.facts(ranks, self.signature.nbytes, True)
-        row = self.find("rivals", "", facts)
-        return None if row is None else row.level_for(facts.bytes, facts.bytes, ranks)
-
     def find(self, section: str, where: str, facts: Facts) -> Row | None:
         """Return the row that decides, and remember its name."""
         row = self.table.section(section).find(self.signature.collective, facts)

@@ -38,5 +38,4 @@ SAFE: dict[str, list[dict[str, Any]]] = {
         _row({"submodule": "adapt", "algorithm": "chain"}, outermost=True),
         _row({"submodule": "sm", "algorithm": "flat"}),
     ],
-    "rivals": [],
 }

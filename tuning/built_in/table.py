@@ -23,7 +23,6 @@ SECTIONS = {
     "nap": "both levels of the composition nap",
     "lanes": "the inner level of the composition lanes",
     "ring": "the outermost level of the composition ring, and levels whose ranks share memory",
-    "rivals": "what trials compare with the choice",
 }
 OFFER = 1 << 16  # without a table
 UNUSED = "safe choices are used, which may be slow"

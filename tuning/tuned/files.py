@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from han.tuning.tuned.older import OLDER, points_of
 from han.tuning.tuned.table import TunedTable, of_points, with_points
 from han.tuning.tuned.uses import use_record
 
-Join = Callable[[TunedTable, TunedTable], TunedTable]
 CONDITIONS = ("transport", "quota", "mesh", "link", "wait")  # what is faster may differ
 FORMAT = BUILT_IN_FORMAT._replace(what="tuned table", remedy="tune again")
 KEYS = ("format", "version", "about", "machines", CALLS)
@@ -173,7 +172,7 @@ def check_conditions(old: TunedTable, new: TunedTable, remedy: str) -> None:
         raise TunedError(f"{old.source}: measured in other conditions: {'; '.join(told)}; {remedy}")
 
 
-def write(path: Path, table: TunedTable, join: Join = merged) -> None:
+def write(path: Path, table: TunedTable) -> None:
     """Write a table, joined with the one that the file already has; raises TunedError.
 
     If two jobs write at once, the file has the points of both in the end.
@@ -182,7 +181,7 @@ def write(path: Path, table: TunedTable, join: Join = merged) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with alone_in(path.parent):
             if path.exists():
-                table = join(read(path), table)
+                table = merged(read(path), table)
             write_whole(path, as_text(table))
     except OSError as error:
         raise TunedError(f"{path}: cannot be written: {error.strerror or error}") from None

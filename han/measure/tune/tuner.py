@@ -21,8 +21,7 @@ from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import LARGE, REACH
-from han.tuning.heuristics import BUILT_IN
-from han.tuning.rules import Decision, RuleTable, use_of
+from han.tuning.rules import RuleTable, use_of
 from han.tuning.search import space
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned
@@ -113,7 +112,7 @@ class Tuner:
         found = run(STRATEGIES[plans.strategy], lab, signature, every, plans.machine)
         self.pruned |= dict.fromkeys(found.pruned)
         self.tell_unmeasured(signature, found)
-        point = self._point(signature, found, self._defaults(signature, every.candidates[0]))
+        point = self._point(signature, found, every.candidates[0])
         seconds = self.lab.control.bcast(time.monotonic() - began)
         point = replace(point, seconds=seconds, tried=len(found.measured), complete=found.complete)
         return Tuned(point, found)
@@ -131,27 +130,20 @@ class Tuner:
         call = f"{signature.collective} of {format_size(signature.nbytes)}"
         return f"{call}: {spell(self.use_of(signature, choice))}"
 
-    def _defaults(self, signature: Signature, built_in: Choice) -> list[Choice]:
-        """Return the built-in choice, and its rival: trials find the quicker one of both."""
-        rules = self.lab.rules
-        rival = rules.rival(signature, Decision(replace(built_in, rule=BUILT_IN)))
-        return [built_in] if rival is None else [built_in, replace(rival, rule="")]
-
-    def _point(self, signature: Signature, found: Found, defaults: Sequence[Choice]) -> Point:
-        """Measure the best candidates in turns with the built-in choices and the MPI library."""
+    def _point(self, signature: Signature, found: Found, base: Choice) -> Point:
+        """Measure the best candidates in turns with the built-in choice and the MPI library."""
         best = [r.choice for r in found.measured[:FINAL]]
-        named = {str(k): choice for k, choice in enumerate(dict.fromkeys([*defaults, *best]))}
+        named = {str(k): choice for k, choice in enumerate(dict.fromkeys([base, *best]))}
         times = self.lab.duel(signature, named, DUEL)
         final: Mapping[Choice, Estimate] = {c: times[name] for name, c in named.items()}
-        base = min(defaults, key=lambda choice: final[choice].median)
         default = final[base]
-        others = sorted((c for c in best if c not in defaults), key=lambda c: final[c].median)
+        others = sorted((c for c in best if c != base), key=lambda c: final[c].median)
         better = [c for c in others if final[c].median < default.median]
         better, final = self._confirmed(signature, base, better, final)
         others = [*better, *(c for c in others if c not in better)]
         seen = {r.choice: r.measured for r in found.measured if r.measured is not None}
         measured = {**seen, **final}
-        rest = sorted(measured.keys() - {*others, *defaults}, key=lambda c: measured[c].median)
+        rest = sorted(measured.keys() - {*others, base}, key=lambda c: measured[c].median)
         return Point(
             key=key_of(signature, self.lab.state.topology),
             nbytes=signature.nbytes,

@@ -14,19 +14,19 @@ bool han_may_forget(han_engine *e) {
 
 enum answer { NONE, NO, YES }; /* NONE: not known yet */
 
-/* A peer's bit for the run at the head. NO if the peer is so far ahead that the bit is gone: then
+/* Whether a peer offers in the run at the head. NO if the peer is so far ahead that the bit is gone: then
  * its plan had no choice in that run, because its call was a different one. */
-static enum answer bit_of(const han_engine *e, const han_control *peer, int shift) {
+static enum answer offer_of(const han_engine *e, const han_control *peer) {
     uint64_t entered = atomic_load_explicit(&peer->entered, memory_order_acquire);
     uint64_t begun = entered >> HAN_EPOCH_SHIFT;
     if (begun <= e->epoch) return NONE;
     uint64_t ahead = begun - (e->epoch + 1);
-    return ahead < HAN_HISTORY && entered >> (shift + (int)ahead) & 1 ? YES : NO;
+    return ahead < HAN_HISTORY && entered >> ahead & 1 ? YES : NO;
 }
 
 static enum answer offered(const han_engine *e, const han_channel *ch, uint32_t r) {
     if (r == ch->me) return e->offers & 1 ? YES : NO;
-    return bit_of(e, &han_records(ch)[r], HAN_OFFERS_SHIFT);
+    return offer_of(e, &han_records(ch)[r]);
 }
 
 /* Whether all ranks offer. NO as soon as one rank does not: that rank itself waits for no peer. */
@@ -41,12 +41,6 @@ static enum answer all_offered(const han_engine *e, const han_channel *ch) {
     return all;
 }
 
-/* Whether the leader chose the rival. */
-static enum answer led(const han_engine *e, const han_channel *ch, const han_plan *p) {
-    if (p->leader == ch->me) return e->ways & 1 ? YES : NO;
-    return bit_of(e, &han_records(ch)[p->leader], HAN_WAYS_SHIFT);
-}
-
 han_plan *han_decide(han_engine *e) {
     han_plan *p = e->head->plan;
     han_channel *ch = &e->channels[p->whole];
@@ -56,27 +50,20 @@ han_plan *han_decide(han_engine *e) {
         e->alternatives++;
         return p->alternative;
     }
-    if (other == NO && e->takes_rival) return p->rival;
-    if (other == NO && e->tried) {
-        other = led(e, ch, p);
-        if (other == YES) return p->rival;
-    }
-    return other == NO ? p : NULL;
+    if (other == NONE) return NULL;
+    return e->takes_rival ? p->rival : p;
 }
 
 uint32_t han_undecided(const han_engine *e, han_where *rows) {
     const han_channel *ch = &e->channels[e->head->plan->whole];
-    enum answer offers = all_offered(e, ch);
-    const han_plan *p = e->head->plan;
     if (e->meets) {
         rows[0] = (han_where){HAN_AWAITS_VERDICT, han_awaited(e), 0};
         return 1;
     }
-    bool late = offers == NO && e->tried && led(e, ch, p) == NONE;
-    int code = late ? HAN_AWAITS_LEADER : HAN_AWAITS_OFFER;
     uint32_t n = 0;
+    if (all_offered(e, ch) != NONE) return n;
     for (uint32_t r = 0; r < ch->size && n < HAN_MAX_STREAMS; r++)
-        if (offers == NONE ? offered(e, ch, r) == NONE : late && r == p->leader)
-            rows[n++] = (han_where){code, (int)han_records(ch)[r].rank, 0};
+        if (offered(e, ch, r) == NONE)
+            rows[n++] = (han_where){HAN_AWAITS_OFFER, (int)han_records(ch)[r].rank, 0};
     return n;
 }

@@ -1,4 +1,4 @@
-/* The choice between a plan, its alternative and its rival: all ranks run the same one.
+/* The choice between a plan and its alternative: all ranks run the same one.
  *
  * The alternative needs the buffers of all ranks in memory that their peers map, and each rank
  * knows only about its own buffers. A rank offers the alternative with a bit of the `entered` field
@@ -7,8 +7,7 @@
  * does not begin a run if that would push out a bit that a peer may still read. So all ranks read
  * the same bits, whenever they look, and choose alike.
  *
- * The leader of a call chooses between plan and rival, with another bit of that field
- * (engine/trials.h). */
+ * The choice between a plan and its rival follows from the number of the run: engine/trials.h. */
 #ifndef HAN_CHOICE_H
 #define HAN_CHOICE_H
 
@@ -21,7 +20,7 @@ typedef struct {
 } han_where;
 
 /* Values of han_where.code where no plan is chosen yet. */
-enum { HAN_AWAITS_OFFER = HAN_CODES, HAN_AWAITS_LEADER, HAN_AWAITS_VERDICT };
+enum { HAN_AWAITS_OFFER = HAN_CODES, HAN_AWAITS_VERDICT };
 
 /* Whether the run at the head may begin: no peer can still need the bit that it pushes out. */
 bool han_may_forget(han_engine *);

@@ -4,10 +4,8 @@
 #define HAN_RUNS_H
 
 #include "engine/agreement.h"
-#include "engine/announced.h"
 #include "engine/bell.h"
 #include "engine/choice.h"
-#include "engine/counted.h"
 #include "engine/rings.h"
 #include "engine/sizes.h"
 #include "engine/trials.h"
@@ -93,38 +91,19 @@ static inline void han_offer(han_engine *e, const han_run *run) {
     bool offers = p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) &&
                   p->alternative;
     e->offers = (e->offers << 1 | offers) & LAST_RUNS;
-    e->choices = e->choices << 1 | (p->arena_size || e->tried);
-}
-
-static inline bool han_leads(const han_engine *e, const han_plan *p) {
-    return e->tried && e->channels[p->whole].me == p->leader;
-}
-
-/* Add the bit of this run that says whether this rank, as the leader, takes the rival. */
-static inline void han_lead_run(han_engine *e, const han_run *run) {
-    bool rival = han_leads(e, run->plan) && han_lead(e, run->plan);
-    e->ways = (e->ways << 1 | rival) & LAST_RUNS;
-}
-
-/* Whether the run takes the rival, if no leader has to be asked. */
-static inline bool han_foretold(han_engine *e, const han_run *run) {
-    if (run->plan->counted) return han_count(e, run);
-    return han_is_announced(run) && han_follow(e, run);
+    e->choices = e->choices << 1 | (p->arena_size != 0);
 }
 
 static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
-    e->tried = p->tried && run->led && !p->counted && !p->ahead;
-    e->timed = p->tried;
-    e->takes_rival = p->tried && han_foretold(e, run);
+    e->timed = false;
+    e->takes_rival = p->tried && han_count(e, run);
     han_offer(e, run);
-    han_lead_run(e, run);
-    uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers << HAN_OFFERS_SHIFT |
-                       e->ways << HAN_WAYS_SHIFT;
+    uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers;
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : han_nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : han_nowhere[1];
     /* Blocking and nonblocking calls with trials differ. */
-    uint64_t calls = han_called(e, han_call_of(p, run) ^ (p->tried && run->led));
+    uint64_t calls = han_called(e, han_call_of(p, run) ^ (p->tried && run->blocking));
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
@@ -137,7 +116,7 @@ static inline void han_begin(han_engine *e, const han_run *run) {
         atomic_store_explicit(&mine->entered, entered, memory_order_release);
         atomic_store_explicit(&mine->calls, calls, memory_order_release);
     }
-    if ((p->arena_size || han_leads(e, p)) && e->bells >> p->whole & 1)
+    if (p->arena_size && e->bells >> p->whole & 1)
         han_ring(&e->channels[p->whole]);
     e->started = true;
 }
@@ -155,12 +134,9 @@ static inline bool han_place(han_engine *e) {
     return e->placed = true;
 }
 
-/* Whether peers may still need what this rank told them in earlier runs, or this rank may not yet
- * know what they told it. */
+/* Whether peers may still need what this rank told them in earlier runs. */
 static inline bool han_too_early(han_engine *e) {
-    bool told = e->choices >> (HAN_HISTORY - 1) & 1;
-    bool asks = han_is_announced(e->head) && e->epoch >= HAN_HISTORY;
-    return (told || asks) && !han_may_forget(e);
+    return e->choices >> (HAN_HISTORY - 1) & 1 && !han_may_forget(e);
 }
 
 /* Begin the run if it has not begun, and choose its plan if none is chosen. Returns whether its
@@ -174,7 +150,7 @@ static inline bool han_ready(han_engine *e) {
     if (!e->placed && !han_place(e)) return false;
     if (!e->plan) {
         if (e->meets) return false;
-        bool choice = e->offers & 1 || e->tried || e->takes_rival;
+        bool choice = e->offers & 1 || e->takes_rival;
         han_plan *p = choice ? han_decide(e) : e->head->plan;
         if (!p) return false;
         han_take_up(e, p);
@@ -184,18 +160,11 @@ static inline bool han_ready(han_engine *e) {
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
-static inline void han_keep_time(han_engine *e, const han_plan *p) {
-    if (p->counted)
-        han_note_time(e);
-    else
-        han_tell_time(e, p);
-}
-
 /* The run has finished: tell the peers and the owner of the run. */
 static inline void han_finish(han_engine *e) {
     han_run *run = e->head;
     uint64_t epoch = atomic_load_explicit(&e->epoch, memory_order_relaxed);
-    if (e->timed && e->plan != run->plan->alternative) han_keep_time(e, run->plan);
+    if (e->timed) han_note_time(e);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         atomic_store_explicit(&han_own_record(ch)->done, epoch + 1, memory_order_release);

@@ -1,169 +1,154 @@
-/* The cost of a run is the time between two moments: when the last rank finished the run before,
- * and when the last rank finished this one. All ranks of a node share the clock. This time
- * includes what the program computes between the calls, which is the same for both plans. The
- * median of a burst decides, so that one pause of the program does not matter. The leader then
- * keeps the faster plan. The more the slower plan costs, the longer the leader waits until the
- * next trial. */
 #include "engine/trials.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
 
-enum {
-    MOST = 512,          /* runs between two trials, if trials cost little */
-    NEVER = 1 << 20,     /* runs between two trials at most */
-    MARGIN = 16,         /* the plan in use is replaced if the other one is faster by a sixteenth */
-    SHARE = 100,         /* trials may cost a hundredth of the time of all runs */
-    ENOUGH = 3,          /* known times of a burst that suffice for a decision */
-    HOPELESS_HALVES = 3, /* ENOUGH times end a trial if all exceed so many halves of the usual */
-    FAR_TOO_LONG = 8,    /* two times end a trial if both exceed so many times the usual */
-};
-
-/* The end time of a run, counted from 1, on one rank. The times follow the control records. */
-static han_time *time_of(const han_channel *ch, uint32_t r, uint64_t run) {
-    han_time *times = (han_time *)(void *)(han_records(ch) + ch->size);
-    return times + (size_t)r * HAN_TIMED + (run - 1) % HAN_TIMED;
+bool han_trials_open(han_engine *e, uint32_t rank, uint32_t size) {
+    if (e->trials) return true;
+    struct han_trials *c = calloc(1, sizeof *c);
+    if (!c) return false;
+    c->rank = rank;
+    c->size = size;
+    e->trials = c;
+    return true;
 }
 
-void han_tell_time(han_engine *e, const han_plan *p) {
-    han_channel *ch = &e->channels[p->whole];
-    han_time *t = time_of(ch, ch->me, e->epoch + 1);
-    atomic_store_explicit(&t->run, 0, memory_order_relaxed);
-    atomic_store_explicit(&t->finished, han_now_ns(), memory_order_release);
-    atomic_store_explicit(&t->run, e->epoch + 1, memory_order_release);
+void han_trials_close(han_engine *e) {
+    if (e->left) return;
+    free(e->trials);
+    e->trials = NULL;
 }
 
-/* When the last rank finished a run; 0 if a rank has not stored its time yet, or overwrote it. */
-static uint64_t finished(const han_channel *ch, uint64_t run) {
-    uint64_t last = 0;
-    for (uint32_t r = 0; r < ch->size; r++) {
-        const han_time *t = time_of(ch, r, run);
-        if (atomic_load_explicit(&t->run, memory_order_acquire) != run) return 0;
-        uint64_t ns = atomic_load_explicit(&t->finished, memory_order_acquire);
-        if (atomic_load_explicit(&t->run, memory_order_acquire) != run) return 0;
-        if (ns > last) last = ns;
+static bool is_unused(const han_class *k, uint64_t epoch) {
+    return k->last + HAN_UNUSED <= epoch;
+}
+
+/* The class of a call, entered if it is new: at a free place, or at that of the class that was
+ * used least recently. NULL if all classes are in use. */
+static han_class *class_of(struct han_trials *c, const han_run *run, uint64_t epoch) {
+    uint64_t key = run->plan->tried ^ run->blocking;
+    han_class *oldest = c->classes;
+    for (han_class *k = c->classes; k < c->classes + HAN_CLASSES; k++) {
+        if (k->last && k->key == key) return k;
+        if (k->last < oldest->last) oldest = k;
     }
-    return last;
+    if (oldest->last && !is_unused(oldest, epoch)) return NULL;
+    if (c->trying == oldest) c->trying = NULL;
+    *oldest = (han_class){.key = key, .first = run->plan->first};
+    return oldest;
 }
 
-bool han_collect(han_trial *t, const han_channel *ch) {
-    bool all = true;
-    for (int way = 0; way < 2; way++)
-        for (int k = 0; k < HAN_BURST; k++) {
-            if (t->tried[way][k].run && !t->tried[way][k].finished)
-                t->tried[way][k].finished = finished(ch, t->tried[way][k].run);
-            all = all && t->tried[way][k].finished;
+/* The runs from the last decision to the trial. */
+static uint32_t rest_of(const han_class *k) { return k->trial.rest ? k->trial.rest : k->first; }
+
+/* Give up a trial whose class is no longer called. It begins anew much later: two classes that are
+ * far apart would otherwise take the turn from each other for ever. */
+static void give_way(han_class *k) {
+    han_judge(&k->trial, NULL, 0, 0);
+    k->waited = 0;
+}
+
+/* Whether a class may be in a trial: no other one is. One that is no longer called gives way. */
+static bool may_try(struct han_trials *c, han_class *k, uint64_t epoch) {
+    if (c->trying == k) return true;
+    if (c->trying && !is_unused(c->trying, epoch)) return false;
+    if (c->trying) give_way(c->trying);
+    c->trying = k;
+    return true;
+}
+
+/* Begin to exchange messages about a class. */
+static void meet(han_engine *e, han_class *k, enum han_purpose purpose) {
+    struct han_trials *c = e->trials;
+    c->about = k;
+    c->purpose = purpose;
+    c->begun = han_now_ns();
+    c->distance = 1;
+    c->posted = false;
+    memset(&c->mine, 0, sizeof c->mine);
+    e->meets = true;
+}
+
+/* Begin the agreement on the trial of a class. */
+static void agree(han_engine *e, han_class *k, uint32_t burst) {
+    han_verdict *mine = &e->trials->mine;
+    meet(e, k, HAN_VERDICT);
+    if (burst)
+        for (int way = 0; way < 2; way++) {
+            uint64_t took = k->met[way + 1] - k->met[way];
+            mine->median[way] = took / burst + 1;
+            if (k->longest[way] > took / 2) mine->lacking = 1; /* the program has paused */
         }
-    return all;
-}
-
-/* The times from run to run of one burst, sorted; returns how many are known. */
-static int periods(const han_trial *t, int way, uint64_t *sorted) {
-    int n = 0;
-    for (int k = 1; k < HAN_BURST; k++) {
-        uint64_t before = t->tried[way][k - 1].finished, after = t->tried[way][k].finished;
-        if (!before || after <= before) continue;
-        int at = n++;
-        for (; at && sorted[at - 1] > after - before; at--) sorted[at] = sorted[at - 1];
-        sorted[at] = after - before;
-    }
-    return n;
-}
-
-static uint64_t median(const uint64_t *sorted, int n) { return sorted[(n - 1) / 2]; }
-
-/* Whether the other plan is so slow that the rest of its burst is not worth running. */
-static bool hopeless(const han_trial *t) {
-    uint64_t used[HAN_BURST], other[HAN_BURST];
-    int n = periods(t, 0, used), m = periods(t, 1, other);
-    if (!n || m < 2) return false;
-    uint64_t usual = median(used, n);
-    return other[0] / FAR_TOO_LONG > usual ||
-           (m >= ENOUGH && other[0] / HOPELESS_HALVES > usual / 2);
-}
-
-static void learn(han_learnt *l, uint64_t ns) {
-    l->median = ns;
-    if (!l->trials || ns < l->low) l->low = ns;
-    if (ns > l->high) l->high = ns;
-    l->trials++;
-}
-
-bool han_medians(const han_trial *t, uint64_t *found) {
-    uint64_t sorted[HAN_BURST];
-    int least = ENOUGH;
-    for (int way = 0; way < 2; way++) {
-        int n = periods(t, way, sorted);
-        found[way] = n ? median(sorted, n) : 0;
-        if (n < least) least = n;
-    }
-    return least == ENOUGH;
-}
-
-/* Begin to count the runs until the next trial; `change`: keep the other plan. */
-static void restart(han_trial *t, bool change, uint64_t rest) {
-    t->rival = t->rival != change;
-    t->rest = rest < NEVER ? (uint32_t)rest : NEVER;
-    t->runs = 0;
-    memset(t->tried, 0, sizeof t->tried);
-}
-
-/* Compare the medians. `tries`: runs of the other plan; `besides`: other nanoseconds that the
- * trial took. */
-static void compare(han_trial *t, const uint64_t *medians, bool enough, uint64_t tries,
-                    uint64_t besides) {
-    uint64_t usual = medians[0], tried = medians[1];
-    uint64_t rest = !t->rest ? HAN_LEAST : t->rest < MOST ? 2 * t->rest : MOST;
-    if (enough) learn(&t->learnt[t->rival], usual), learn(&t->learnt[!t->rival], tried);
-    bool change = enough && tried < usual - usual / MARGIN;
-    uint64_t lost = (tried > usual ? (tried - usual) * tries : 0) + besides;
-    uint64_t kept = change ? tried : usual;
-    if (lost * SHARE / kept > rest) rest = lost * SHARE / kept;
-    restart(t, change, rest);
-}
-
-/* Some times are not known: this program's calls may yield none. */
-static void give_up(han_trial *t) { restart(t, false, t->rest ? 4 * (uint64_t)t->rest : MOST); }
-
-void han_end_trial(han_trial *t) {
-    uint64_t medians[2], other[HAN_BURST];
-    bool enough = han_medians(t, medians);
-    int m = periods(t, 1, other);
-    if (medians[0] && medians[1])
-        compare(t, medians, enough, (uint64_t)(m + 1), 0);
     else
-        give_up(t);
+        mine->lacking = !han_medians(&k->trial, mine->median);
+    mine->took = k->waited + (k->took ? k->took : mine->median[0] + mine->median[1]);
+    k->waited = 0;
 }
 
-void han_judge(han_trial *t, const uint64_t *medians, uint32_t tries, uint64_t took) {
-    if (medians)
-        compare(t, medians, true, tries, took);
-    else
-        give_up(t);
+/* A run of a burst begins, or the meeting behind it: tell how far it is from the one before. */
+static void space_out(han_class *k, uint32_t way) {
+    uint64_t now = han_now_ns();
+    if (now - k->since > k->longest[way]) k->longest[way] = now - k->since;
+    k->since = now;
 }
 
-void han_keep_learnt(const han_run *run, const han_trial *found) {
-    han_plan *p = run->plan;
-    han_learnt *kept = run->led ? p->trial.learnt : p->foreseen.learnt;
-    if (kept[0].trials > found->learnt[0].trials) return;
-    *(run->led ? &p->trial.rival : &p->foreseen.rival) = found->rival;
-    memcpy(kept, found->learnt, sizeof found->learnt);
-}
-
-bool han_lead(han_engine *e, han_plan *p) {
-    han_trial *t = &p->trial;
-    uint32_t k = t->runs++, rest = t->rest ? t->rest : HAN_FIRST;
-    if (k < rest) return t->rival;
-    k -= rest;
-    /* HAN_HISTORY runs after a trial every rank has finished it: a time not known now never will
-     * be. */
-    if (han_collect(t, &e->channels[p->whole]) || hopeless(t) || k > 2 * HAN_BURST + HAN_HISTORY) {
-        han_end_trial(t);
-    } else if (k < 2 * HAN_BURST) {
-        bool other = k >= HAN_BURST;
-        t->tried[other][k % HAN_BURST].run = e->epoch + 1;
-        return t->rival != other;
+bool han_count(han_engine *e, const han_run *run) {
+    struct han_trials *c = e->trials;
+    uint32_t burst = run->plan->burst;
+    e->timed = false;
+    if (burst && !run->blocking) return false;
+    han_class *k = class_of(c, run, e->epoch);
+    if (!k) return false;
+    k->last = e->epoch + 1;
+    han_trial *t = &k->trial;
+    uint32_t others = t->rest ? HAN_BURST : HAN_PROBE; /* runs of the other plan */
+    if (t->runs >= rest_of(k) && !may_try(c, k, e->epoch)) return t->rival;
+    if (t->runs++ < rest_of(k)) return t->rival;
+    uint32_t n = t->runs - 1 - rest_of(k);
+    if (burst) {
+        if (n) space_out(k, (n - 1) / burst);
+        if (n % burst == 0) meet(e, k, (enum han_purpose)(HAN_BEFORE + n / burst));
+        return t->rival != (n >= burst); /* unless it is chosen after a meeting */
     }
-    return t->rival;
+    if (n == HAN_BURST + others) {
+        agree(e, k, 0);
+        return false;
+    }
+    bool other = n >= HAN_BURST;
+    c->noted = &t->finished[other][other ? n - HAN_BURST : n];
+    e->timed = true;
+    return t->rival != other;
+}
+
+void han_note_time(han_engine *e) { *e->trials->noted = han_now_ns(); }
+
+/* The ranks have met: begin a burst, or agree on the outcome of both. */
+static void conclude_meeting(han_engine *e, han_class *k) {
+    struct han_trials *c = e->trials;
+    uint64_t now = han_now_ns();
+    k->waited += now - c->begun;
+    k->met[c->purpose - HAN_BEFORE] = k->since = now;
+    if (c->purpose != HAN_BEHIND) k->longest[c->purpose - HAN_BEFORE] = 0;
+    e->meets = false;
+    if (c->purpose == HAN_BEHIND) agree(e, k, e->head->plan->burst);
+}
+
+void han_conclude(han_engine *e) {
+    struct han_trials *c = e->trials;
+    han_class *k = c->about;
+    if (c->purpose != HAN_VERDICT) {
+        conclude_meeting(e, k);
+        return;
+    }
+    uint64_t took = han_now_ns() - c->begun;
+    if (!k->took || took < k->took) k->took = took;
+    const uint64_t *medians = c->mine.lacking ? NULL : c->mine.median;
+    uint32_t burst = e->head->plan->burst;
+    uint32_t tries = burst ? burst : k->trial.rest ? HAN_BURST : HAN_PROBE;
+    han_judge(&k->trial, medians, tries, c->mine.took);
+    e->meets = false;
+    e->takes_rival = k->trial.rival;
+    c->trying = NULL;
 }

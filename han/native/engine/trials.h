@@ -1,42 +1,88 @@
-/* Trials: which of two plans for the same call is faster on this machine, for this program.
+/* Trials: which of two plans for the same call is faster for this program, on this network.
  *
- * A plan and its rival move data differently, for example through cells or by cross-memory attach.
- * Which is faster depends on the processor, on the host of a virtual machine, and on whether the
- * program has just written its data: only a trial tells. The leader of the call (its root, or the
- * first rank) chooses one of them for each run and stores its choice in the `entered` field of its
- * control record; its peers wait for that and follow. So all ranks run the same plan, whatever each
- * of them measures. A trial is a burst of runs of the plan in use, then a burst of the other one.
- * All ranks store the end time of each run. */
+ * All ranks run the same plan, because which runs take the rival follows from their number. All ranks
+ * make the same calls in the same order. Each rank counts the runs of a class of calls in a table,
+ * which is the same on all ranks at the same run. A trial takes place in the same runs on all ranks:
+ * a burst of runs of the plan in use, then a burst of the other one. Each rank stores when it
+ * finished them, by its own clock. Before the next run of the class chooses its
+ * plan, the ranks agree on the greatest median of each plan (engine/verdict.h). All ranks then keep
+ * the same plan, and know in which run the next trial begins. No other run waits for a peer because
+ * of trials.
+ *
+ * A median is that of the time from run to run, which holds all calls in between. So one class at a
+ * time is in a trial: otherwise classes of one loop would be judged by each other's plans. */
 #ifndef HAN_TRIALS_H
 #define HAN_TRIALS_H
 
 #include "engine.h"
+#include "engine/judge.h"
 
-#define HAN_FIRST 2  /* runs before the first trial: they make plans and touch new pages */
-#define HAN_LEAST 32 /* runs from the first trial to the next */
+enum {
+    HAN_CLASSES = 16, /* of calls that have trials at a time, on one engine */
+    HAN_UNUSED = 64,  /* runs without a call of a class until another one may take its place */
+};
 
-/* Whether the run that begins takes the rival. Called by the leader of a plan with a rival. */
-bool han_lead(han_engine *, han_plan *);
+/* In some calls ranks run ahead of each other: broadcasts and reductions to a root. There the time
+ * from run to run says little, and the last messages of a burst may still be under way. So the ranks
+ * meet before and after each burst, by the same messages. A rank comes to a meeting when it has
+ * received all that was sent to it in the burst. What lies between two meetings is the time of the
+ * burst, on all ranks. A burst decides nothing if half of it lies between two runs of a rank: this
+ * was a pause of the program. Nonblocking calls of this kind have no trials: their start must not make
+ * other ranks wait. */
 
-/* Collect the end times of a trial's runs; return whether all are known. */
-bool han_collect(han_trial *, const han_channel *);
+/* What the ranks exchange messages for. */
+enum han_purpose { HAN_VERDICT, HAN_BEFORE, HAN_BETWEEN, HAN_BEHIND };
 
-/* Choose the plan to keep, and the number of runs until the next trial. */
-void han_end_trial(han_trial *);
+/* A class of calls: blocking and nonblocking ones of one signature are two classes. */
+typedef struct {
+    uint64_t key;
+    uint64_t last; /* the last of its runs, counted from 1 among all runs; 0: the place is free */
+    uint32_t first; /* runs before the first trial */
+    uint64_t took; /* the least nanoseconds of its agreements on this rank; 0: none so far */
+    uint64_t waited; /* nanoseconds in the meetings of the present trial */
+    uint64_t met[3]; /* when these were over: before, between and behind its bursts */
+    uint64_t since; /* when the last run of a burst began, or the meeting before it was over */
+    uint64_t longest[2]; /* the most nanoseconds from run to run, in each burst */
+    han_trial trial; /* its times are by the clock of this rank */
+} han_class;
 
-/* The median times of the plan in use and of the other one, 0 for an unknown one; returns whether
- * enough times are known to compare them. */
-bool han_medians(const han_trial *, uint64_t *median);
+/* What the ranks agree on: the greatest of each number. */
+typedef struct {
+    uint64_t median[2]; /* nanoseconds from run to run: of the plan in use, and of the other one */
+    uint64_t lacking;   /* 1: this rank knows too few times */
+    uint64_t took;      /* nanoseconds that an agreement takes */
+} han_verdict;
 
-/* Do as han_end_trial does after `tries` runs of the other plan, for medians on which all ranks have
- * agreed in `took` nanoseconds. NULL: some rank knows too few times. */
-void han_judge(han_trial *, const uint64_t *median, uint32_t tries, uint64_t took);
+/* What an engine keeps for trials. */
+struct han_trials {
+    uint32_t rank, size;
+    han_class classes[HAN_CLASSES]; /* the same on all ranks at the same run, but for times */
+    han_class *trying; /* the class that is in a trial, or NULL */
+    uint64_t *noted; /* where the end time of the run at the head is stored */
+    /* of the agreement under way, if han_engine.meets: */
+    han_class *about;
+    enum han_purpose purpose;
+    uint64_t begun; /* nanoseconds */
+    uint32_t distance; /* to the ranks of the present exchange; `size` or more: it is over */
+    bool posted, sending, receiving;
+    uint64_t requests[2];
+    han_verdict mine, sent, theirs;
+};
 
-/* Keep what was found in the plan, where blocking or nonblocking calls keep it, unless a class that
- * lost its place knew more. */
-void han_keep_learnt(const han_run *, const han_trial *);
+/* Give an engine what trials need, unless it has it; false if there is no memory. */
+bool han_trials_open(han_engine *, uint32_t rank, uint32_t size);
+/* Free it, unless MPI may still access it. */
+void han_trials_close(han_engine *);
+
+/* Count the run that begins; returns whether it takes the rival. Sets `timed` if its end time
+ * counts, and `meets` if the ranks must agree before it chooses its plan. */
+bool han_count(han_engine *, const han_run *);
 
 /* Store the end time of the run at the head of the queue. */
-void han_tell_time(han_engine *, const han_plan *);
+void han_note_time(han_engine *);
+
+/* The ranks have met or agreed: choose the plan of the run. After the last burst another exchange
+ * follows, to agree on its outcome. */
+void han_conclude(han_engine *);
 
 #endif

@@ -1,6 +1,6 @@
 #include "engine/verdict.h"
 
-#include "engine/counted.h"
+#include "engine/trials.h"
 
 /* Behind the tags of all streams. All ranks have begun the next agreement before any of them
  * begins the one after it, so messages of a pair of ranks keep their order with one tag. */
@@ -9,7 +9,7 @@ static int tag_of(const han_engine *e) {
 }
 
 int han_awaited(const han_engine *e) {
-    const struct han_counting *c = e->counting;
+    const struct han_trials *c = e->trials;
     return (int)((c->rank + c->size - c->distance % c->size) % c->size);
 }
 
@@ -26,7 +26,7 @@ static enum han_status failed(han_engine *e, int rc, int peer) {
     return han_truncated(e->mpi, rc) ? HAN_E_LONG : HAN_E_MPI;
 }
 
-static int post(han_engine *e, struct han_counting *c, int from) {
+static int post(han_engine *e, struct han_trials *c, int from) {
     int to = (int)((c->rank + c->distance) % c->size), n = (int)sizeof c->sent;
     c->sent = c->mine;
     c->posted = true;
@@ -38,7 +38,7 @@ static int post(han_engine *e, struct han_counting *c, int from) {
 }
 
 /* Test both messages of a step; HAN_OK if they are over. */
-static enum han_status exchange(han_engine *e, struct han_counting *c, int from) {
+static enum han_status exchange(han_engine *e, struct han_trials *c, int from) {
     int rc, flag = 0, got = 0;
     if (!c->posted && (rc = post(e, c, from))) return failed(e, rc, from);
     if (c->receiving) {
@@ -57,7 +57,7 @@ static enum han_status exchange(han_engine *e, struct han_counting *c, int from)
 }
 
 enum han_status han_meet(han_engine *e) {
-    struct han_counting *c = e->counting;
+    struct han_trials *c = e->trials;
     for (; c->distance < c->size; c->distance *= 2, c->posted = false) {
         enum han_status status = exchange(e, c, han_awaited(e));
         if (status != HAN_OK) return status;
@@ -68,7 +68,7 @@ enum han_status han_meet(han_engine *e) {
 }
 
 bool han_meeting_over(han_engine *e, bool cancel) {
-    struct han_counting *c = e->counting;
+    struct han_trials *c = e->trials;
     int flag = 1;
     if (c->receiving) {
         if (han_test(e->mpi, &c->requests[0], &flag)) flag = 1; /* ended with an error */

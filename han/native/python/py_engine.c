@@ -1,9 +1,9 @@
 #include "python/py_engine.h"
 
-#include "engine/counted.h"
 #include "engine/departed.h"
 #include "engine/inspect.h"
 #include "engine/queue.h"
+#include "engine/trials.h"
 #include "engine/wait.h"
 #include "python/py_plan.h"
 #include "python/py_plan_make.h"
@@ -144,7 +144,7 @@ static void engine_dealloc(EngineObject *self) {
     if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
     (void)engine_clear(self);
     unmap(self);
-    han_counting_close(&self->engine);
+    han_trials_close(&self->engine);
     record_into(self, NULL);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -286,8 +286,8 @@ static PyMethodDef engine_methods[] = {
     {"plan", (PyCFunction)(void (*)(void))han_py_plan, METH_VARARGS | METH_KEYWORDS,
      "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
      "element, op, dtype, operand, comms, scratch, keep, number=0, shifts=None, "
-     "arena=(0, 0), whole=0, leader=-1, terms=None, grains=0, grain=0, blocks=0, "
-     "strides=None, counted=(0, 0, 0, 0, 0), ahead=False, unpacks=False)\n--\n\n"
+     "arena=(0, 0), whole=0, terms=None, grains=0, grain=0, blocks=0, "
+     "strides=None, tried=(0, 0, 0, 0, 0), unpacks=False)\n--\n\n"
      "Make a Plan from the records of a program."},
     {"run", (PyCFunction)engine_run, METH_VARARGS,
      "run($self, plan, send, recv, keep, nbytes=0, sizes=b'', /)\n--\n\n"

@@ -67,7 +67,7 @@ static const number limits[] = {
     {NULL, 0},
 };
 static const number layout[] = {
-    {"LINE", HAN_LINE}, {"TIMES", HAN_TIMED * sizeof(han_time)}, {"FLAG", sizeof(han_flag)},
+    {"LINE", HAN_LINE}, {"FLAG", sizeof(han_flag)},
     {"CALLS", HAN_CALLS_KEPT * sizeof(uint64_t)},
     {"FLAGS", HAN_RANK_FLAGS}, {"SMALL", HAN_SMALL_SLOT}, {"SMALL_BANKS", HAN_SMALL_BANKS},
     {"LENT_BANKS", HAN_LENT_BANKS}, {"RING_LEAST", HAN_RING_LEAST},

@@ -75,23 +75,10 @@ static PyObject *get_rival(PlanObject *self, void *unused) {
 
 static int set_rival(PlanObject *self, PyObject *o, void *unused) {
     (void)unused;
-    if (take(&self->rival, o, self->plan.tried, "rival")) return -1;
+    if (take(&self->rival, o, self->plan.tried != 0, "rival")) return -1;
     self->plan.calls_mpi |= self->rival->plan.calls_mpi;
     self->plan.rival = &self->rival->plan;
     return 0;
-}
-
-static PyObject *get_learnt(PlanObject *self, void *unused) {
-    (void)unused;
-    const han_plan *p = &self->plan;
-    bool ahead = p->foreseen.learnt[0].trials > p->trial.learnt[0].trials;
-    const han_learnt *a = ahead ? p->foreseen.learnt : p->trial.learnt, *b = a + 1;
-    if (!a->trials) Py_RETURN_NONE;
-    bool rival = ahead ? p->foreseen.rival : p->trial.rival;
-    return Py_BuildValue("iI(KKK)(KKK)", rival, a->trials, (unsigned long long)a->median,
-                         (unsigned long long)a->low, (unsigned long long)a->high,
-                         (unsigned long long)b->median, (unsigned long long)b->low,
-                         (unsigned long long)b->high);
 }
 
 static PyObject *get_calls_mpi(PlanObject *self, void *unused) {
@@ -106,12 +93,8 @@ static PyGetSetDef plan_getset[] = {
      NULL},
     {"alternative", (getter)get_alternative, (setter)set_alternative,
      "The plan that all ranks run instead if the buffers of all ranks are in their arenas.", NULL},
-    {"learnt", (getter)get_learnt, NULL,
-     "What trials found on this rank: whether the rival is in use, the number of trials, and the "
-     "last, least and greatest nanoseconds of the plan and of the rival. None: nothing.",
-     NULL},
     {"rival", (getter)get_rival, (setter)set_rival,
-     "The plan that all ranks run instead if the leader finds it faster.", NULL},
+     "The plan that all ranks run instead where trials find it faster.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

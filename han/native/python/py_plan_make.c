@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "data/kernels.h"
-#include "engine/counted.h"
 #include "engine/facts.h"
 #include "engine/sizes.h"
+#include "engine/trials.h"
 #include "python/py_plan.h"
 
 /* The arguments of Engine.plan. */
@@ -17,9 +17,9 @@ typedef struct {
     unsigned long long mpi_op, mpi_dtype; /* handles */
     unsigned whole, blocks;
     Py_ssize_t requests, element, operand;
-    int sync, brief, op, dtype, leader, ahead, unpacks;
-    unsigned long long counted;
-    unsigned first, rank, size, burst; /* if `counted` */
+    int sync, brief, op, dtype, unpacks;
+    unsigned long long tried;
+    unsigned first, rank, size, burst; /* if `tried` */
 } arguments;
 
 static void *copy_of(const void *data, size_t bytes) {
@@ -181,13 +181,10 @@ static void fill_call(han_plan *p, const arguments *a) {
     p->arena = a->arena;
     p->arena_size = a->arena_size;
     p->whole = a->whole;
-    p->tried = a->leader >= 0 || a->counted;
-    p->counted = a->counted;
+    p->tried = a->tried;
     p->first = a->first;
     p->burst = a->burst;
-    p->ahead = a->ahead;
-    p->calls_mpi |= a->counted != 0; /* ranks agree in messages */
-    p->leader = a->leader >= 0 ? (uint32_t)a->leader : 0;
+    p->calls_mpi |= a->tried != 0; /* ranks agree in messages */
 }
 
 static void fill_reduction(han_plan *p, const arguments *a) {
@@ -223,9 +220,9 @@ static int fill_memory(PlanObject *self, const arguments *a) {
     return 0;
 }
 
-/* Let the engine count the runs of the plan, if it has trials between nodes; 0 or -1. */
+/* Let the engine count the runs of the plan, if it has trials; 0 or -1. */
 static int let_count(han_engine *e, const arguments *a) {
-    if (!a->counted || han_counting_open(e, a->rank, a->size)) return 0;
+    if (!a->tried || han_trials_open(e, a->rank, a->size)) return 0;
     PyErr_NoMemory();
     return -1;
 }
@@ -245,18 +242,17 @@ static int parse(PyObject *args, PyObject *kwargs, arguments *a) {
     static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
                             "brief",  "signature", "kernel",  "element", "op",
                             "dtype",  "operand", "comms",   "scratch",
-                            "keep",   "number",  "shifts", "arena",  "whole", "leader",
-                            "terms",  "grains",  "grain",  "blocks", "strides", "counted",
-                            "ahead",  "unpacks", NULL};
-    *a = (arguments){.shifts = Py_None, .leader = -1};
+                            "keep",   "number",  "shifts", "arena",  "whole", "terms",
+                            "grains", "grain",   "blocks", "strides", "tried", "unpacks", NULL};
+    *a = (arguments){.shifts = Py_None};
     return PyArg_ParseTupleAndKeywords(
-               args, kwargs, "y*O!nO!y*ppK(ii)nKKnO!OO|KO(KK)Iiz*KKIz*(KIIII)pp", names, &a->code,
+               args, kwargs, "y*O!nO!y*ppK(ii)nKKnO!OO|KO(KK)Iz*KKIz*(KIIII)p", names, &a->code,
                &PyTuple_Type, &a->streams, &a->requests, &PyTuple_Type, &a->footprint, &a->writes,
                &a->sync, &a->brief, &a->signature, &a->op, &a->dtype, &a->element, &a->mpi_op,
                &a->mpi_dtype, &a->operand, &PyTuple_Type, &a->comms, &a->scratch,
-               &a->keep, &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole, &a->leader,
-               &a->terms, &a->grains, &a->grain, &a->blocks, &a->strides, &a->counted, &a->first,
-               &a->rank, &a->size, &a->burst, &a->ahead, &a->unpacks)
+               &a->keep, &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole,
+               &a->terms, &a->grains, &a->grain, &a->blocks, &a->strides, &a->tried, &a->first,
+               &a->rank, &a->size, &a->burst, &a->unpacks)
                ? 0
                : -1;
 }

@@ -52,7 +52,7 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
         return -1;
     fill(o, (EngineObject *)engine, (PlanObject *)plan, (const void *)(uintptr_t)send,
          (void *)(uintptr_t)recv, nbytes, table);
-    self->persistent = self->run.led = persistent;
+    self->persistent = self->run.blocking = persistent;
     self->sizes = Py_XNewRef(sizes);
     self->keep = none_or(keep);
     self->begin = none_or(begin);

@@ -106,7 +106,7 @@ int han_py_sizes(const han_plan *p, PyObject *bytes, const uint64_t **out) {
 int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv,
                uint64_t nbytes, const uint64_t *sizes, PyObject *const *kept, Py_ssize_t n) {
     han_run run = {.plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes,
-                   .sizes = sizes, .led = true};
+                   .sizes = sizes, .blocking = true};
     Py_INCREF(plan); /* a signal handler may empty the cache that owns the plan */
     int rc = han_py_enqueue(self, &run);
     if (!rc) (void)han_py_try(self, &run);
