@@ -18,36 +18,15 @@
 #include "python/py_request_methods.h"
 #include "python/py_run.h"
 
-/* The methods of a look-up. */
-#define FORMS(NAME) LEFT_##NAME, LEFT_i##NAME, LEFT_##NAME##_init
-enum {
-    FORMS(barrier),
-    FORMS(bcast),
-    FORMS(reduce),
-    FORMS(allreduce),
-    FORMS(gather),
-    FORMS(scatter),
-    FORMS(allgather),
-    FORMS(alltoall),
-    FORMS(reduce_scatter_block),
-    FORMS(allgatherv),
-    FORMS(reduce_scatter),
-    LEFT
-};
+/* The methods of a look-up: blocking, nonblocking and persistent ones. */
+#define EACH(FORMS)                                                                                \
+    FORMS(barrier), FORMS(bcast), FORMS(reduce), FORMS(allreduce), FORMS(gather), FORMS(scatter),  \
+        FORMS(allgather), FORMS(alltoall), FORMS(reduce_scatter_block), FORMS(allgatherv),         \
+        FORMS(reduce_scatter)
+#define NUMBERS(NAME) LEFT_##NAME, LEFT_i##NAME, LEFT_##NAME##_init
 #define NAMES(NAME) #NAME, "i" #NAME, #NAME "_init"
-static const char *const methods[LEFT] = {
-    NAMES(barrier),
-    NAMES(bcast),
-    NAMES(reduce),
-    NAMES(allreduce),
-    NAMES(gather),
-    NAMES(scatter),
-    NAMES(allgather),
-    NAMES(alltoall),
-    NAMES(reduce_scatter_block),
-    NAMES(allgatherv),
-    NAMES(reduce_scatter),
-};
+enum { EACH(NUMBERS), LEFT };
+static const char *const methods[LEFT] = {EACH(NAMES)};
 
 typedef struct {
     PyObject_HEAD
@@ -167,10 +146,9 @@ static PyObject *persistent(CallsObject *self, const han_call *c) {
 
 /* A buffer as mpi4py takes it, which does not know `[array]`; borrowed. */
 static PyObject *unwrapped(PyObject *buffer) {
-    if (PyList_CheckExact(buffer) && PyList_GET_SIZE(buffer) == 1) return PyList_GET_ITEM(buffer, 0);
-    if (PyTuple_CheckExact(buffer) && PyTuple_GET_SIZE(buffer) == 1)
-        return PyTuple_GET_ITEM(buffer, 0);
-    return buffer;
+    bool listed = PyList_CheckExact(buffer) || PyTuple_CheckExact(buffer);
+    bool alone = listed && PySequence_Fast_GET_SIZE(buffer) == 1;
+    return alone ? PySequence_Fast_GET_ITEM(buffer, 0) : buffer;
 }
 
 /* Call MPI's own method, as a program without han does: True if it returns nothing. After an error
