@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from han.common.kept import kept
+from han.common.units import format_size
 
 Value = int | bool | str | tuple[int, ...]
 LEFT = "left to the MPI library"  # instead of a composition
@@ -93,8 +94,6 @@ class LevelChoice:
 
 
 def _spelled(name: str, value: Value) -> str:
-    from han.common.units import format_size
-
     if isinstance(value, tuple):
         return "x".join(map(str, value))
     return format_size(int(value)) if name in SIZES else str(value)
@@ -119,8 +118,6 @@ class Choice:
     rule: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
-        from han.common.units import format_size
-
         cut = "whole" if self.segment is None else f"segment {format_size(self.segment)}"
         levels = " < ".join(level.describe() for level in self.levels)
         return f"<Choice {self.composition}, {cut}, {self.schedule}: {levels}>"

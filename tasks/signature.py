@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from han.common.kept import kept
+from han.common.units import format_size
 from han.model.collectives import ROWS
 from han.model.element_types import heavy
 
@@ -127,8 +128,6 @@ class Signature:
 
     def describe(self) -> str:
         """Return one line such as ``allreduce of 4MiB (float64, sum)``."""
-        from han.common.units import format_size
-
         details = [d for d in (self.dtype, self.op) if d]
         if self.rooted:
             details.append(f"root {self.root}")
@@ -152,8 +151,6 @@ class Signature:
 
 def _listed(lengths: list[int]) -> str:
     """Return ``16B, 24B and 0B``; of many sizes, the first ones and the total."""
-    from han.common.units import format_size
-
     said = [format_size(n) for n in lengths]
     if len(said) <= LISTED:
         return f"{', '.join(said[:-1])} and {said[-1]}"

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from han.common.errors import ConfigError
+from han.common.units import plural
 from han.model.channel_layout import MAX_CHANNELS
 from han.model.splits import blocks, runs
 
@@ -129,8 +130,6 @@ class Topology:
 
     def describe(self) -> str:
         """Return a text such as ``8 ranks on 4 nodes of up to 2``."""
-        from han.common.units import plural
-
         nodes = self._home_ranks[-2] if self.depth > 1 else {0: range(self.size)}
         most = f" of up to {max(map(len, nodes.values()))}" if len(nodes) > 1 else ""
         return f"{plural(self.size, 'rank')} on {plural(len(nodes), 'node')}{most}"

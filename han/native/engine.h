@@ -31,6 +31,12 @@ enum han_status {
     HAN_E_LONG,     /* it has more */
 };
 
+/* Whether a run may go on after this: a notice may concern another one, a peer that left may make
+ * calls in functions that run at exit, and peers may come soon after an interrupt. */
+static inline bool han_may_go_on(enum han_status status) {
+    return status == HAN_E_NOTICE || status == HAN_E_GONE || status == HAN_E_INTERRUPT;
+}
+
 /* How an engine waits: han/runtime/waiting.py. */
 typedef struct {
     uint32_t spins;       /* fruitless rounds before the thread yields */

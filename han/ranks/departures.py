@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from han.common.errors import PeerError
 
 IN_FLIGHT = 0.1  # seconds in which the last messages of a rank that left arrive
+ENDED = "its program ended (at its last line, by sys.exit or by MPI.Finalize)"
+GRACE = 1.0  # seconds in which a rank whose program ended may still make calls, at exit
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Departure:
     calls: int
     runs: tuple[tuple[int, int], ...] | None = None
     heard: float = field(default_factory=time.monotonic, compare=False)
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the rank may still take part in a call, in a function that runs at exit."""
+        return self.text == ENDED and time.monotonic() < self.heard + GRACE
 
     def finished(self, engine: int) -> int | None:
         """Return the number of runs that the rank finished on an engine; None: see its record."""

@@ -287,7 +287,7 @@ class Health:
         self._without(next((one for one in self.gone() if one.rank == rank), None), story)
 
     def _without(self, departure: Departure | None, story: str) -> None:
-        if departure is not None:
+        if departure is not None and not departure.may_call:
             raise self.give_up(departure.error(self.rank, story), departure.rank)
 
     def give_up(self, error: BaseException, cause: int | None = None) -> BaseException:

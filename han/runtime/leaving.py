@@ -21,7 +21,7 @@ from mpi4py import MPI
 from han import _native
 from han.common.uncaught import uncaught, watch_exit
 from han.config.environment import aborts
-from han.ranks.departures import Departure
+from han.ranks.departures import ENDED, Departure
 from han.ranks.health import Health
 from han.runtime.engines import Engines
 from han.runtime.reports import reporter
@@ -29,7 +29,6 @@ from han.runtime.reports import reporter
 SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
 PATIENCE = 3.0  # seconds in which the last messages of other ranks arrive
 MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
-ENDED = "its program ended (at its last line, by sys.exit or by MPI.Finalize)"
 
 
 class State(Protocol):

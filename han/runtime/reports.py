@@ -130,6 +130,7 @@ class Reporter:
                 raise self._mismatch(detail, health, DIFFERENT[Status(status)])
             if status == Status.GONE:
                 health.lose(detail, self._story(health))
+                return True
             if status != Status.NOTICE:
                 raise self._error(Status(status), detail, health)
             health.listen(health.engines.own.issued, self._story(health))

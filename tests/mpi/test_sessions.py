@@ -1,4 +1,4 @@
-"""Communicators of MPI's sessions, attributes of the program, and what a program has deleted."""
+"""Sessions, attributes and settings of the program, calls at exit, handlers that raise."""
 
 from __future__ import annotations
 
@@ -75,3 +75,60 @@ def test_the_attributes_of_the_program_are_not_copied(mpi_ranks):
         log.clear()
         whole.Free()
     MPI.Comm.Free_keyval(key)
+
+
+AT_EXIT = """
+import atexit, os, signal, sys, time
+import numpy as np
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+
+@atexit.register  # before han is imported: it runs after what han registers
+def last():
+    total = np.empty(100)
+    comm.Allreduce(np.ones(100), total)
+    print("at exit" if (total == comm.size).all() else "wrong", flush=True)
+
+import han
+comm = han.Comm(MPI.COMM_WORLD, config=CONFIG)
+comm.Barrier()
+
+class Owner:
+    def __del__(self, write=os.write, comm=comm):
+        try:
+            comm.Barrier()
+            write(1, b"in del\\n")
+        except BaseException as error:
+            write(1, repr(error).encode())
+
+keep = Owner()
+
+class Late(Exception):
+    pass
+
+def late(*_):
+    raise Late
+
+signal.signal(signal.SIGALRM, late)
+if comm.rank == 0:
+    time.sleep(0.4)
+else:
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    comm.Barrier()
+    time.sleep(0.01)
+except Late:
+    print("late", flush=True)
+total = np.empty(1)
+comm.Allreduce(np.ones(1), total)
+assert total[0] == comm.size
+"""
+
+
+@pytest.mark.parametrize("config", [None, "virtual-2x2"])
+def test_calls_at_exit_and_around_a_handler_that_raises_complete(tmp_path, config):
+    status, said, _ = job(tmp_path, AT_EXIT.replace("CONFIG", repr(config)), 3)
+    assert status == 0, said
+    assert said.count("late") == 2, said
+    assert said.count("at exit") == 3, said
+    assert said.count("in del") == 3, said

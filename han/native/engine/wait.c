@@ -177,9 +177,11 @@ static enum han_status progress(han_engine *e, han_run *run, bool block) {
         enum han_status status = await(e, run, block);
         if (status == HAN_BLOCKED && !block) break;
         if (status <= HAN_BLOCKED) continue;
-        /* The caller decides whether a notice concerns this engine. */
-        if (status != HAN_E_FAILED && status != HAN_E_NOTICE) han_fail(e, status);
-        if (status == HAN_E_NOTICE) han_activate(e); /* the run goes on */
+        /* The caller decides whether that ends the run. */
+        if (han_may_go_on(status))
+            han_activate(e);
+        else if (status != HAN_E_FAILED)
+            han_fail(e, status);
         return status;
     }
     if (run->status != HAN_OK) han_activate(e);

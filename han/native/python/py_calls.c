@@ -155,7 +155,7 @@ static PyObject *unwrapped(PyObject *buffer) {
  * of the communicator False: Python raises it. */
 static PyObject *leave(CallsObject *self, int method, PyObject *const *args, Py_ssize_t n) {
     enum { MOST = 4 };
-    PyObject *given[MOST];
+    PyObject *given[MOST] = {NULL};
     if (self->engine->engine.failed || n > MOST) Py_RETURN_FALSE;
     for (Py_ssize_t k = 0; k < n; k++) given[k] = k < 2 ? unwrapped(args[k]) : args[k];
     PyObject *answer = PyObject_Vectorcall(self->library[method], given, (size_t)n, NULL);

@@ -1,10 +1,16 @@
 #include "python/py_run.h"
 
+#include <sched.h>
+
+#include "clock.h"
 #include "engine/queue.h"
 #include "engine/stop.h"
 #include "engine/wait.h"
 
-enum { MOST_ROUNDS = 256 }; /* rounds of a brief plan while this thread holds the lock */
+enum {
+    MOST_ROUNDS = 256,     /* rounds of a brief plan while this thread holds the lock */
+    GRACE_NS = 1000000000, /* nanoseconds in which a call may complete after an interrupt */
+};
 
 int han_py_refuse_inside_op(void) {
     if (!han_inside_op()) return 0;
@@ -28,7 +34,7 @@ static int report(EngineObject *self, enum han_status status, bool later) {
     if (status == HAN_E_INTERRUPT) PyErr_Fetch(&type, &value, &tb);
     PyObject *answer = PyObject_CallFunction(self->on_error, "iiO", (int)status, detail,
                                              later ? Py_True : Py_False);
-    if (status == HAN_E_NOTICE && answer) {
+    if (han_may_go_on(status) && answer) {
         Py_DECREF(answer);
         return 0;
     }
@@ -73,6 +79,22 @@ enum han_status han_py_try(EngineObject *self, const han_run *run) {
     return han_try(e, run, e->spins < MOST_ROUNDS ? (int)e->spins : MOST_ROUNDS);
 }
 
+/* A signal handler has raised. As in MPI, the call completes first, if the peers come in time. */
+static bool completes(EngineObject *self, han_run *run) {
+    PyObject *type, *value, *tb;
+    enum han_status status;
+    PyErr_Fetch(&type, &value, &tb);
+    Py_BEGIN_ALLOW_THREADS
+    uint64_t until = han_now_ns() + GRACE_NS;
+    do {
+        sched_yield();
+        status = han_progress(&self->engine, run, false);
+    } while (status == HAN_BLOCKED && han_now_ns() < until);
+    Py_END_ALLOW_THREADS
+    PyErr_Restore(type, value, tb);
+    return status == HAN_OK;
+}
+
 int han_py_wait(EngineObject *self, han_run *run) {
     if (han_py_refuse_inside_op()) return -1;
     for (;;) {
@@ -81,6 +103,8 @@ int han_py_wait(EngineObject *self, han_run *run) {
         status = han_progress(&self->engine, run, true);
         Py_END_ALLOW_THREADS
         if (status == HAN_OK) return 0;
+        if (status == HAN_E_INTERRUPT && completes(self, run)) return -1;
+        if (status == HAN_E_INTERRUPT) (void)han_fail(&self->engine, status);
         if (han_py_report(self, status)) return -1;
     }
 }
