@@ -212,11 +212,12 @@ INCLUDE = $$(.venv-$(FIRST)/bin/python -c 'import numpy, sysconfig; \
 	print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include())')
 
 .PHONY: lint
-lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, the C compiler's warnings
+lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, clang-format, the C compiler's warnings
 	@$(call step,lint,\
 		.venv-$(FIRST)/bin/ruff check .; \
 		.venv-$(FIRST)/bin/ruff format --check .; \
 		.venv-$(FIRST)/bin/mypy; \
+		.venv-$(FIRST)/bin/clang-format --dry-run --Werror han/native/*.[ch] han/native/*/*.[ch]; \
 		for file in han/native/*.c han/native/*/*.c; do \
 			$(CC) -std=c11 -O2 -Wall -Wextra -Werror -Ihan/native $(INCLUDE) -c $$file -o /dev/null; \
 		done)

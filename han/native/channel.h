@@ -14,9 +14,9 @@
 #include <stdint.h>
 
 #define HAN_LINE 64
-#define HAN_RANK_FLAGS 8               /* flags of one rank, a line each */
+#define HAN_RANK_FLAGS 8                 /* flags of one rank, a line each */
 #define HAN_SMALL_SLOT (4096 + HAN_LINE) /* bytes of a small slot: the line of its flag, and data */
-#define HAN_SMALL_BANKS 16     /* of a lent channel: */
+#define HAN_SMALL_BANKS 16               /* of a lent channel: */
 #define HAN_LENT_BANKS 8
 #ifndef HAN_RING_LEAST
 #define HAN_RING_LEAST (128 * 1024) /* bytes of a ring at least */
@@ -51,9 +51,9 @@ typedef struct {
     _Atomic uint64_t shown[3]; /* addresses of send buffer, receive buffer, scratch: HAN_W_SHOWN */
     /* Used in the channel's first record only: ranks that sleep, and the word they sleep on. */
     _Atomic uint32_t sleepers, bell;
-    _Atomic uint32_t gone; /* 1: this rank begins no more runs: engine/departed.h */
+    _Atomic uint32_t gone;       /* 1: this rank begins no more runs: engine/departed.h */
     _Atomic uint32_t departures; /* in the channel's first record only: ranks that are gone */
-    uint64_t rank; /* in the communicator */
+    uint64_t rank;               /* in the communicator */
     /* In the first record of a lent channel only: where the rings are in the arena, and how many
      * bytes of each of them have memory. */
     _Atomic uint64_t cells, room;
@@ -67,16 +67,17 @@ _Static_assert(HAN_CALLS_KEPT == 8 * HAN_LINE / 8, "as in han/model/channel_layo
 /* One rank's view of a channel. */
 typedef struct {
     uint8_t *memory;
-    uint32_t size, me;                    /* number of ranks, and this rank's place among them */
+    uint32_t size, me;              /* number of ranks, and this rank's place among them */
     uint64_t control, flags, small; /* offsets of the areas */
     uint64_t small_bank;            /* bytes of one bank of small slots */
     uint64_t banks;                 /* their number, a power of two */
     uint8_t *rings;                 /* the first ring of cells; NULL: it has no memory yet */
     uint64_t ring;                  /* bytes from one rank's ring to the next one */
     uint64_t wrap;                  /* bytes of each ring that runs use; they grow if it is lent */
-    uint64_t least;  /* bytes of a ring, once it has memory */
-    uint8_t *lender; /* where the arena of the first rank is mapped; NULL: the channel is not lent */
-    uint64_t known;                       /* runs that every rank is known to have finished */
+    uint64_t least;                 /* bytes of a ring, once it has memory */
+    uint8_t
+        *lender;    /* where the arena of the first rank is mapped; NULL: the channel is not lent */
+    uint64_t known; /* runs that every rank is known to have finished */
     /* Each run takes the next part of the rings, at the same offset on all ranks. `head` counts all
      * bytes ever taken. `taken` holds where recent runs began, from `oldest` to `newest`. A run may
      * write its part once `needed` runs are finished: those that used any of it before. */

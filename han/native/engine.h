@@ -51,7 +51,7 @@ typedef struct {
 typedef struct {
     uint32_t rounds, yields;
     uint64_t since, slow, dead; /* nanoseconds: first fruitless check; times of the next checks */
-    uint64_t slept; /* nanoseconds in the kernel */
+    uint64_t slept;             /* nanoseconds in the kernel */
     bool sleepy;
 } han_idler;
 
@@ -63,7 +63,7 @@ typedef struct han_run {
     uint64_t nbytes; /* of the message or of the largest block, if the plan is for many sizes */
     const uint64_t *sizes; /* of all blocks, in bytes, if the plan is for blocks that differ */
     bool blocking; /* of a blocking call or a persistent request: its start may wait for peers */
-    bool left; /* it failed; MPI or a peer may still access the memory of plan, send and recv */
+    bool left;     /* it failed; MPI or a peer may still access the memory of plan, send and recv */
     han_idler idle;
     /* HAN_BLOCKED until the run is over. Storing another value is an engine's last access to a run:
      * the owner may free it afterwards, whichever thread stored the value. */
@@ -77,29 +77,29 @@ typedef struct han_engine {
     uint32_t n_channels, tag_base;
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
-    uint32_t bells; /* a bit for each channel in which some rank may sleep */
-    han_ways put;   /* how data is stored into cells: ordinary stores, or past the caches */
-    uint32_t spins; /* at present, within the bounds of `wait` */
+    uint32_t bells;    /* a bit for each channel in which some rank may sleep */
+    han_ways put;      /* how data is stored into cells: ordinary stores, or past the caches */
+    uint32_t spins;    /* at present, within the bounds of `wait` */
     uint32_t patience; /* yields before the thread sleeps in the kernel */
     bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
     /* Runs finished, and runs ever queued: written by the thread that holds `busy`, read by all. */
     _Atomic uint64_t epoch, issued;
     uint64_t calls[HAN_CALLS_KEPT]; /* the digest of all calls after each of the last runs begun */
     uint64_t agreed; /* runs up to which all ranks are known to have made the same calls */
-    uint64_t held; /* the run of which a notice arrived early, counted from 1; 0: none */
+    uint64_t held;   /* the run of which a notice arrived early, counted from 1; 0: none */
     /* of the run at the head of the queue: */
     han_run *head, *tail;
     bool started;
-    bool placed; /* the started run has its part of the rings */
-    uint64_t digest; /* of all calls up to this one */
-    han_plan *plan; /* the head's plan, its alternative or its rival; NULL until decided */
-    bool timed;     /* the end time of the run is stored */
+    bool placed;      /* the started run has its part of the rings */
+    uint64_t digest;  /* of all calls up to this one */
+    han_plan *plan;   /* the head's plan, its alternative or its rival; NULL until decided */
+    bool timed;       /* the end time of the run is stored */
     bool takes_rival; /* as follows from the number of the run */
     bool meets; /* all ranks agree on a trial before the run chooses its plan: engine/verdict.h */
     /* One bit for each run, that of the last run lowest. `offers`: this rank offered the
      * alternative. `choices`: the run had an alternative. */
     uint64_t offers, choices;
-    uint64_t alternatives; /* runs of an alternative */
+    uint64_t alternatives;     /* runs of an alternative */
     struct han_trials *trials; /* engine/trials.h; NULL: no plan has any */
     uint32_t pc[HAN_MAX_STREAMS];
     uint8_t *bases[HAN_MAX_BASES];
@@ -111,13 +111,13 @@ typedef struct han_engine {
      * looked, and threads that wait for a run and therefore step it. */
     uint64_t steps, seen, moves; /* moves: steps that did something */
     _Atomic int awaited;
-    bool left;        /* stopped while messages were under way: the channels must stay mapped */
+    bool left; /* stopped while messages were under way: the channels must stay mapped */
     struct han_engine *next_active;
     _Atomic bool active;
-    uint32_t pins; /* threads that step it from the list of active engines */
-    han_trace *trace; /* NULL: tracing is off */
-    void *trace_owner; /* owner of the memory of `trace` */
-    uint64_t anchored; /* ticks of the last anchor */
+    uint32_t pins;                   /* threads that step it from the list of active engines */
+    han_trace *trace;                /* NULL: tracing is off */
+    void *trace_owner;               /* owner of the memory of `trace` */
+    uint64_t anchored;               /* ticks of the last anchor */
     han_event open[HAN_MAX_STREAMS]; /* by stream: its task; `begin` is 0 if there is none */
     /* By stream of a plan with loops: how often its loop was carried out, and what to add to `pc` to
      * count each instruction as often as it was done. */

@@ -7,9 +7,9 @@
 /* One task of one run. It begins when its stream reaches it, and starts with its first operation
  * that does not wait for a flag or another stream. */
 typedef struct {
-    uint64_t epoch, plan, nbytes;  /* nbytes: of the message, if the plan is for many sizes */
-    uint64_t begin, start, end;    /* in ticks */
-    uint64_t copying, reducing;    /* ticks spent in such operations */
+    uint64_t epoch, plan, nbytes; /* nbytes: of the message, if the plan is for many sizes */
+    uint64_t begin, start, end;   /* in ticks */
+    uint64_t copying, reducing;   /* ticks spent in such operations */
     uint32_t stream, task;
 } han_event;
 

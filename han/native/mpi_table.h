@@ -99,7 +99,7 @@ int han_irecv(const han_mpi *, void *, int n, int peer, int tag, han_handle comm
 int han_test(const han_mpi *, uint64_t *req, int *flag);
 /* The same for a receive; `n`: the bytes that the message had, set once it is complete. */
 int han_test_receive(const han_mpi *, uint64_t *req, int *flag, int *n);
-bool han_truncated(const han_mpi *, int rc); /* whether that is what an error code means */
+bool han_truncated(const han_mpi *, int rc);    /* whether that is what an error code means */
 int han_cancel(const han_mpi *, uint64_t *req); /* the caller must still test the request */
 bool han_mpi_finalized(const han_mpi *);
 int han_iprobe(const han_mpi *, int source, int tag, han_handle comm, int *flag);

@@ -50,7 +50,7 @@ typedef struct han_plan {
     han_instr *fitted; /* the code, to be written */
     uint64_t grains, grain, nbytes;
     han_block message; /* of `nbytes` bytes, unless blocks differ in size */
-    han_block *table; /* the blocks of a call whose blocks differ in size; else NULL */
+    han_block *table;  /* the blocks of a call whose blocks differ in size; else NULL */
     uint32_t n_blocks;
     uint32_t n_code;
     uint32_t n_streams, n_requests, n_comms;

@@ -6,19 +6,19 @@
 #include <stdint.h>
 
 enum han_code {
-    HAN_COPY,    /* ref0 <- ref1, n bytes */
-    HAN_REDUCE,  /* ref0 = ref1 op ref2, n elements, operands in this order */
+    HAN_COPY,       /* ref0 <- ref1, n bytes */
+    HAN_REDUCE,     /* ref0 = ref1 op ref2, n elements, operands in this order */
     HAN_ACCUMULATE, /* ref0 = ref0 (also ref1) op ref2, n elements; with others in any order */
-    HAN_REDUCE2, /* as HAN_REDUCE, with a second copy of the result in ref3 */
-    HAN_POST,    /* flag at ref0 = epoch + n, release; peer: the channel */
-    HAN_WAIT,    /* wait until flag at ref0 >= epoch + n, acquire; peer: the rank that posts */
-    HAN_ISEND,   /* send n bytes of ref1 to peer, with request `slot` */
-    HAN_IRECV,   /* receive n bytes into ref0 from peer, with request `slot` */
-    HAN_TEST,    /* wait until request `slot` is complete; of a receive: n bytes from rank `peer` */
-    HAN_AWAIT,   /* wait until stream `peer` has passed its instruction n */
-    HAN_COLL,    /* start or run the MPI library's collective `kind` on communicator `comm` */
-    HAN_PULL,    /* ref0 <- ref1 in the memory of rank `peer`, n bytes, by cross-memory attach */
-    HAN_PUSH,    /* ref0 in the memory of rank `peer` <- ref1, n bytes, likewise */
+    HAN_REDUCE2,    /* as HAN_REDUCE, with a second copy of the result in ref3 */
+    HAN_POST,       /* flag at ref0 = epoch + n, release; peer: the channel */
+    HAN_WAIT,       /* wait until flag at ref0 >= epoch + n, acquire; peer: the rank that posts */
+    HAN_ISEND,      /* send n bytes of ref1 to peer, with request `slot` */
+    HAN_IRECV,      /* receive n bytes into ref0 from peer, with request `slot` */
+    HAN_TEST,  /* wait until request `slot` is complete; of a receive: n bytes from rank `peer` */
+    HAN_AWAIT, /* wait until stream `peer` has passed its instruction n */
+    HAN_COLL,  /* start or run the MPI library's collective `kind` on communicator `comm` */
+    HAN_PULL,  /* ref0 <- ref1 in the memory of rank `peer`, n bytes, by cross-memory attach */
+    HAN_PUSH,  /* ref0 in the memory of rank `peer` <- ref1, n bytes, likewise */
     HAN_CODES
 };
 

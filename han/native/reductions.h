@@ -7,18 +7,34 @@
 
 enum han_dtype {
     HAN_BOOL,
-    HAN_I8, HAN_I16, HAN_I32, HAN_I64,
-    HAN_U8, HAN_U16, HAN_U32, HAN_U64,
-    HAN_F16, HAN_F32, HAN_F64,
-    HAN_C64, HAN_C128,
+    HAN_I8,
+    HAN_I16,
+    HAN_I32,
+    HAN_I64,
+    HAN_U8,
+    HAN_U16,
+    HAN_U32,
+    HAN_U64,
+    HAN_F16,
+    HAN_F32,
+    HAN_F64,
+    HAN_C64,
+    HAN_C128,
     HAN_BF16,
     HAN_DTYPES
 };
 
 enum han_op {
-    HAN_SUM, HAN_PROD, HAN_MAX, HAN_MIN,
-    HAN_LAND, HAN_LOR, HAN_LXOR,
-    HAN_BAND, HAN_BOR, HAN_BXOR,
+    HAN_SUM,
+    HAN_PROD,
+    HAN_MAX,
+    HAN_MIN,
+    HAN_LAND,
+    HAN_LOR,
+    HAN_LXOR,
+    HAN_BAND,
+    HAN_BOR,
+    HAN_BXOR,
     HAN_OPS
 };
 

@@ -169,7 +169,7 @@ static han_plan plan_of(const han_records_of *rolled, uint64_t nbytes)
     p.message = han_block_of(&p, nbytes, 0);
     for (uint32_t k = 0; p.terms && nbytes < GRAIN * GRAINS && k < p.n_code; k++)
         if (p.terms[k].each)
-            han_fit_one(&p, &p.fitted[k], &p.terms[k], &p.message, NULL);
+            han_resolve_one(&p, &p.fitted[k], &p.terms[k], &p.message, NULL);
     return p;
 }
 
@@ -180,7 +180,7 @@ static han_instr expected(const han_plan *p, const han_records_of *plain, size_t
     if (i.code == HAN_AWAIT)
         i.n += (uint64_t)p->streams[i.peer].start - plain->streams[i.peer].start;
     if (p->terms && plain->terms[k].each && p->nbytes < GRAIN * GRAINS)
-        han_fit_one(p, &i, &plain->terms[k], &p->message, NULL);
+        han_resolve_one(p, &i, &plain->terms[k], &p->message, NULL);
     return i;
 }
 

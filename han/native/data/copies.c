@@ -34,8 +34,7 @@ struct chunk16 {
         memcpy((d) + (n) - sizeof tail, &tail, sizeof tail); \
     } while (0)
 
-static void copy_up_to_16(unsigned char *d, const unsigned char *s, size_t n)
-{
+static void copy_up_to_16(unsigned char *d, const unsigned char *s, size_t n) {
     if (n >= 8)
         COPY_ENDS(uint64_t, d, s, n);
     else if (n >= 4)
@@ -46,8 +45,7 @@ static void copy_up_to_16(unsigned char *d, const unsigned char *s, size_t n)
         *d = *s;
 }
 
-static void copy_up_to_64(unsigned char *d, const unsigned char *s, size_t n)
-{
+static void copy_up_to_64(unsigned char *d, const unsigned char *s, size_t n) {
     if (n <= 16) {
         copy_up_to_16(d, s, n);
     } else if (n <= 32) {
@@ -63,43 +61,41 @@ typedef uint64_t vector __attribute__((vector_size(32), aligned(1), may_alias));
 enum { STEP = 4 * sizeof(vector) };
 
 /* Align stores (CUT is d) or loads (CUT is s) to cache lines. */
-#define DEFINE_COPY(NAME, CUT, TARGET)                                               \
-    TARGET static void NAME(unsigned char *d, const unsigned char *s, size_t n)      \
-    {                                                                                \
-        size_t head = -(uintptr_t)(CUT) & 63;                                        \
-        copy_up_to_64(d, s, head);                                                   \
-        d += head, s += head, n -= head;                                             \
-        for (; n >= STEP; d += STEP, s += STEP, n -= STEP) {                         \
-            const vector *from = (const vector *)(const void *)s;                    \
-            vector *to = (vector *)(void *)d;                                        \
-            vector w = from[0], x = from[1], y = from[2], z = from[3];               \
-            to[0] = w, to[1] = x, to[2] = y, to[3] = z;                              \
-        }                                                                            \
-        if (n > 64) {                                                                \
-            copy_up_to_64(d, s, 64);                                                 \
-            d += 64, s += 64, n -= 64;                                               \
-        }                                                                            \
-        copy_up_to_64(d, s, n);                                                      \
+#define DEFINE_COPY(NAME, CUT, TARGET)                                            \
+    TARGET static void NAME(unsigned char *d, const unsigned char *s, size_t n) { \
+        size_t head = -(uintptr_t)(CUT) & 63;                                     \
+        copy_up_to_64(d, s, head);                                                \
+        d += head, s += head, n -= head;                                          \
+        for (; n >= STEP; d += STEP, s += STEP, n -= STEP) {                      \
+            const vector *from = (const vector *)(const void *)s;                 \
+            vector *to = (vector *)(void *)d;                                     \
+            vector w = from[0], x = from[1], y = from[2], z = from[3];            \
+            to[0] = w, to[1] = x, to[2] = y, to[3] = z;                           \
+        }                                                                         \
+        if (n > 64) {                                                             \
+            copy_up_to_64(d, s, 64);                                              \
+            d += 64, s += 64, n -= 64;                                            \
+        }                                                                         \
+        copy_up_to_64(d, s, n);                                                   \
     }
 
 /* The same with a step of each of four pages in turn, while at least four pages are left. A
  * hardware prefetcher follows the lines of each page separately, so several pages have more
  * lines under way from the caches of other cores (docs/decisions/paged-copies.md). */
-#define DEFINE_WALK(NAME, COPY, CUT, TARGET)                                         \
-    TARGET static void NAME(unsigned char *d, const unsigned char *s, size_t n)      \
-    {                                                                                \
-        size_t head = -(uintptr_t)(CUT) & 63;                                        \
-        copy_up_to_64(d, s, head);                                                   \
-        d += head, s += head, n -= head;                                             \
-        for (; n >= HAN_WALK; d += HAN_WALK, s += HAN_WALK, n -= HAN_WALK)           \
-            for (size_t at = 0; at < HAN_WALK_PAGE; at += STEP)                      \
-                for (size_t part = at; part < HAN_WALK; part += HAN_WALK_PAGE) {     \
-                    const vector *from = (const vector *)(const void *)(s + part);   \
-                    vector *to = (vector *)(void *)(d + part);                       \
-                    vector w = from[0], x = from[1], y = from[2], z = from[3];       \
-                    to[0] = w, to[1] = x, to[2] = y, to[3] = z;                      \
-                }                                                                    \
-        COPY(d, s, n);                                                               \
+#define DEFINE_WALK(NAME, COPY, CUT, TARGET)                                       \
+    TARGET static void NAME(unsigned char *d, const unsigned char *s, size_t n) {  \
+        size_t head = -(uintptr_t)(CUT) & 63;                                      \
+        copy_up_to_64(d, s, head);                                                 \
+        d += head, s += head, n -= head;                                           \
+        for (; n >= HAN_WALK; d += HAN_WALK, s += HAN_WALK, n -= HAN_WALK)         \
+            for (size_t at = 0; at < HAN_WALK_PAGE; at += STEP)                    \
+                for (size_t part = at; part < HAN_WALK; part += HAN_WALK_PAGE) {   \
+                    const vector *from = (const vector *)(const void *)(s + part); \
+                    vector *to = (vector *)(void *)(d + part);                     \
+                    vector w = from[0], x = from[1], y = from[2], z = from[3];     \
+                    to[0] = w, to[1] = x, to[2] = y, to[3] = z;                    \
+                }                                                                  \
+        COPY(d, s, n);                                                             \
     }
 
 #ifdef __x86_64__
@@ -116,8 +112,7 @@ DEFINE_WALK(walk_in_plain, copy_in_plain, s, )
 #ifdef __x86_64__
 /* Stores past the caches neither fetch the destination's lines nor displace other lines. */
 __attribute__((target("avx2"))) static void stream_avx2(unsigned char *d, const unsigned char *s,
-                                                        size_t n)
-{
+                                                        size_t n) {
     size_t head = -(uintptr_t)d & 63;
     copy_up_to_64(d, s, head);
     d += head, s += head, n -= head;
@@ -139,8 +134,7 @@ __attribute__((target("avx2"))) static void stream_avx2(unsigned char *d, const 
 #define HAN_NO_STRINGS
 #endif
 
-void han_copy_streaming(void *dst, const void *src, size_t n)
-{
+void han_copy_streaming(void *dst, const void *src, size_t n) {
 #ifdef __x86_64__
     if (n >= STEP + 64 && __builtin_cpu_supports("avx2")) {
         stream_avx2(dst, src, n);
@@ -153,8 +147,7 @@ void han_copy_streaming(void *dst, const void *src, size_t n)
 /* The stores of a string instruction may become visible in any order, but before every later store
  * (Intel's manual, volume 3, "Fast-String Operation and Out-of-Order Stores"; AMD's, volume 2,
  * "Memory Ordering"): the release store of a flag needs no fence. */
-void han_copy_out(void *dst, const void *src, size_t n)
-{
+void han_copy_out(void *dst, const void *src, size_t n) {
 #ifdef HAN_STRINGS_BY_MEMCPY /* sanitizers do not see the accesses of assembly */
     if (n >= HAN_STRING_LEAST) {
         memcpy(dst, src, n);
@@ -176,16 +169,14 @@ void han_copy_out(void *dst, const void *src, size_t n)
 #define BEST(NAME) NAME##_plain
 #endif
 
-void han_copy_paged(void *dst, const void *src, size_t n)
-{
+void han_copy_paged(void *dst, const void *src, size_t n) {
     if (n <= 64)
         copy_up_to_64(dst, src, n);
     else
         BEST(walk)(dst, src, n);
 }
 
-void han_copy_in(void *dst, const void *src, size_t n)
-{
+void han_copy_in(void *dst, const void *src, size_t n) {
     if (n <= 64)
         copy_up_to_64(dst, src, n);
     else if (n >= HAN_WALK && han_on_mesh())
@@ -194,8 +185,7 @@ void han_copy_in(void *dst, const void *src, size_t n)
         BEST(copy_in)(dst, src, n);
 }
 
-void han_copy(void *dst, const void *src, size_t n)
-{
+void han_copy(void *dst, const void *src, size_t n) {
     if (n <= 64)
         copy_up_to_64(dst, src, n);
     else

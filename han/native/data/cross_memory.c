@@ -6,7 +6,7 @@
 #include <sys/uio.h>
 
 typedef ssize_t transfer(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                       unsigned long, unsigned long);
+                         unsigned long, unsigned long);
 
 /* One call may move fewer bytes than requested. */
 static int move_all(transfer *some, int64_t pid, uint8_t *here, uint64_t there, size_t n) {

@@ -5,15 +5,13 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float han_float_of_bits(uint32_t bits)
-{
+static inline float han_float_of_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static inline uint32_t han_bits_of_float(float value)
-{
+static inline uint32_t han_bits_of_float(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
@@ -21,8 +19,7 @@ static inline uint32_t han_bits_of_float(float value)
 
 /* `yes` if the condition is 1, `no` if it is 0. With ?: a compiler computes only one side, since
  * the other might raise a floating-point flag, and so takes a branch. */
-static inline uint32_t han_select(uint32_t condition, uint32_t yes, uint32_t no)
-{
+static inline uint32_t han_select(uint32_t condition, uint32_t yes, uint32_t no) {
     return (yes & (0u - condition)) | (no & (condition - 1u));
 }
 

@@ -10,10 +10,10 @@
 #else
 #include "data/kernels_half.h"
 #define HAN_ISA "baseline"
-#define HAN_HALF_LOOPS(OP, DTYPE)                                                             \
-    HAN_LOOPS(OP, DTYPE, uint16_t,                                                            \
-              han_half_of_float(                                                              \
-                  HAN_OP_##OP(float, float, han_half_to_float(p), han_half_to_float(q))))
+#define HAN_HALF_LOOPS(OP, DTYPE) \
+    HAN_LOOPS(                    \
+        OP, DTYPE, uint16_t,      \
+        han_half_of_float(HAN_OP_##OP(float, float, han_half_to_float(p), han_half_to_float(q))))
 #endif
 
 #include "data/kernels_loops.h"

@@ -6,8 +6,7 @@
 
 #include "data/float_bits.h"
 
-static inline float han_half_to_float(uint16_t half)
-{
+static inline float han_half_to_float(uint16_t half) {
     const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
     /* infinity stays infinity */
     const uint32_t rebias = han_select(magnitude >= 0x7c00u, 224u << 23, 112u << 23);
@@ -18,8 +17,7 @@ static inline float han_half_to_float(uint16_t half)
     return han_float_of_bits(sign | han_select(magnitude < 0x0400u, tiny, normal));
 }
 
-static inline uint16_t han_half_of_float(float value)
-{
+static inline uint16_t han_half_of_float(float value) {
     const uint32_t bits = han_bits_of_float(value);
     const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
     /* Below 2^-14: adding 0.5 lets the float unit round to the step 2^-24. */

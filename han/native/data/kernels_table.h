@@ -24,45 +24,40 @@ extern const struct han_kernels han_kernels_avx512;
 /* MPI's table of defined pairs, as X(op, dtype, element type, type computed in). Integers are
  * computed in an unsigned type no narrower than int: narrower ones would be promoted to int,
  * where overflow is undefined. */
-#define HAN_INTEGERS(X, OP)         \
-    X(OP, I8, int8_t, uint32_t)     \
-    X(OP, I16, int16_t, uint32_t)   \
-    X(OP, I32, int32_t, uint32_t)   \
-    X(OP, I64, int64_t, uint64_t)   \
-    X(OP, U8, uint8_t, uint32_t)    \
-    X(OP, U16, uint16_t, uint32_t)  \
-    X(OP, U32, uint32_t, uint32_t)  \
+#define HAN_INTEGERS(X, OP)        \
+    X(OP, I8, int8_t, uint32_t)    \
+    X(OP, I16, int16_t, uint32_t)  \
+    X(OP, I32, int32_t, uint32_t)  \
+    X(OP, I64, int64_t, uint64_t)  \
+    X(OP, U8, uint8_t, uint32_t)   \
+    X(OP, U16, uint16_t, uint32_t) \
+    X(OP, U32, uint32_t, uint32_t) \
     X(OP, U64, uint64_t, uint64_t)
 
-#define HAN_FLOATS(X, OP)        \
-    X(OP, F32, float, float)     \
+#define HAN_FLOATS(X, OP)    \
+    X(OP, F32, float, float) \
     X(OP, F64, double, double)
 
-#define HAN_LOGICALS(X, OP)          \
-    X(OP, BOOL, uint8_t, uint32_t)   \
+#define HAN_LOGICALS(X, OP)        \
+    X(OP, BOOL, uint8_t, uint32_t) \
     HAN_INTEGERS(X, OP)
 
-#define HAN_NUMBER_PAIRS(X)                     \
-    HAN_INTEGERS(X, SUM) HAN_FLOATS(X, SUM)     \
-    HAN_INTEGERS(X, PROD) HAN_FLOATS(X, PROD)   \
-    HAN_INTEGERS(X, MAX) HAN_FLOATS(X, MAX)     \
-    HAN_INTEGERS(X, MIN) HAN_FLOATS(X, MIN)     \
-    HAN_LOGICALS(X, LAND)                       \
-    HAN_LOGICALS(X, LOR)                        \
-    HAN_LOGICALS(X, LXOR)                       \
-    HAN_INTEGERS(X, BAND)                       \
-    HAN_INTEGERS(X, BOR)                        \
-    HAN_INTEGERS(X, BXOR)
+#define HAN_NUMBER_PAIRS(X)                                                                       \
+    HAN_INTEGERS(X, SUM)                                                                          \
+    HAN_FLOATS(X, SUM) HAN_INTEGERS(X, PROD) HAN_FLOATS(X, PROD) HAN_INTEGERS(X, MAX)             \
+        HAN_FLOATS(X, MAX) HAN_INTEGERS(X, MIN) HAN_FLOATS(X, MIN) HAN_LOGICALS(X, LAND)          \
+            HAN_LOGICALS(X, LOR) HAN_LOGICALS(X, LXOR) HAN_INTEGERS(X, BAND) HAN_INTEGERS(X, BOR) \
+                HAN_INTEGERS(X, BXOR)
 
 /* X(op, dtype) */
 #define HAN_HALF_PAIRS(X) X(SUM, F16) X(PROD, F16) X(MAX, F16) X(MIN, F16)
 #define HAN_BFLOAT_PAIRS(X) X(SUM, BF16) X(PROD, BF16) X(MAX, BF16) X(MIN, BF16)
 
 /* X(op, dtype, type of a part, dtype of a part) */
-#define HAN_COMPLEX_PAIRS(X)     \
-    X(SUM, C64, float, F32)      \
-    X(SUM, C128, double, F64)    \
-    X(PROD, C64, float, F32)     \
+#define HAN_COMPLEX_PAIRS(X)  \
+    X(SUM, C64, float, F32)   \
+    X(SUM, C128, double, F64) \
+    X(PROD, C64, float, F32)  \
     X(PROD, C128, double, F64)
 
 /* One element of each operation: T the element type, W the type computed in. */

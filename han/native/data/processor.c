@@ -25,24 +25,19 @@ enum {
 /* Whether the processor reports fast short strings (FSRM). AMD processors report it from Zen 3 on,
  * but Zen 3 and 4 are slow if source and destination have nearby offsets within their pages
  * (glibc bug 30994): of AMD's, family 1Ah (Zen 5) and later count. */
-static bool has_fast_strings(void)
-{
+static bool has_fast_strings(void) {
     enum { FSRM = 1 << 4, ZEN_5 = 0x1a };
     unsigned a, b, c, d, family;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & FSRM))
-        return false;
-    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx)
-        return true;
-    if (!__get_cpuid(1, &a, &b, &c, &d))
-        return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & FSRM)) return false;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx) return true;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
     family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
     return family >= ZEN_5;
 }
 #endif
 
 /* Every processor but AMD's counts as a mesh. For others than Intel's servers this is a guess. */
-bool han_on_mesh(void)
-{
+bool han_on_mesh(void) {
 #ifdef HAN_MESH
     return HAN_MESH;
 #elif defined __x86_64__
@@ -61,8 +56,7 @@ bool han_on_mesh(void)
 #endif
 }
 
-bool han_copies_strings(void)
-{
+bool han_copies_strings(void) {
 #ifdef HAN_STRINGS_BY_MEMCPY
     return true;
 #elif !defined HAN_NO_STRINGS
@@ -80,44 +74,37 @@ bool han_copies_strings(void)
 }
 
 /* Count the numbers in a file that holds a list such as "0-3,8"; 0 if there is none. */
-static unsigned count_listed(const char *path)
-{
+static unsigned count_listed(const char *path) {
     unsigned first, last, count = 0;
     FILE *file = fopen(path, "re");
     while (file && fscanf(file, "%u", &first) == 1) {
         last = first;
         int next = fgetc(file);
-        if (next == '-' && fscanf(file, "%u", &last) == 1)
-            next = fgetc(file);
+        if (next == '-' && fscanf(file, "%u", &last) == 1) next = fgetc(file);
         count += last >= first ? last - first + 1 : 0;
-        if (next != ',')
-            break;
+        if (next != ',') break;
     }
-    if (file)
-        fclose(file);
+    if (file) fclose(file);
     return count;
 }
 
 /* In a virtual machine sysconf and sysfs may report the cache of the whole processor, which other
  * machines use too: so each processor counts with MOST_NEAR or MOST_MESH bytes at most. */
-size_t han_cache_share(unsigned ranks)
-{
+size_t han_cache_share(unsigned ranks) {
     static _Atomic size_t known;
     static _Atomic unsigned parts;
     size_t bytes = atomic_load_explicit(&known, memory_order_acquire), kib = 0;
     if (!bytes) {
         FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
         if (file) {
-            if (fscanf(file, "%zuK", &kib) != 1)
-                kib = 0;
+            if (fscanf(file, "%zuK", &kib) != 1) kib = 0;
             fclose(file);
         }
         unsigned near = count_listed("/sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list");
         unsigned all = count_listed("/sys/devices/system/cpu/online");
         bytes = kib ? kib * 1024 : USUAL_CACHE;
         size_t most = han_on_mesh() ? MOST_MESH : MOST_NEAR;
-        if (near && bytes / near > most)
-            bytes = near * most;
+        if (near && bytes / near > most) bytes = near * most;
         atomic_store_explicit(&parts, near && all > near ? all / near : 1, memory_order_relaxed);
         atomic_store_explicit(&known, bytes, memory_order_release);
     }

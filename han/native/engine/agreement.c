@@ -68,7 +68,7 @@ static uint32_t place_of(const han_channel *ch, int rank) {
     return r;
 }
 
-bool han_strays(han_engine *e, const han_instr *wait) {
+bool han_peer_calls_other(han_engine *e, const han_instr *wait) {
     uint32_t area = wait->base[0] - (uint32_t)HAN_B_CHANNEL;
     const han_channel *ch = &e->channels[area / HAN_B_PER_CHANNEL];
     /* Mostly a flag is posted by the rank that it belongs to. Where that rank agrees, no line needs

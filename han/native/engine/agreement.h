@@ -42,6 +42,6 @@ bool han_mismatch(han_engine *);
 
 /* The same for one peer and the current call: the peer that has posted the flag of a HAN_WAIT, with
  * a digest that differs from this rank's. It may have gone on to later calls. */
-bool han_strays(han_engine *, const han_instr *wait);
+bool han_peer_calls_other(han_engine *, const han_instr *wait);
 
 #endif

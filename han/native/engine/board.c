@@ -43,8 +43,8 @@ bool han_board_read(han_board *b, uint64_t *slot, uint64_t *call) {
 
 bool han_board_gathered(const han_board *b) {
     for (uint32_t r = 0; r < b->size; r++)
-        if (r != b->me && atomic_load_explicit(&notes_of(b, r)->reached, memory_order_acquire) <=
-                              b->made)
+        if (r != b->me &&
+            atomic_load_explicit(&notes_of(b, r)->reached, memory_order_acquire) <= b->made)
             return false;
     return true;
 }
@@ -62,7 +62,8 @@ int64_t han_board_reclaim(han_board *b) {
         uint64_t entries = atomic_load_explicit(&theirs->entries, memory_order_acquire);
         while (b->heard[r] < entries) {
             uint32_t slot = atomic_load_explicit(&theirs->log[b->heard[r]++ % HAN_BOARD_SLOTS],
-                                                 memory_order_relaxed) % HAN_BOARD_SLOTS;
+                                                 memory_order_relaxed) %
+                            HAN_BOARD_SLOTS;
             if (++b->leavers[slot] < b->size) continue;
             b->leavers[slot] = 0;
             return slot;

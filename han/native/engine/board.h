@@ -36,10 +36,10 @@ typedef struct {
 typedef struct {
     uint8_t *memory; /* the notes of rank r begin at r * stride */
     uint64_t stride;
-    uint32_t size, me;   /* number of ranks, and this rank's place; the leader has place 0 */
-    uint64_t made;       /* requests so far */
-    uint64_t *heard;     /* by rank: entries of its log that the leader has read */
-    uint32_t *leavers;   /* by slot: ranks that have left it since it was chosen */
+    uint32_t size, me; /* number of ranks, and this rank's place; the leader has place 0 */
+    uint64_t made;     /* requests so far */
+    uint64_t *heard;   /* by rank: entries of its log that the leader has read */
+    uint32_t *leavers; /* by slot: ranks that have left it since it was chosen */
 } han_board;
 
 /* Publish the choice for the next request; false if a rank has not read the choice whose place it

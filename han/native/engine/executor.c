@@ -31,7 +31,7 @@ static enum han_status await_flag(han_engine *e, const han_instr *i) {
     if (atomic_load_explicit(&flag->value, memory_order_acquire) < flag_value(e, i->n))
         return HAN_BLOCKED;
     if (atomic_load_explicit(&flag->calls, memory_order_relaxed) == e->digest) return HAN_OK;
-    return han_strays(e, i) ? HAN_E_MISMATCH : HAN_OK;
+    return han_peer_calls_other(e, i) ? HAN_E_MISMATCH : HAN_OK;
 }
 
 /* Ring the bell of the channel of a flag, if a rank may sleep there. */
@@ -71,7 +71,8 @@ static enum han_status message_error(han_engine *e, const han_instr *i, int rc) 
 static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
     int flag = 0, got = (int)i->n;
     uint64_t *request = &p->requests[i->slot];
-    int rc = i->n ? han_test_receive(e->mpi, request, &flag, &got) : han_test(e->mpi, request, &flag);
+    int rc =
+        i->n ? han_test_receive(e->mpi, request, &flag, &got) : han_test(e->mpi, request, &flag);
     if (rc) return message_error(e, i, rc);
     if (!flag) return HAN_BLOCKED;
     if (got == (int)i->n) return HAN_OK;
@@ -83,15 +84,20 @@ static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
 static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     int rc = 0, flag = 1;
     switch (i->code) {
-    case HAN_COPY: han_move(e, p, i); return HAN_OK;
+    case HAN_COPY:
+        han_move(e, p, i);
+        return HAN_OK;
     case HAN_REDUCE:
     case HAN_ACCUMULATE:
-    case HAN_REDUCE2: rc = han_reduce(e, p, i); break;
+    case HAN_REDUCE2:
+        rc = han_reduce(e, p, i);
+        break;
     case HAN_POST:
         post(e, i);
         if (e->bells) ring(e, i);
         return HAN_OK;
-    case HAN_WAIT: return await_flag(e, i);
+    case HAN_WAIT:
+        return await_flag(e, i);
     case HAN_ISEND:
         rc = han_isend(e->mpi, han_at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->messages,
                        &p->requests[i->slot]);
@@ -102,12 +108,20 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
                        &p->requests[i->slot]);
         han_add(&p->counts.received, i->n);
         break;
-    case HAN_TEST: return test(e, p, i);
-    case HAN_AWAIT: flag = han_passed(e, p, (uint32_t)i->peer) >= i->n; break;
-    case HAN_COLL: rc = collective(e, p, i); break;
-    case HAN_PULL: return han_attach(e, p, i, 1);
-    case HAN_PUSH: return han_attach(e, p, i, 0);
-    default: break;
+    case HAN_TEST:
+        return test(e, p, i);
+    case HAN_AWAIT:
+        flag = han_passed(e, p, (uint32_t)i->peer) >= i->n;
+        break;
+    case HAN_COLL:
+        rc = collective(e, p, i);
+        break;
+    case HAN_PULL:
+        return han_attach(e, p, i, 1);
+    case HAN_PUSH:
+        return han_attach(e, p, i, 0);
+    default:
+        break;
     }
     if (rc) return message_error(e, i, rc);
     return flag ? HAN_OK : HAN_BLOCKED;
@@ -148,8 +162,7 @@ enum han_status han_step(han_engine *e) {
     if (all) {
         if (han_out_of_step(e)) return HAN_E_NOTICE;
         /* This check reads lines that peers keep writing: brief runs make it only now and then. */
-        if ((!p->brief || e->epoch % HAN_CALLS_KEPT == 0) && han_mismatch(e))
-            return HAN_E_MISMATCH;
+        if ((!p->brief || e->epoch % HAN_CALLS_KEPT == 0) && han_mismatch(e)) return HAN_E_MISMATCH;
         han_add(&p->counts.runs, 1);
         han_finish(e);
         return HAN_MOVED;

@@ -15,8 +15,7 @@ static uint64_t delivered(const han_plan *p) {
         const han_instr *i = &p->code[k];
         nbytes += delivers(i);
         if (i->code != HAN_LOOP) continue;
-        for (uint64_t j = 1; j <= i->n; j++)
-            nbytes += delivers(i - j) * (HAN_LOOP_TIMES(i) - 1);
+        for (uint64_t j = 1; j <= i->n; j++) nbytes += delivers(i - j) * (HAN_LOOP_TIMES(i) - 1);
     }
     return nbytes;
 }
@@ -34,8 +33,7 @@ static bool streams_out(const han_plan *p, unsigned ranks) {
         for (int ref = 1; ref < 3 && !flags; ref++)
             if (i->base[ref] == HAN_B_RECV) return false;
     }
-    return delivered(p) >= han_cache_share(ranks) &&
-           !(p->shows && levels & (levels - 1));
+    return delivered(p) >= han_cache_share(ranks) && !(p->shows && levels & (levels - 1));
 }
 
 /* Note whether an instruction calls MPI; `kernel`: reductions have one of han's own. */

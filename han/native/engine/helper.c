@@ -23,7 +23,7 @@ static struct {
     pthread_cond_t wake;
     pthread_t thread;
     _Atomic bool off, started, asleep, stop;
-    bool ended; /* no thread is started any more */
+    bool ended;       /* no thread is started any more */
     _Atomic int runs; /* under way */
     han_helper_way way;
 } helper = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};

@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 typedef struct {
-    uint32_t look_ns;  /* between two looks; 0: take over at once */
-    bool off;          /* there is no helper */
-    bool mpi;          /* the library lets any thread call it at any time */
+    uint32_t look_ns;      /* between two looks; 0: take over at once */
+    bool off;              /* there is no helper */
+    bool mpi;              /* the library lets any thread call it at any time */
     void (*collect)(void); /* tells the library about runs that have finished; or NULL */
 } han_helper_way;
 

@@ -32,8 +32,7 @@ static han_where where(const han_engine *e, const han_plan *p, uint32_t s) {
     return row;
 }
 
-uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature,
-                            uint64_t *nbytes) {
+uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature, uint64_t *nbytes) {
     uint32_t n = 0;
     for (int k = 0; !han_try_lock(&e->busy); k++) {
         if (k == LOOKS) return 0;

@@ -25,7 +25,7 @@ static void advance(const han_plan *p, uint32_t k, const han_stride *stride, uin
         t->origin[ref] += stride->origin[ref] * (uint32_t)count;
         t->blocks[ref] = (uint16_t)(t->blocks[ref] + stride->blocks[ref] * (uint32_t)count);
     }
-    han_fit_one(p, i, t, p->table ? &p->table[t->block] : &p->message, p->table);
+    han_resolve_one(p, i, t, p->table ? &p->table[t->block] : &p->message, p->table);
 }
 
 void han_end_loop(han_engine *e, han_plan *p, uint32_t s) {

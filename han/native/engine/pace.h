@@ -13,7 +13,7 @@ enum {
     HAN_PACE_NS = 5000000,          /* between two looks, at least */
     HAN_PACE_ROUNDS = 1000,         /* between two looks: MPI is waiting */
     HAN_PACE_LONGEST_NS = 20000000, /* as rounds of ranks that yield to each other may be slow */
-    HAN_PACE_CLOCK = 64,            /* rounds between two readings of the clock, unless they are slow */
+    HAN_PACE_CLOCK = 64, /* rounds between two readings of the clock, unless they are slow */
 };
 
 /* Zero at first. Threads may use it at the same time. */

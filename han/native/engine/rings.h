@@ -30,8 +30,7 @@ static inline bool han_ring_there(const han_channel *ch, uint64_t bytes) {
 /* Use longer rings from the run after `epoch` runs on. No position in the shorter ones is valid any
  * more, so the run writes when all ranks have finished all earlier runs. */
 static inline void han_grow_ring(han_channel *ch, uint64_t epoch, uint64_t bytes) {
-    ch->rings = ch->lender +
-                atomic_load_explicit(&han_records(ch)->cells, memory_order_relaxed);
+    ch->rings = ch->lender + atomic_load_explicit(&han_records(ch)->cells, memory_order_relaxed);
     ch->wrap = han_ring_for(ch, bytes);
     ch->head = 0;
     ch->oldest = ch->newest;

@@ -70,7 +70,7 @@ static uint8_t han_nowhere[3][HAN_LINE];
 
 /* Set up the chosen plan: its scratch, the addresses that peers read, the start of its streams. */
 static inline void han_take_up(han_engine *e, han_plan *p) {
-    if (!han_fits(p, e->head)) han_fit(p, e->head);
+    if (!han_is_resolved(p, e->head)) han_resolve(p, e->head);
     e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : han_nowhere[2];
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_control *mine = han_own_record(&e->channels[c]);
@@ -88,8 +88,8 @@ enum { LAST_RUNS = (1 << HAN_HISTORY) - 1 };
 /* Add the bits of this run: whether this rank offers the alternative, if there is one. */
 static inline void han_offer(han_engine *e, const han_run *run) {
     const han_plan *p = run->plan;
-    bool offers = p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) &&
-                  p->alternative;
+    bool offers =
+        p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) && p->alternative;
     e->offers = (e->offers << 1 | offers) & LAST_RUNS;
     e->choices = e->choices << 1 | (p->arena_size != 0);
 }
@@ -116,8 +116,7 @@ static inline void han_begin(han_engine *e, const han_run *run) {
         atomic_store_explicit(&mine->entered, entered, memory_order_release);
         atomic_store_explicit(&mine->calls, calls, memory_order_release);
     }
-    if (p->arena_size && e->bells >> p->whole & 1)
-        han_ring(&e->channels[p->whole]);
+    if (p->arena_size && e->bells >> p->whole & 1) han_ring(&e->channels[p->whole]);
     e->started = true;
 }
 

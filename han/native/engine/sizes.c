@@ -3,7 +3,7 @@
 static void fit_message(han_plan *p, uint64_t nbytes) {
     p->message = han_block_of(p, nbytes, 0);
     for (uint32_t k = 0; k < p->n_code; k++)
-        if (p->terms[k].each) han_fit_one(p, &p->fitted[k], &p->terms[k], &p->message, NULL);
+        if (p->terms[k].each) han_resolve_one(p, &p->fitted[k], &p->terms[k], &p->message, NULL);
     p->nbytes = nbytes;
 }
 
@@ -19,11 +19,11 @@ static void fit_blocks(han_plan *p, const uint64_t *sizes) {
         p->table[b] = han_block_of(p, sizes[b], start);
     for (uint32_t k = 0; k < p->n_code; k++) {
         const han_term *t = &p->terms[k];
-        if (t->each) han_fit_one(p, &p->fitted[k], t, &p->table[t->block], p->table);
+        if (t->each) han_resolve_one(p, &p->fitted[k], t, &p->table[t->block], p->table);
     }
 }
 
-void han_fit(han_plan *p, const han_run *run) {
+void han_resolve(han_plan *p, const han_run *run) {
     if (!p->table)
         fit_message(p, run->nbytes);
     else if (!same_blocks(p, run->sizes) || p->nbytes != run->nbytes)

@@ -11,7 +11,7 @@
 #include "engine.h"
 
 /* Fit the instructions to a run's message or blocks, unless they are. */
-void han_fit(han_plan *, const han_run *);
+void han_resolve(han_plan *, const han_run *);
 
 enum { HAN_RATE_BITS = 32 }; /* of the fraction of a rate, as in han/model/program.py */
 
@@ -23,8 +23,8 @@ static inline uint64_t han_position(const han_block *b, uint64_t grain, uint32_t
 
 /* Where an instruction that moves grains of block `b` begins, by operand, and how much it moves.
  * `starts` holds blocks by number, or is NULL if all are like `b`. */
-static inline void han_fit_one(const han_plan *p, han_instr *i, const han_term *t,
-                               const han_block *b, const han_block *starts) {
+static inline void han_resolve_one(const han_plan *p, han_instr *i, const han_term *t,
+                                   const han_block *b, const han_block *starts) {
     uint64_t start = han_position(b, p->grain, t->start);
     uint64_t length = han_position(b, p->grain, t->stop) - start;
     for (int ref = 0; ref < 4; ref++) {
@@ -37,14 +37,14 @@ static inline void han_fit_one(const han_plan *p, han_instr *i, const han_term *
 /* A block of `nbytes` bytes, behind `start` bytes of others. */
 static inline han_block han_block_of(const han_plan *p, uint64_t nbytes, uint64_t start) {
     uint64_t grains = (nbytes + p->grain - 1) / p->grain;
-    return (han_block){.nbytes = nbytes, .start = start,
-                       .rate = (grains << HAN_RATE_BITS) / p->grains};
+    return (han_block){
+        .nbytes = nbytes, .start = start, .rate = (grains << HAN_RATE_BITS) / p->grains};
 }
 
 /* A number that stands for the sizes of blocks. */
 uint64_t han_digest_of_sizes(const uint64_t *sizes, uint32_t n);
 
-static inline bool han_fits(const han_plan *p, const han_run *run) {
+static inline bool han_is_resolved(const han_plan *p, const han_run *run) {
     return !p->terms || (p->nbytes == run->nbytes && !p->table);
 }
 

@@ -34,8 +34,12 @@ void han_trace_before(han_engine *e, uint32_t s, const han_instr *i, uint64_t *t
     bool starts = !waits(i) && !task->start;
     if (!*ticks && (works(i) || starts || !task->begin)) *ticks = now(e->trace);
     if (!task->begin)
-        *task = (han_event){.epoch = e->epoch, .plan = e->plan->number, .nbytes = e->plan->nbytes,
-                            .begin = *ticks, .stream = s, .task = i->task};
+        *task = (han_event){.epoch = e->epoch,
+                            .plan = e->plan->number,
+                            .nbytes = e->plan->nbytes,
+                            .begin = *ticks,
+                            .stream = s,
+                            .task = i->task};
     if (starts) task->start = *ticks;
 }
 

@@ -21,9 +21,7 @@ void han_trials_close(han_engine *e) {
     e->trials = NULL;
 }
 
-static bool is_unused(const han_class *k, uint64_t epoch) {
-    return k->last + HAN_UNUSED <= epoch;
-}
+static bool is_unused(const han_class *k, uint64_t epoch) { return k->last + HAN_UNUSED <= epoch; }
 
 /* The class of a call, entered if it is new: at a free place, or at that of the class that was
  * used least recently. NULL if all classes are in use. */

@@ -36,14 +36,14 @@ enum han_purpose { HAN_VERDICT, HAN_BEFORE, HAN_BETWEEN, HAN_BEHIND };
 /* A class of calls: blocking and nonblocking ones of one signature are two classes. */
 typedef struct {
     uint64_t key;
-    uint64_t last; /* the last of its runs, counted from 1 among all runs; 0: the place is free */
-    uint32_t first; /* runs before the first trial */
-    uint64_t took; /* the least nanoseconds of its agreements on this rank; 0: none so far */
+    uint64_t last;   /* the last of its runs, counted from 1 among all runs; 0: the place is free */
+    uint32_t first;  /* runs before the first trial */
+    uint64_t took;   /* the least nanoseconds of its agreements on this rank; 0: none so far */
     uint64_t waited; /* nanoseconds in the meetings of the present trial */
     uint64_t met[3]; /* when these were over: before, between and behind its bursts */
-    uint64_t since; /* when the last run of a burst began, or the meeting before it was over */
+    uint64_t since;  /* when the last run of a burst began, or the meeting before it was over */
     uint64_t longest[2]; /* the most nanoseconds from run to run, in each burst */
-    han_trial trial; /* its times are by the clock of this rank */
+    han_trial trial;     /* its times are by the clock of this rank */
 } han_class;
 
 /* What the ranks agree on: the greatest of each number. */
@@ -57,12 +57,12 @@ typedef struct {
 struct han_trials {
     uint32_t rank, size;
     han_class classes[HAN_CLASSES]; /* the same on all ranks at the same run, but for times */
-    han_class *trying; /* the class that is in a trial, or NULL */
-    uint64_t *noted; /* where the end time of the run at the head is stored */
+    han_class *trying;              /* the class that is in a trial, or NULL */
+    uint64_t *noted;                /* where the end time of the run at the head is stored */
     /* of the agreement under way, if han_engine.meets: */
     han_class *about;
     enum han_purpose purpose;
-    uint64_t begun; /* nanoseconds */
+    uint64_t begun;    /* nanoseconds */
     uint32_t distance; /* to the ranks of the present exchange; `size` or more: it is over */
     bool posted, sending, receiving;
     uint64_t requests[2];

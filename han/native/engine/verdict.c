@@ -42,7 +42,8 @@ static enum han_status exchange(han_engine *e, struct han_trials *c, int from) {
     int rc, flag = 0, got = 0;
     if (!c->posted && (rc = post(e, c, from))) return failed(e, rc, from);
     if (c->receiving) {
-        if ((rc = han_test_receive(e->mpi, &c->requests[0], &flag, &got))) return failed(e, rc, from);
+        if ((rc = han_test_receive(e->mpi, &c->requests[0], &flag, &got)))
+            return failed(e, rc, from);
         if (!flag) return HAN_BLOCKED;
         c->receiving = false;
         if (got != (int)sizeof c->theirs) {

@@ -16,18 +16,19 @@ enum {
     POKE_SPINNING = 512, /* fruitless rounds between two calls of the MPI library */
     POKE_YIELDING = 8,
     CLOCK_ROUNDS = 64, /* yields between two readings of the clock */
-    LAST_POKES = 16, /* before a peer without a process is reported */
+    LAST_POKES = 16,   /* before a peer without a process is reported */
 };
 
 static const uint64_t SLOW_NS = 5000000;     /* between two checks of signals and the time limit */
 static const uint64_t DEAD_NS = 100000000;   /* between two checks for dead peers */
 static const uint64_t SLEEPY_NS = 500000000; /* beyond this, naps are worth a slow reaction */
-static const uint64_t ALONE_NS = 2000; /* a yield takes longer only if another thread ran */
+static const uint64_t ALONE_NS = 2000;       /* a yield takes longer only if another thread ran */
 static const uint64_t CROWD_NS = 1000000; /* many threads ran: look around after each such yield */
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
-static const uint32_t NAP_NS = 50000; /* where no bell rings for what the run waits for */
+static const uint32_t NAP_NS = 50000;      /* where no bell rings for what the run waits for */
 static const uint32_t PATIENT_NS = 200000; /* of a sleep: other messages of the program progress */
-static const uint32_t MOST_YIELDS = 4096; /* before the thread sleeps, whatever sleeps took before */
+static const uint32_t MOST_YIELDS =
+    4096;                                /* before the thread sleeps, whatever sleeps took before */
 static const uint64_t BRIEF_NS = 250000; /* a sleep that is not worth the time of waking up */
 static const uint64_t LONG_NS = 1000000; /* a wait in which a sleep is worth it */
 
@@ -45,7 +46,9 @@ static enum han_status poke(han_engine *e) {
         }
     }
     han_progress_others(e);
-    return flag || (e->held && atomic_load_explicit(&e->issued, memory_order_relaxed) >= e->held) ? HAN_E_NOTICE : han_departed(e);
+    return flag || (e->held && atomic_load_explicit(&e->issued, memory_order_relaxed) >= e->held)
+               ? HAN_E_NOTICE
+               : han_departed(e);
 }
 
 /* At intervals, check for events that no flag tells: signals, the time limit, mismatches, dead

@@ -156,8 +156,13 @@ han_arena_facts han_arena_tell(han_arena *a) {
     bool locks = !foreign(a);
     if (locks) (void)pthread_mutex_lock(&a->lock);
     const han_extents *x = &a->extents;
-    han_arena_facts facts = {x->file.base, x->pages * HAN_PAGE, x->taken * HAN_PAGE,
-                             x->kept * HAN_PAGE, a->refusals, a->refused, a->error};
+    han_arena_facts facts = {x->file.base,
+                             x->pages * HAN_PAGE,
+                             x->taken * HAN_PAGE,
+                             x->kept * HAN_PAGE,
+                             a->refusals,
+                             a->refused,
+                             a->error};
     if (locks) (void)pthread_mutex_unlock(&a->lock);
     return facts;
 }

@@ -21,10 +21,10 @@ enum {
 typedef struct {
     const han_instr *code;
     const han_term *terms;
-    uint64_t *kinds;   /* by record: a number for its kind */
-    uint32_t *next;    /* by record: the next one of its kind in its stream, or NONE */
+    uint64_t *kinds;          /* by record: a number for its kind */
+    uint32_t *next;           /* by record: the next one of its kind in its stream, or NONE */
     han_stride *trial, *best; /* strides of a loop */
-    uint64_t effort; /* comparisons left */
+    uint64_t effort;          /* comparisons left */
 } search;
 
 typedef struct {
@@ -44,14 +44,15 @@ static uint64_t kind_of(const search *s, uint32_t k) {
     h = mix(h, han_fixed_peer(i));
     for (int ref = 0; ref < 4; ref++) h = mix(h, han_fixed_base(i->base[ref]));
     if (!han_counts(i)) h = mix(h, i->n);
-    if (s->terms) h = mix(h, (uint64_t)s->terms[k].each << 32 | (s->terms[k].stop - s->terms[k].start));
+    if (s->terms)
+        h = mix(h, (uint64_t)s->terms[k].each << 32 | (s->terms[k].stop - s->terms[k].start));
     return h;
 }
 
 /* Whether two records are of one kind; two kinds may have the same hash. */
 static bool same_kind(const search *s, uint32_t a, uint32_t b) {
-    return s->kinds[a] == s->kinds[b] && han_alike(han_record_at(s->code, s->terms, a),
-                                                   han_record_at(s->code, s->terms, b));
+    return s->kinds[a] == s->kinds[b] &&
+           han_alike(han_record_at(s->code, s->terms, a), han_record_at(s->code, s->terms, b));
 }
 
 /* Write what is added to record `a` in record `b`. */
@@ -139,8 +140,11 @@ static void put(const search *s, han_records_of *out, uint32_t k) {
 static void put_loop(const search *s, han_records_of *out, uint32_t first, loop one) {
     for (uint32_t k = 0; k < one.length; k++) put(s, out, first + k);
     const han_instr *last = &s->code[first + one.length - 1];
-    out->code[out->length] = (han_instr){.code = HAN_LOOP, .stream = last->stream, .n = one.length,
-                                         .off = {one.times, out->n_strides}, .task = last->task};
+    out->code[out->length] = (han_instr){.code = HAN_LOOP,
+                                         .stream = last->stream,
+                                         .n = one.length,
+                                         .off = {one.times, out->n_strides},
+                                         .task = last->task};
     if (s->terms) out->terms[out->length] = (han_term){0};
     out->length++;
     memcpy(out->strides + out->n_strides, s->best, one.length * sizeof *out->strides);
@@ -202,8 +206,11 @@ int han_roll(const han_records_of *program, han_records_of *out) {
     size_t n = program->length;
     *out = (han_records_of){0};
     if (!n || n > UINT32_MAX / 4) return 0;
-    search s = {.code = program->code, .terms = program->terms, .effort = (uint64_t)EFFORT * n,
-                .kinds = malloc(n * sizeof *s.kinds), .next = malloc(n * sizeof *s.next),
+    search s = {.code = program->code,
+                .terms = program->terms,
+                .effort = (uint64_t)EFFORT * n,
+                .kinds = malloc(n * sizeof *s.kinds),
+                .next = malloc(n * sizeof *s.next),
                 .trial = malloc(LONGEST * sizeof *s.trial),
                 .best = malloc(LONGEST * sizeof *s.best)};
     /* Each loop saves more records than its mark and its strides take. */

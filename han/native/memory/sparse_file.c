@@ -40,10 +40,10 @@ void *han_map_file(int fd, size_t size, int protection) {
 }
 
 void han_file_punch(const han_sparse_file *f, size_t page, size_t pages) {
-    while (pages && fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                              (off_t)(page * HAN_PAGE), (off_t)(pages * HAN_PAGE)) &&
-           errno == EINTR)
-        ;
+    while (pages &&
+           fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(page * HAN_PAGE),
+                     (off_t)(pages * HAN_PAGE)) &&
+           errno == EINTR);
 }
 
 /* Write to the huge pages of holes: reserving them would fill them with small pages. If this fails,

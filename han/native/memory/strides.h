@@ -47,7 +47,8 @@ static inline bool han_alike(han_record a, han_record b) {
 /* Return what is added to record `a` in record `b`. */
 static inline han_stride han_stride_between(han_record a, han_record b) {
     const han_instr *i = a.code, *j = b.code;
-    han_stride stride = {.n = j->n - i->n, .task = j->task - i->task,
+    han_stride stride = {.n = j->n - i->n,
+                         .task = j->task - i->task,
                          .peer = (int32_t)((uint32_t)j->peer - (uint32_t)i->peer)};
     for (int ref = 0; ref < 4; ref++) {
         stride.off[ref] = j->off[ref] - i->off[ref];

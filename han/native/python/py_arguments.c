@@ -112,9 +112,7 @@ static void shorten(han_buffer *b, uint64_t nbytes) {
     b->packed = b->count * b->each;
 }
 
-static bool same_kind(const han_call *c) {
-    return c->send.element->kind == c->recv.element->kind;
-}
+static bool same_kind(const han_call *c) { return c->send.element->kind == c->recv.element->kind; }
 
 /* Read an operand, and the memory for the result, which may hold the operand. */
 static bool combines(const han_caller *self, PyObject *const *args, han_call *c) {

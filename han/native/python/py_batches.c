@@ -67,7 +67,8 @@ static int share_at(const char *name, const shares *all, Py_ssize_t k, RefObject
     const RefObject *found = han_ref_of(PyTuple_GET_ITEM(all->cells, k));
     PyObject *pair = PyTuple_GET_ITEM(all->bounds, k);
     uint64_t first, last;
-    if (!found || han_expect_tuple(name, pair, 2) || han_number_of(PyTuple_GET_ITEM(pair, 0), &first) ||
+    if (!found || han_expect_tuple(name, pair, 2) ||
+        han_number_of(PyTuple_GET_ITEM(pair, 0), &first) ||
         han_number_of(PyTuple_GET_ITEM(pair, 1), &last))
         return -1;
     first = smaller(first + all->at, last);
@@ -136,8 +137,8 @@ typedef struct {
 /* Read all arguments; 0 or -1. */
 static int take_folding(const char *name, PyObject *const *args, Py_ssize_t given, folding *out) {
     uint64_t block;
-    *out = (folding){.operands = args[1], .order = args[5], .partials = args[6],
-                     .block = HAN_NO_BLOCK};
+    *out = (folding){
+        .operands = args[1], .order = args[5], .partials = args[6], .block = HAN_NO_BLOCK};
     if (given == 10 && args[9] != Py_None) {
         if (han_number_of(args[9], &block) || han_check_request(block)) return -1;
         out->block = (uint32_t)block;
@@ -153,7 +154,8 @@ static int take_folding(const char *name, PyObject *const *args, Py_ssize_t give
     if (han_expect_tuple(name, args[7], 3)) return -1;
     PyObject *each[] = {PyTuple_GET_ITEM(args[7], 0), PyTuple_GET_ITEM(args[7], 1),
                         PyTuple_GET_ITEM(args[7], 2)};
-    return take_waits(name, each, &out->members) || han_expect_tuple(name, each[0], out->n) ? -1 : 0;
+    return take_waits(name, each, &out->members) || han_expect_tuple(name, each[0], out->n) ? -1
+                                                                                            : 0;
 }
 
 /* Wait for an operand, and find it; 0 or -1. */
@@ -178,8 +180,8 @@ static int into_partial(OperationsObject *self, const folding *f, Py_ssize_t num
     if (!place) return -1;
     RefObject result = han_ref_at(place, f->dst->at);
     if (!han_ref_same(place, f->dst)) result.origin = result.at;
-    int failed = han_emit_reduce(self, (const RefObject *[4]){&result, left, right}, f->nbytes,
-                                 f->block);
+    int failed =
+        han_emit_reduce(self, (const RefObject *[4]){&result, left, right}, f->nbytes, f->block);
     *left = result;
     return failed;
 }

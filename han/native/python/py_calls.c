@@ -19,9 +19,9 @@
 #include "python/py_run.h"
 
 /* The methods of a look-up: blocking, nonblocking and persistent ones. */
-#define EACH(FORMS)                                                                                \
-    FORMS(barrier), FORMS(bcast), FORMS(reduce), FORMS(allreduce), FORMS(gather), FORMS(scatter),  \
-        FORMS(allgather), FORMS(alltoall), FORMS(reduce_scatter_block), FORMS(allgatherv),         \
+#define EACH(FORMS)                                                                               \
+    FORMS(barrier), FORMS(bcast), FORMS(reduce), FORMS(allreduce), FORMS(gather), FORMS(scatter), \
+        FORMS(allgather), FORMS(alltoall), FORMS(reduce_scatter_block), FORMS(allgatherv),        \
         FORMS(reduce_scatter)
 #define NUMBERS(NAME) LEFT_##NAME, LEFT_i##NAME, LEFT_##NAME##_init
 #define NAMES(NAME) #NAME, "i" #NAME, #NAME "_init"
@@ -43,7 +43,8 @@ typedef PyObject *(*mode)(CallsObject *, PlanObject *, const han_call *);
 
 static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c) {
     PyObject *const kept[] = {c->send.owner, c->recv.owner};
-    if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts, kept, 2))
+    if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts, kept,
+                   2))
         return NULL;
     if (!c->end) Py_RETURN_TRUE;
     PyObject *done = PyObject_CallNoArgs(c->end);
@@ -52,15 +53,15 @@ static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c
 }
 
 static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call *c) {
-    PyObject *sizes = NULL, *kept = PyTuple_Pack(2, han_py_or_none(c->send.owner),
-                                                    han_py_or_none(c->recv.owner));
+    PyObject *sizes = NULL,
+             *kept = PyTuple_Pack(2, han_py_or_none(c->send.owner), han_py_or_none(c->recv.owner));
     if (!kept || han_py_sizes_of(&self->caller, c, &sizes)) {
         Py_XDECREF(kept);
         return NULL;
     }
-    PyObject *request = han_py_request((PyTypeObject *)self->request, self->engine, plan,
-                                       c->send.data, c->recv.data, c->key.nbytes, sizes, kept,
-                                       c->end);
+    PyObject *request =
+        han_py_request((PyTypeObject *)self->request, self->engine, plan, c->send.data,
+                       c->recv.data, c->key.nbytes, sizes, kept, c->end);
     Py_XDECREF(sizes);
     if (!request) return NULL;
     PyObject *started = han_py_start(request);
@@ -165,8 +166,7 @@ static PyObject *leave(CallsObject *self, int method, PyObject *const *args, Py_
 }
 
 /* Read the arguments and go on with the call; `go` is NULL for a persistent one. */
-static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read,
-                              mode go) {
+static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read, mode go) {
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
     c.sharing = HAN_OTHER;
@@ -191,16 +191,16 @@ static int few(Py_ssize_t n, Py_ssize_t expected) {
     return -1;
 }
 
-#define DEFINE_METHOD(NAME, METHOD, ARGUMENTS, GO)                                                 \
-    static PyObject *calls_##METHOD(CallsObject *self, PyObject *const *args, Py_ssize_t n) {      \
-        if (few(n, ARGUMENTS)) return NULL;                                                        \
-        if (self->library[LEFT_##METHOD]) return leave(self, LEFT_##METHOD, args, n);              \
-        return serve(self, args, han_read_##NAME, GO);                                             \
+#define DEFINE_METHOD(NAME, METHOD, ARGUMENTS, GO)                                            \
+    static PyObject *calls_##METHOD(CallsObject *self, PyObject *const *args, Py_ssize_t n) { \
+        if (few(n, ARGUMENTS)) return NULL;                                                   \
+        if (self->library[LEFT_##METHOD]) return leave(self, LEFT_##METHOD, args, n);         \
+        return serve(self, args, han_read_##NAME, GO);                                        \
     }
 
-#define DEFINE_METHODS(NAME, ARGUMENTS)                                                            \
-    DEFINE_METHOD(NAME, NAME, ARGUMENTS, blocking)                                                 \
-    DEFINE_METHOD(NAME, i##NAME, ARGUMENTS, nonblocking)                                           \
+#define DEFINE_METHODS(NAME, ARGUMENTS)                  \
+    DEFINE_METHOD(NAME, NAME, ARGUMENTS, blocking)       \
+    DEFINE_METHOD(NAME, i##NAME, ARGUMENTS, nonblocking) \
     DEFINE_METHOD(NAME, NAME##_init, ARGUMENTS, NULL)
 
 DEFINE_METHODS(barrier, 0)
@@ -303,14 +303,14 @@ static void calls_dealloc(CallsObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-#define BOTH(NAME, PARAMETERS)                                                        \
-    {#NAME, HAN_FAST(calls_##NAME),                                                      \
-     #NAME "($self" PARAMETERS ", /)\n--\n\n"                                       \
-     "Run the call; False if the caller must parse and plan it."},                    \
-    {"i" #NAME, HAN_FAST(calls_i##NAME),                                                 \
-     "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."},    \
-    {#NAME "_init", HAN_FAST(calls_##NAME##_init),                                       \
-     #NAME "_init($self" PARAMETERS ", /)\n--\n\nReturn a persistent request, or False."}
+#define BOTH(NAME, PARAMETERS)                                                               \
+    {#NAME, HAN_FAST(calls_##NAME),                                                          \
+     #NAME "($self" PARAMETERS ", /)\n--\n\n"                                                \
+           "Run the call; False if the caller must parse and plan it."},                     \
+        {"i" #NAME, HAN_FAST(calls_i##NAME),                                                 \
+         "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."}, \
+        {#NAME "_init", HAN_FAST(calls_##NAME##_init),                                       \
+         #NAME "_init($self" PARAMETERS ", /)\n--\n\nReturn a persistent request, or False."}
 
 static PyMethodDef calls_methods[] = {
     BOTH(barrier, ""),
@@ -329,13 +329,13 @@ static PyMethodDef calls_methods[] = {
      "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."},
     {"add", (PyCFunction)calls_add, METH_VARARGS,
      "add($self, plan, collective, root, op, key, uneven, /)\n--\n\n"
-     "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is (bound "
+     "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is "
+     "(bound "
      "of its class, kind, handle), `uneven` says whether blocks differ in size."},
     {"leave", (PyCFunction)calls_leave, METH_VARARGS,
      "leave($self, name, method, /)\n--\n\n"
      "Leave the calls of a method to one of MPI's, with the same arguments."},
-    {"clear", (PyCFunction)calls_clear, METH_NOARGS,
-     "clear($self, /)\n--\n\nRemove all plans."},
+    {"clear", (PyCFunction)calls_clear, METH_NOARGS, "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -368,9 +368,10 @@ static PyTypeObject CallsType = {
     .tp_traverse = (traverseproc)calls_traverse,
     .tp_clear = (inquiry)calls_tp_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Calls(engine, reader, request, rank, size, bounds)\n--\n\n"
-              "The look-up of plans by the arguments of calls; `request` is the class of requests,\n"
-              "`bounds` are those of classes of sizes.",
+    .tp_doc =
+        "Calls(engine, reader, request, rank, size, bounds)\n--\n\n"
+        "The look-up of plans by the arguments of calls; `request` is the class of requests,\n"
+        "`bounds` are those of classes of sizes.",
     .tp_methods = calls_methods,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,

@@ -126,8 +126,7 @@ static PyObject *requires_grad;
 static const exchange *declared(PyTypeObject *class) {
     PyObject *own = PyObject_GetAttrString((PyObject *)class, "__dict__");
     PyObject *capsule = own ? PyMapping_GetItemString(own, "__dlpack_c_exchange_api__") : NULL;
-    const exchange *table =
-        capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+    const exchange *table = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
     while (table && table->major != 1) table = table->previous;
     Py_XDECREF(capsule);
     Py_XDECREF(own);
@@ -197,7 +196,8 @@ static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
 static PyMethodDef methods[] = {
     {"read_dlpack", read_dlpack, METH_O,
      "read_dlpack($module, capsule, /)\n--\n\n"
-     "Return address, bytes, type code, bits, lanes, read-only and contiguous of a DLPack capsule;\n"
+     "Return address, bytes, type code, bits, lanes, read-only and contiguous of a DLPack "
+     "capsule;\n"
      "raises BufferError. The capsule is not consumed."},
     {NULL, NULL, 0, NULL},
 };

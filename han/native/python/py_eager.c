@@ -127,7 +127,8 @@ static void fill(char *block, han_eager_head head, PyObject *data) {
     Py_ssize_t nbytes = PyBytes_GET_SIZE(data);
     head.nbytes = nbytes;
     memcpy(block, &head, sizeof head);
-    if (nbytes <= HAN_EAGER_ROOM) memcpy(block + sizeof head, PyBytes_AS_STRING(data), (size_t)nbytes);
+    if (nbytes <= HAN_EAGER_ROOM)
+        memcpy(block + sizeof head, PyBytes_AS_STRING(data), (size_t)nbytes);
 }
 
 static int expect_bytes(PyObject *data) {
@@ -331,7 +332,7 @@ static PyObject *eager_get_unplanned(EagerObject *self, void *unused) {
     return Py_XNewRef(self->unplanned);
 }
 
-#define METHOD(name) (PyCFunction)(void (*)(void))eager_##name, METH_FASTCALL
+#define METHOD(name) (PyCFunction)(void (*)(void)) eager_##name, METH_FASTCALL
 
 static PyMethodDef methods[] = {
     {"tell", METHOD(tell),

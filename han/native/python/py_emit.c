@@ -78,15 +78,18 @@ static int write_term(OperationsObject *self, const operation *op, han_term *ter
     uint64_t start = grain_of(self, op->at), stop = grain_of(self, end);
     if (op->each && (start * grain != op->at || stop * grain != end)) {
         PyErr_Format(PyExc_ValueError, "bytes %llu to %llu: not whole grains of %llu bytes",
-                     (unsigned long long)op->at, (unsigned long long)end, (unsigned long long)grain);
+                     (unsigned long long)op->at, (unsigned long long)end,
+                     (unsigned long long)grain);
         return -1;
     }
     if (op->each && self->uneven && op->block == HAN_NO_BLOCK) {
         PyErr_SetString(PyExc_ValueError, "blocks differ in size: name the block that is moved");
         return -1;
     }
-    *term = (han_term){.start = (uint32_t)start, .stop = (uint32_t)stop,
-                       .each = (uint32_t)op->each, .block = self->uneven && op->each ? op->block : 0,
+    *term = (han_term){.start = (uint32_t)start,
+                       .stop = (uint32_t)stop,
+                       .each = (uint32_t)op->each,
+                       .block = self->uneven && op->each ? op->block : 0,
                        .offset = {0, 0, op->numbers[0], op->numbers[1]}};
     for (int k = 0; k < 4; k++) {
         const RefObject *ref = op->refs[k];
@@ -104,9 +107,13 @@ static int write_term(OperationsObject *self, const operation *op, han_term *ter
 int han_emit(OperationsObject *self, const operation *op) {
     if (grow(self)) return -1;
     han_instr *instr = &self->code[self->length];
-    *instr = (han_instr){.code = (uint16_t)op->code, .stream = self->tag, .peer = op->peer,
-                         .off = {0, 0, op->numbers[0], op->numbers[1]}, .n = op->n,
-                         .slot = (uint32_t)op->slot, .task = self->task};
+    *instr = (han_instr){.code = (uint16_t)op->code,
+                         .stream = self->tag,
+                         .peer = op->peer,
+                         .off = {0, 0, op->numbers[0], op->numbers[1]},
+                         .n = op->n,
+                         .slot = (uint32_t)op->slot,
+                         .task = self->task};
     for (int k = 0; k < 4; k++) {
         const RefObject *ref = op->refs[k];
         if (!ref) continue;
@@ -123,8 +130,12 @@ int han_emit_copy(OperationsObject *self, const RefObject *dst, const RefObject 
                   uint64_t nbytes, uint32_t block) {
     if (!nbytes || han_ref_same(dst, src)) return 0;
     han_wrote(self, dst);
-    return han_emit(self, &(operation){.code = HAN_COPY, .refs = {dst, src}, .n = nbytes, .each = 1,
-                                       .at = dst->at, .block = block});
+    return han_emit(self, &(operation){.code = HAN_COPY,
+                                       .refs = {dst, src},
+                                       .n = nbytes,
+                                       .each = 1,
+                                       .at = dst->at,
+                                       .block = block});
 }
 
 int han_emit_reduce(OperationsObject *self, const RefObject *const refs[4], uint64_t nbytes,
@@ -135,8 +146,10 @@ int han_emit_reduce(OperationsObject *self, const RefObject *const refs[4], uint
     han_combines(self, nbytes);
     return han_emit(self, &(operation){.code = refs[3] ? HAN_REDUCE2 : HAN_REDUCE,
                                        .refs = {refs[0], refs[1], refs[2], refs[3]},
-                                       .n = nbytes / self->element, .each = self->element,
-                                       .at = refs[0]->at, .block = block});
+                                       .n = nbytes / self->element,
+                                       .each = self->element,
+                                       .at = refs[0]->at,
+                                       .block = block});
 }
 
 int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int32_t rank) {
@@ -182,25 +195,39 @@ int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
 int han_emit_isend(OperationsObject *self, const RefObject *src, uint64_t nbytes, int32_t rank,
                    uint64_t request) {
     return han_note_receive(self, request, (receive){0}) ||
-           han_emit(self, &(operation){.code = HAN_ISEND, .refs = {NULL, src}, .n = nbytes,
-                                       .each = 1, .block = HAN_NO_BLOCK, .at = src->at,
-                                       .peer = rank, .slot = request});
+           han_emit(self, &(operation){.code = HAN_ISEND,
+                                       .refs = {NULL, src},
+                                       .n = nbytes,
+                                       .each = 1,
+                                       .block = HAN_NO_BLOCK,
+                                       .at = src->at,
+                                       .peer = rank,
+                                       .slot = request});
 }
 
 int han_emit_irecv(OperationsObject *self, const RefObject *dst, uint64_t nbytes, int32_t rank,
                    uint64_t request) {
     const receive what = {.nbytes = nbytes, .at = dst->at, .rank = rank};
     return han_note_receive(self, request, what) ||
-           han_emit(self, &(operation){.code = HAN_IRECV, .refs = {dst}, .n = nbytes, .each = 1,
-                                       .block = HAN_NO_BLOCK, .at = dst->at, .peer = rank,
+           han_emit(self, &(operation){.code = HAN_IRECV,
+                                       .refs = {dst},
+                                       .n = nbytes,
+                                       .each = 1,
+                                       .block = HAN_NO_BLOCK,
+                                       .at = dst->at,
+                                       .peer = rank,
                                        .slot = request});
 }
 
 int han_emit_test(OperationsObject *self, uint64_t request) {
     receive what = {0};
     if (request < self->n_receives) what = self->receives[request];
-    return han_emit(self, &(operation){.code = HAN_TEST, .n = what.nbytes, .each = 1,
-                                       .block = HAN_NO_BLOCK, .at = what.at, .peer = what.rank,
+    return han_emit(self, &(operation){.code = HAN_TEST,
+                                       .n = what.nbytes,
+                                       .each = 1,
+                                       .block = HAN_NO_BLOCK,
+                                       .at = what.at,
+                                       .peer = what.rank,
                                        .slot = request});
 }
 

@@ -26,7 +26,7 @@ typedef struct {
 
 static struct {
     PyObject *pickle, *dumps, *loads; /* MPI.pickle, and the functions that it has by default */
-    PyObject *reducers;               /* by class, which pickle asks first: a program may add some */
+    PyObject *reducers; /* by class, which pickle asks first: a program may add some */
     PyObject *dumps_name, *loads_name;
 } mpi4py;
 
@@ -58,7 +58,8 @@ static bool is_number(int type) {
 
 static PyObject *by_pickle(PyObject *method, PyObject *argument) {
     if (mpi4py.pickle) return PyObject_CallMethodOneArg(mpi4py.pickle, method, argument);
-    PyErr_SetString(PyExc_RuntimeError, "learn_pickle was not called: import han.object_moves first");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "learn_pickle was not called: import han.object_moves first");
     return NULL;
 }
 
@@ -66,8 +67,7 @@ static PyObject *by_pickle(PyObject *method, PyObject *argument) {
 
 static PyObject *encoded(head h, const npy_intp *lengths, const void *data, size_t nbytes) {
     size_t shape = h.dimensions > 0 ? (size_t)h.dimensions * sizeof(int64_t) : 0;
-    PyObject *bytes =
-        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(sizeof h + shape + nbytes));
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(sizeof h + shape + nbytes));
     if (!bytes) return NULL;
     char *to = PyBytes_AS_STRING(bytes);
     memcpy(h.magic, MAGIC, sizeof MAGIC);
@@ -184,7 +184,8 @@ static PyObject *decode(PyObject *module, PyObject *data) {
 static PyObject *learn_pickle(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *pickle, *dumps, *loads, *reducers;
-    if (!PyArg_ParseTuple(args, "OOOO!:learn_pickle", &pickle, &dumps, &loads, &PyDict_Type, &reducers))
+    if (!PyArg_ParseTuple(args, "OOOO!:learn_pickle", &pickle, &dumps, &loads, &PyDict_Type,
+                          &reducers))
         return NULL;
     Py_XSETREF(mpi4py.pickle, Py_NewRef(pickle));
     Py_XSETREF(mpi4py.dumps, Py_NewRef(dumps));

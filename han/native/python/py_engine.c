@@ -48,8 +48,8 @@ int han_py_load_mpi(han_mpi *m, PyObject *spec) {
     m->byte = (han_handle)byte;
     const char *missing = han_mpi_load(m, library);
     if (!missing) return 0;
-    PyErr_Format(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)",
-                 missing, library);
+    PyErr_Format(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)", missing,
+                 library);
     return -1;
 }
 
@@ -321,8 +321,8 @@ static PyGetSetDef engine_getset[] = {
     {"epoch", (getter)engine_get_epoch, NULL, "The number of runs finished.", NULL},
     {"issued", (getter)engine_get_issued, NULL,
      "The number of runs started, including queued and finished ones.", NULL},
-    {"alternatives", (getter)engine_get_alternatives, NULL,
-     "The number of runs of an alternative.", NULL},
+    {"alternatives", (getter)engine_get_alternatives, NULL, "The number of runs of an alternative.",
+     NULL},
     {"held", (getter)engine_get_held, (setter)engine_set_held,
      "The run of which a notice arrived early, counted from 1; 0: none.", NULL},
     {"messages", (getter)engine_get_messages, (setter)engine_set_messages,

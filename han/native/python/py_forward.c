@@ -23,9 +23,9 @@ typedef struct {
     work all;
     const RefObject *source, *result;
     PyObject *parent, *children;
-    uint64_t receives, most; /* requests of receives, and of sends at most */
-    uint64_t first, sent, done;    /* the first request; sends that were started, and completed */
-    piece next;                    /* to be received */
+    uint64_t receives, most;    /* requests of receives, and of sends at most */
+    uint64_t first, sent, done; /* the first request; sends that were started, and completed */
+    piece next;                 /* to be received */
     uint64_t posted;
 } forwarding;
 
@@ -39,9 +39,7 @@ static int task_at(const work *w, Py_ssize_t turn, uint64_t number[3]) {
     return 0;
 }
 
-static bool is_piece(const work *w, const piece *p) {
-    return p->turn < PyTuple_GET_SIZE(w->turns);
-}
+static bool is_piece(const work *w, const piece *p) { return p->turn < PyTuple_GET_SIZE(w->turns); }
 
 static uint64_t behind(const work *w, const piece *p) {
     return p->end - p->start > w->step ? p->start + w->step : p->end;
@@ -164,13 +162,16 @@ static int take_arguments(forwarding *f, PyObject *const *args, Py_ssize_t given
         han_number_of(args[7], &f->first))
         return -1;
     if (!f->all.step || !window || PyTuple_GET_SIZE(f->parent) > 1) {
-        PyErr_Format(PyExc_ValueError, "%s: pieces of no bytes, no window, or two parents", f->all.name);
+        PyErr_Format(PyExc_ValueError, "%s: pieces of no bytes, no window, or two parents",
+                     f->all.name);
         return -1;
     }
     if (count(&f->all, &pieces)) return -1;
-    f->most = window * (uint64_t)(PyTuple_GET_SIZE(f->children) ? PyTuple_GET_SIZE(f->children) : 1);
+    f->most =
+        window * (uint64_t)(PyTuple_GET_SIZE(f->children) ? PyTuple_GET_SIZE(f->children) : 1);
     if (PyTuple_GET_SIZE(f->parent)) f->receives = window < pieces ? window : pieces;
-    return han_check_request(f->first) || han_check_request(f->first + f->receives + f->most) ? -1 : 0;
+    return han_check_request(f->first) || han_check_request(f->first + f->receives + f->most) ? -1
+                                                                                              : 0;
 }
 
 PyObject *han_forward(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -311,7 +312,8 @@ static int take_child(const char *name, PyObject *given, child *out) {
 static int take_combining(combining *c, PyObject *const *args, Py_ssize_t given) {
     uint64_t pieces;
     const char *name = c->all.name;
-    if (han_expect(name, given, 9) || !(c->dst = han_ref_of(args[0])) || !(c->own = han_ref_of(args[1])))
+    if (han_expect(name, given, 9) || !(c->dst = han_ref_of(args[0])) ||
+        !(c->own = han_ref_of(args[1])))
         return -1;
     for (int k = 2; k < 5; k++)
         if (han_expect_tuple(name, args[k], -1)) return -1;

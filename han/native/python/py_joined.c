@@ -149,7 +149,8 @@ static PyObject *joined(PyObject *module, PyObject *given) {
         PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
         return NULL;
     }
-    streams s = {.all = (OperationsObject *const *)((PyTupleObject *)given)->ob_item, .n = n,
+    streams s = {.all = (OperationsObject *const *)((PyTupleObject *)given)->ob_item,
+                 .n = n,
                  .starts = calloc((size_t)n + 1, sizeof *s.starts)};
     if (!s.starts) return PyErr_NoMemory();
     PyObject *found = measure(&s) ? NULL : join(&s);

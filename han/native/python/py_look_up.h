@@ -10,19 +10,20 @@ enum { HAN_LOOK_UP_LEAST = 32, HAN_LOOK_UP_MOST = 1 << 12, HAN_OCTAVES = 65 }; /
 enum { HAN_LOOK_UP_INIT = 1 << 8 };
 
 typedef struct {
-    uint64_t nbytes;  /* of a call; of an entry, the bound of its class of sizes */
-    PyObject *op;     /* compared by identity; owned */
-    uint64_t handle;  /* of MPI's type, if the library or the user's function reduces; 0: any */
+    uint64_t nbytes;      /* of a call; of an entry, the bound of its class of sizes */
+    PyObject *op;         /* compared by identity; owned */
+    uint64_t handle;      /* of MPI's type, if the library or the user's function reduces; 0: any */
     han_handle operation; /* of an entry: MPI's, which changes when it is freed */
     int32_t collective, root, kind; /* HAN_LOOK_UP_INIT is added to the collective of an `_init` */
-    bool uneven;    /* blocks differ in size */
+    bool uneven;                    /* blocks differ in size */
     PyObject *plan; /* or a function that makes requests; owned; NULL: an empty slot */
 } han_entry;
 
 typedef struct {
     uint64_t *bounds; /* of classes of sizes, ascending; 0 behind the last one */
-    uint16_t octaves[HAN_OCTAVES]; /* by the bits of a size: where the search for its bound begins */
-    uint32_t used, size; /* entries, at most half of the slots; slots, a power of two */
+    uint16_t
+        octaves[HAN_OCTAVES]; /* by the bits of a size: where the search for its bound begins */
+    uint32_t used, size;      /* entries, at most half of the slots; slots, a power of two */
     han_entry *slots;
 } han_py_look_up;
 
@@ -35,8 +36,8 @@ static inline uint64_t han_py_look_up_bound(const han_py_look_up *self, uint64_t
 }
 
 /* Where the search for an entry begins. */
-static inline uint32_t han_py_look_up_hash(const han_entry *key, int32_t collective, uint64_t nbytes,
-                                           const PyObject *op) {
+static inline uint32_t han_py_look_up_hash(const han_entry *key, int32_t collective,
+                                           uint64_t nbytes, const PyObject *op) {
     uint64_t h = nbytes * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)op;
     h ^= (uint64_t)(uint32_t)collective << 40 ^ (uint64_t)(uint32_t)key->root << 20 ^
          (uint64_t)(uint32_t)key->kind ^ (uint64_t)key->uneven << 60;

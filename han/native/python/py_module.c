@@ -96,7 +96,9 @@ static PyObject *module_helper(PyObject *self, PyObject *args) {
     int off, multiple;
     double look;
     if (!PyArg_ParseTuple(args, "ppd", &off, &multiple, &look)) return NULL;
-    han_helper_set((han_helper_way){.look_ns = (uint32_t)(look * 1e9), .off = off, .mpi = multiple,
+    han_helper_set((han_helper_way){.look_ns = (uint32_t)(look * 1e9),
+                                    .off = off,
+                                    .mpi = multiple,
                                     .collect = han_tokens_collect});
     Py_RETURN_NONE;
 }
@@ -175,8 +177,8 @@ static PyMethodDef module_methods[] = {
 };
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "han._native", .m_doc = "han's compiled part.", .m_size = -1,
-    .m_methods = module_methods,
+    PyModuleDef_HEAD_INIT, .m_name = "han._native",     .m_doc = "han's compiled part.",
+    .m_size = -1,          .m_methods = module_methods,
 };
 
 static int add_type(PyObject *m, const char *name, PyTypeObject *type) {
@@ -186,11 +188,11 @@ static int add_type(PyObject *m, const char *name, PyTypeObject *type) {
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyModule_Create(&module);
     if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
-        han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) || han_py_add_arena(m) ||
-        han_py_add_kernels(m) || han_py_add_mapping(m) || han_py_add_dlpack(m) ||
-        han_py_add_operations(m) || han_py_add_joined(m) || han_py_add_rolled(m) ||
-        han_py_add_mail(m) || han_py_add_board(m) || han_py_add_vectors(m) || han_py_add_eager(m) ||
-        han_py_add_encoded(m))
+        han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) ||
+        han_py_add_arena(m) || han_py_add_kernels(m) || han_py_add_mapping(m) ||
+        han_py_add_dlpack(m) || han_py_add_operations(m) || han_py_add_joined(m) ||
+        han_py_add_rolled(m) || han_py_add_mail(m) || han_py_add_board(m) ||
+        han_py_add_vectors(m) || han_py_add_eager(m) || han_py_add_encoded(m))
         return NULL;
     return m;
 }

@@ -25,12 +25,14 @@ typedef struct {
 } number;
 
 static const number codes[] = {
-    CODE(COPY), CODE(REDUCE), CODE(ACCUMULATE), CODE(REDUCE2), CODE(POST), CODE(WAIT), CODE(ISEND),
-    CODE(IRECV), CODE(TEST), CODE(AWAIT), CODE(COLL), CODE(PULL), CODE(PUSH), CODE(CODES), {NULL, 0},
+    CODE(COPY), CODE(REDUCE), CODE(ACCUMULATE), CODE(REDUCE2), CODE(POST),
+    CODE(WAIT), CODE(ISEND),  CODE(IRECV),      CODE(TEST),    CODE(AWAIT),
+    CODE(COLL), CODE(PULL),   CODE(PUSH),       CODE(CODES),   {NULL, 0},
 };
 static const number collectives[] = {
-    COLL(BCAST), COLL(REDUCE), COLL(ALLREDUCE), COLL(BARRIER), COLL(GATHER), COLL(SCATTER),
-    COLL(ALLGATHER), COLL(ALLTOALL), COLL(REDUCE_SCATTER), COLL(BLOCKING), {NULL, 0},
+    COLL(BCAST),          COLL(REDUCE),   COLL(ALLREDUCE), COLL(BARRIER),
+    COLL(GATHER),         COLL(SCATTER),  COLL(ALLGATHER), COLL(ALLTOALL),
+    COLL(REDUCE_SCATTER), COLL(BLOCKING), {NULL, 0},
 };
 static const number bases[] = {
     BASE(NONE), BASE(SEND), BASE(RECV), BASE(SCRATCH), BASE(CHANNEL), BASE(PEER), {NULL, 0},
@@ -40,93 +42,156 @@ static const number areas[] = {
 };
 static const number writes[] = {{"SHOWN", HAN_W_SHOWN}, {"GIVEN", HAN_W_GIVEN}, {NULL, 0}};
 static const number instruction[] = {
-    AT(han_instr, code), AT(han_instr, stream), AT(han_instr, peer), AT(han_instr, base),
-    AT(han_instr, off), AT(han_instr, n), AT(han_instr, slot), AT(han_instr, task),
-    {"size", sizeof(han_instr)}, {NULL, 0},
-};
-static const number term[] = {
-    AT(han_term, offset), AT(han_term, start), AT(han_term, stop), AT(han_term, origin),
-    AT(han_term, blocks), AT(han_term, each), AT(han_term, block), {"size", sizeof(han_term)},
+    AT(han_instr, code), AT(han_instr, stream), AT(han_instr, peer),
+    AT(han_instr, base), AT(han_instr, off),    AT(han_instr, n),
+    AT(han_instr, slot), AT(han_instr, task),   {"size", sizeof(han_instr)},
     {NULL, 0},
 };
+static const number term[] = {
+    AT(han_term, offset), AT(han_term, start),        AT(han_term, stop),
+    AT(han_term, origin), AT(han_term, blocks),       AT(han_term, each),
+    AT(han_term, block),  {"size", sizeof(han_term)}, {NULL, 0},
+};
 static const number stride[] = {
-    AT(han_stride, off), AT(han_stride, offset), AT(han_stride, n), AT(han_stride, start),
-    AT(han_stride, origin), AT(han_stride, block), AT(han_stride, task), AT(han_stride, peer),
-    AT(han_stride, base), AT(han_stride, blocks), {"size", sizeof(han_stride)}, {"LOOP", HAN_LOOP},
+    AT(han_stride, off),
+    AT(han_stride, offset),
+    AT(han_stride, n),
+    AT(han_stride, start),
+    AT(han_stride, origin),
+    AT(han_stride, block),
+    AT(han_stride, task),
+    AT(han_stride, peer),
+    AT(han_stride, base),
+    AT(han_stride, blocks),
+    {"size", sizeof(han_stride)},
+    {"LOOP", HAN_LOOP},
     {NULL, 0},
 };
 /* The fields of a base with the bit PEER: where they begin, and their largest values. */
 static const number peer_base[] = {
-    {"BUFFER_SHIFT", HAN_PEER_BUFFER_SHIFT}, {"CHANNEL_SHIFT", HAN_PEER_CHANNEL_SHIFT},
+    {"BUFFER_SHIFT", HAN_PEER_BUFFER_SHIFT},
+    {"CHANNEL_SHIFT", HAN_PEER_CHANNEL_SHIFT},
     {"BUFFER_MOST", HAN_PEER_BUFFER(HAN_B_PEER - 1)},
     {"CHANNEL_MOST", HAN_PEER_CHANNEL(HAN_B_PEER - 1)},
-    {"SLOT_MOST", HAN_PEER_SLOT(HAN_B_PEER - 1)}, {NULL, 0},
+    {"SLOT_MOST", HAN_PEER_SLOT(HAN_B_PEER - 1)},
+    {NULL, 0},
 };
 static const number limits[] = {
-    {"CHANNELS", HAN_MAX_CHANNELS}, {"STREAMS", HAN_MAX_STREAMS}, {"EPOCH_TAGS", HAN_EPOCH_TAGS},
+    {"CHANNELS", HAN_MAX_CHANNELS},
+    {"STREAMS", HAN_MAX_STREAMS},
+    {"EPOCH_TAGS", HAN_EPOCH_TAGS},
     {NULL, 0},
 };
 static const number layout[] = {
-    {"LINE", HAN_LINE}, {"FLAG", sizeof(han_flag)},
+    {"LINE", HAN_LINE},
+    {"FLAG", sizeof(han_flag)},
     {"CALLS", HAN_CALLS_KEPT * sizeof(uint64_t)},
-    {"FLAGS", HAN_RANK_FLAGS}, {"SMALL", HAN_SMALL_SLOT}, {"SMALL_BANKS", HAN_SMALL_BANKS},
-    {"LENT_BANKS", HAN_LENT_BANKS}, {"RING_LEAST", HAN_RING_LEAST},
-    {"EPOCH_SHIFT", HAN_EPOCH_SHIFT}, {"REASON", HAN_REASON}, {NULL, 0},
+    {"FLAGS", HAN_RANK_FLAGS},
+    {"SMALL", HAN_SMALL_SLOT},
+    {"SMALL_BANKS", HAN_SMALL_BANKS},
+    {"LENT_BANKS", HAN_LENT_BANKS},
+    {"RING_LEAST", HAN_RING_LEAST},
+    {"EPOCH_SHIFT", HAN_EPOCH_SHIFT},
+    {"REASON", HAN_REASON},
+    {NULL, 0},
 };
 static const number control[] = {
-    AT(han_control, done), AT(han_control, entered), AT(han_control, signature),
-    AT(han_control, calls), AT(han_control, pid), AT(han_control, pid_start),
-    AT(han_control, pid_namespace), AT(han_control, rank), AT(han_control, erred),
-    AT(han_control, departures), AT(han_control, gone), AT(han_control, cells),
-    AT(han_control, room), AT(han_control, closed),
-    AT(han_control, nbytes), {"size", sizeof(han_control)}, {NULL, 0},
+    AT(han_control, done),
+    AT(han_control, entered),
+    AT(han_control, signature),
+    AT(han_control, calls),
+    AT(han_control, pid),
+    AT(han_control, pid_start),
+    AT(han_control, pid_namespace),
+    AT(han_control, rank),
+    AT(han_control, erred),
+    AT(han_control, departures),
+    AT(han_control, gone),
+    AT(han_control, cells),
+    AT(han_control, room),
+    AT(han_control, closed),
+    AT(han_control, nbytes),
+    {"size", sizeof(han_control)},
+    {NULL, 0},
 };
 static const number board[] = {
-    {"SLOTS", HAN_BOARD_SLOTS}, {NULL, 0},
+    {"SLOTS", HAN_BOARD_SLOTS},
+    {NULL, 0},
 };
 static const number eager[] = {
-    {"BLOCK", HAN_EAGER_BLOCK}, {"ROOM", HAN_EAGER_ROOM}, AT(han_eager_head, nbytes),
-    AT(han_eager_head, call), AT(han_eager_head, root),
-    AT(han_eager_spread, most), AT(han_eager_spread, total), {NULL, 0},
+    {"BLOCK", HAN_EAGER_BLOCK},  {"ROOM", HAN_EAGER_ROOM},
+    AT(han_eager_head, nbytes),  AT(han_eager_head, call),
+    AT(han_eager_head, root),    AT(han_eager_spread, most),
+    AT(han_eager_spread, total), {NULL, 0},
 };
 static const number trace[] = {
-    AT(han_trace, n), AT(han_trace, max), AT(han_trace, dropped), AT(han_trace, tsc),
-    {"t0", offsetof(han_trace, first.ticks)}, {"ns0", offsetof(han_trace, first.ns)},
-    {"t1", offsetof(han_trace, last.ticks)}, {"ns1", offsetof(han_trace, last.ns)},
+    AT(han_trace, n),
+    AT(han_trace, max),
+    AT(han_trace, dropped),
+    AT(han_trace, tsc),
+    {"t0", offsetof(han_trace, first.ticks)},
+    {"ns0", offsetof(han_trace, first.ns)},
+    {"t1", offsetof(han_trace, last.ticks)},
+    {"ns1", offsetof(han_trace, last.ns)},
     AT(han_trace, unused),
-    {"size", sizeof(han_trace)}, {NULL, 0},
+    {"size", sizeof(han_trace)},
+    {NULL, 0},
 };
 static const number event[] = {
-    AT(han_event, epoch), AT(han_event, plan), AT(han_event, nbytes), AT(han_event, begin), AT(han_event, start),
-    AT(han_event, end), AT(han_event, copying), AT(han_event, reducing), AT(han_event, stream),
-    AT(han_event, task), {"size", sizeof(han_event)}, {"ANCHOR", HAN_ANCHOR}, {NULL, 0},
+    AT(han_event, epoch),
+    AT(han_event, plan),
+    AT(han_event, nbytes),
+    AT(han_event, begin),
+    AT(han_event, start),
+    AT(han_event, end),
+    AT(han_event, copying),
+    AT(han_event, reducing),
+    AT(han_event, stream),
+    AT(han_event, task),
+    {"size", sizeof(han_event)},
+    {"ANCHOR", HAN_ANCHOR},
+    {NULL, 0},
 };
 static const number statuses[] = {
-    STATUS(MPI), STATUS(TIMEOUT), STATUS(DEAD), STATUS(NOTICE), STATUS(INTERRUPT), STATUS(FAILED),
-    STATUS(ATTACH), STATUS(MISMATCH), STATUS(GONE), STATUS(SHORT), STATUS(LONG), {NULL, 0},
+    STATUS(MPI),       STATUS(TIMEOUT), STATUS(DEAD),   STATUS(NOTICE),
+    STATUS(INTERRUPT), STATUS(FAILED),  STATUS(ATTACH), STATUS(MISMATCH),
+    STATUS(GONE),      STATUS(SHORT),   STATUS(LONG),   {NULL, 0},
 };
 static const number dtypes[] = {
-    {"bool", HAN_BOOL}, {"int8", HAN_I8}, {"int16", HAN_I16}, {"int32", HAN_I32},
-    {"int64", HAN_I64}, {"uint8", HAN_U8}, {"uint16", HAN_U16}, {"uint32", HAN_U32},
-    {"uint64", HAN_U64}, {"float16", HAN_F16}, {"float32", HAN_F32}, {"float64", HAN_F64},
+    {"bool", HAN_BOOL},     {"int8", HAN_I8},         {"int16", HAN_I16},     {"int32", HAN_I32},
+    {"int64", HAN_I64},     {"uint8", HAN_U8},        {"uint16", HAN_U16},    {"uint32", HAN_U32},
+    {"uint64", HAN_U64},    {"float16", HAN_F16},     {"float32", HAN_F32},   {"float64", HAN_F64},
     {"complex64", HAN_C64}, {"complex128", HAN_C128}, {"bfloat16", HAN_BF16}, {NULL, 0},
 };
 static const number ops[] = {
-    {"sum", HAN_SUM}, {"prod", HAN_PROD}, {"max", HAN_MAX}, {"min", HAN_MIN}, {"land", HAN_LAND},
-    {"lor", HAN_LOR}, {"lxor", HAN_LXOR}, {"band", HAN_BAND}, {"bor", HAN_BOR},
-    {"bxor", HAN_BXOR}, {NULL, 0},
+    {"sum", HAN_SUM},   {"prod", HAN_PROD}, {"max", HAN_MAX},   {"min", HAN_MIN},
+    {"land", HAN_LAND}, {"lor", HAN_LOR},   {"lxor", HAN_LXOR}, {"band", HAN_BAND},
+    {"bor", HAN_BOR},   {"bxor", HAN_BXOR}, {NULL, 0},
 };
 
 static const struct {
     const char *name;
     const number *rows;
 } tables[] = {
-    {"codes", codes}, {"collectives", collectives}, {"bases", bases}, {"areas", areas},
-    {"writes", writes}, {"instruction", instruction}, {"term", term}, {"stride", stride},
+    {"codes", codes},
+    {"collectives", collectives},
+    {"bases", bases},
+    {"areas", areas},
+    {"writes", writes},
+    {"instruction", instruction},
+    {"term", term},
+    {"stride", stride},
     {"peer_base", peer_base},
-    {"limits", limits}, {"layout", layout}, {"control", control}, {"board", board},
-    {"eager", eager}, {"trace", trace},
-    {"event", event}, {"statuses", statuses}, {"dtypes", dtypes}, {"ops", ops},
+    {"limits", limits},
+    {"layout", layout},
+    {"control", control},
+    {"board", board},
+    {"eager", eager},
+    {"trace", trace},
+    {"event", event},
+    {"statuses", statuses},
+    {"dtypes", dtypes},
+    {"ops", ops},
 };
 
 static PyObject *table_of(const number *rows) {

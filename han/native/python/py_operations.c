@@ -38,7 +38,8 @@ static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwa
         PyErr_SetString(PyExc_TypeError, "Operations takes no keyword arguments");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "iKKKK|p:Operations", &tag, &nbytes, &element, &grain, &grains, &uneven))
+    if (!PyArg_ParseTuple(args, "iKKKK|p:Operations", &tag, &nbytes, &element, &grain, &grains,
+                          &uneven))
         return -1;
     if (!element || !grain || element > UINT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "elements and grains have at least one byte");
@@ -106,10 +107,11 @@ static PyObject *accumulate(OperationsObject *self, PyObject *const *args, Py_ss
     han_wrote(self, ref[0]);
     han_combines(self, nbytes);
     return none_or_error(han_emit(self, &(operation){.code = HAN_ACCUMULATE,
-                                                 .refs = {ref[0], ref[0], ref[1]},
-                                                 .n = nbytes / self->element,
-                                                 .each = self->element, .at = ref[0]->at,
-                                                 .block = HAN_NO_BLOCK}));
+                                                     .refs = {ref[0], ref[0], ref[1]},
+                                                     .n = nbytes / self->element,
+                                                     .each = self->element,
+                                                     .at = ref[0]->at,
+                                                     .block = HAN_NO_BLOCK}));
 }
 
 /* pull or push (dst, src, nbytes, (rank, channel, slot), block=None) */
@@ -130,10 +132,14 @@ static PyObject *attach(OperationsObject *self, const char *name, enum han_code 
     if (!PyArg_ParseTuple(args[3], "iII", &rank, &channel, &slot)) return NULL;
     if (!nbytes) Py_RETURN_NONE;
     if (code == HAN_PULL) han_wrote(self, ref[0]);
-    return none_or_error(han_emit(self, &(operation){.code = code, .refs = {ref[0], ref[1]},
-                                                 .numbers = {channel, slot}, .n = nbytes, .each = 1,
-                                                 .at = ref[0]->at, .block = more.block,
-                                                 .peer = rank}));
+    return none_or_error(han_emit(self, &(operation){.code = code,
+                                                     .refs = {ref[0], ref[1]},
+                                                     .numbers = {channel, slot},
+                                                     .n = nbytes,
+                                                     .each = 1,
+                                                     .at = ref[0]->at,
+                                                     .block = more.block,
+                                                     .peer = rank}));
 }
 
 static PyObject *pull(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
@@ -165,7 +171,8 @@ static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssiz
 static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *src[1];
     uint64_t number[3]; /* bytes, rank, request */
-    if (han_take("isend", args, given, src, 1, number, 3) || han_check_request(number[2])) return NULL;
+    if (han_take("isend", args, given, src, 1, number, 3) || han_check_request(number[2]))
+        return NULL;
     int32_t rank;
     if (han_rank_of(number[1], &rank)) return NULL;
     return none_or_error(han_emit_isend(self, src[0], number[0], rank, number[2]));
@@ -174,7 +181,8 @@ static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t
 static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *dst[1];
     uint64_t number[3]; /* bytes, rank, request */
-    if (han_take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2])) return NULL;
+    if (han_take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2]))
+        return NULL;
     int32_t rank;
     if (han_rank_of(number[1], &rank)) return NULL;
     return none_or_error(han_emit_irecv(self, dst[0], number[0], rank, number[2]));
@@ -197,9 +205,15 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
         return NULL;
     bool broadcasts = (kind & ~(uint64_t)HAN_C_BLOCKING) == HAN_C_BCAST;
     const operation op = {
-        .code = HAN_COLL, .refs = {ref[0], ref[1]}, .numbers = {kind, number[2]}, .n = number[0],
-        .each = broadcasts ? 1 : self->element, .at = (ref[0]->base ? ref[0] : ref[1])->at,
-        .peer = root, .slot = number[3], .block = HAN_NO_BLOCK,
+        .code = HAN_COLL,
+        .refs = {ref[0], ref[1]},
+        .numbers = {kind, number[2]},
+        .n = number[0],
+        .each = broadcasts ? 1 : self->element,
+        .at = (ref[0]->base ? ref[0] : ref[1])->at,
+        .peer = root,
+        .slot = number[3],
+        .block = HAN_NO_BLOCK,
     };
     han_combines(self, op.n * op.each);
     han_wrote(self, ref[0]);

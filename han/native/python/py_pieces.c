@@ -5,12 +5,12 @@
 
 /* What is done with each piece of some tasks. Pieces go through `cells` cells in turn. */
 typedef struct {
-    PyObject *dst, *own;         /* Ref, or a tuple of those of each cell */
-    PyObject *operands;          /* for each cell, a tuple of Refs */
-    PyObject *posts;             /* a tuple of flags */
-    PyObject *turns;             /* a tuple: see han_begin_turn */
-    uint64_t step;               /* bytes of a piece */
-    uint64_t index;              /* of the next piece */
+    PyObject *dst, *own; /* Ref, or a tuple of those of each cell */
+    PyObject *operands;  /* for each cell, a tuple of Refs */
+    PyObject *posts;     /* a tuple of flags */
+    PyObject *turns;     /* a tuple: see han_begin_turn */
+    uint64_t step;       /* bytes of a piece */
+    uint64_t index;      /* of the next piece */
     uint64_t cells;
     waits arrivals, reads; /* of operands, and of the piece that was in the cell before */
 } pieces;
@@ -47,7 +47,8 @@ static int place_of(const char *name, PyObject *place, uint64_t cell, uint64_t a
                      PyTuple_GET_SIZE(place));
         return -1;
     }
-    const RefObject *found = han_ref_of(in_cells ? PyTuple_GET_ITEM(place, (Py_ssize_t)cell) : place);
+    const RefObject *found =
+        han_ref_of(in_cells ? PyTuple_GET_ITEM(place, (Py_ssize_t)cell) : place);
     if (!found) return -1;
     *out = *found;
     out->at = at;

@@ -89,8 +89,7 @@ static PyObject *get_calls_mpi(PlanObject *self, void *unused) {
 static PyGetSetDef plan_getset[] = {
     {"calls_mpi", (getter)get_calls_mpi, NULL, "Whether its runs call MPI.", NULL},
     {"counts", (getter)plan_get_counts, NULL,
-     "Runs finished; bytes copied, combined, attached, mapped, sent and received.",
-     NULL},
+     "Runs finished; bytes copied, combined, attached, mapped, sent and received.", NULL},
     {"alternative", (getter)get_alternative, (setter)set_alternative,
      "The plan that all ranks run instead if the buffers of all ranks are in their arenas.", NULL},
     {"rival", (getter)get_rival, (setter)set_rival,

@@ -11,7 +11,7 @@
 
 /* The arguments of Engine.plan. */
 typedef struct {
-    Py_buffer code, writes, terms, strides; /* the last two may be empty */
+    Py_buffer code, writes, terms, strides;                          /* the last two may be empty */
     PyObject *streams, *footprint, *comms, *scratch, *keep, *shifts; /* borrowed */
     unsigned long long signature, number, arena, arena_size, grains, grain;
     unsigned long long mpi_op, mpi_dtype; /* handles */
@@ -239,20 +239,20 @@ static int fill_plan(PlanObject *self, const arguments *a, unsigned ranks) {
 
 /* Read the arguments, of which `release` gives back the buffers; 0 or -1. */
 static int parse(PyObject *args, PyObject *kwargs, arguments *a) {
-    static char *names[] = {"code",   "streams", "requests",    "footprint", "writes", "sync",
-                            "brief",  "signature", "kernel",  "element", "op",
-                            "dtype",  "operand", "comms",   "scratch",
-                            "keep",   "number",  "shifts", "arena",  "whole", "terms",
-                            "grains", "grain",   "blocks", "strides", "tried", "unpacks", NULL};
+    static char *names[] = {"code",    "streams",   "requests", "footprint", "writes", "sync",
+                            "brief",   "signature", "kernel",   "element",   "op",     "dtype",
+                            "operand", "comms",     "scratch",  "keep",      "number", "shifts",
+                            "arena",   "whole",     "terms",    "grains",    "grain",  "blocks",
+                            "strides", "tried",     "unpacks",  NULL};
     *a = (arguments){.shifts = Py_None};
     return PyArg_ParseTupleAndKeywords(
                args, kwargs, "y*O!nO!y*ppK(ii)nKKnO!OO|KO(KK)Iz*KKIz*(KIIII)p", names, &a->code,
                &PyTuple_Type, &a->streams, &a->requests, &PyTuple_Type, &a->footprint, &a->writes,
                &a->sync, &a->brief, &a->signature, &a->op, &a->dtype, &a->element, &a->mpi_op,
-               &a->mpi_dtype, &a->operand, &PyTuple_Type, &a->comms, &a->scratch,
-               &a->keep, &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole,
-               &a->terms, &a->grains, &a->grain, &a->blocks, &a->strides, &a->tried, &a->first,
-               &a->rank, &a->size, &a->burst, &a->unpacks)
+               &a->mpi_dtype, &a->operand, &PyTuple_Type, &a->comms, &a->scratch, &a->keep,
+               &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole, &a->terms, &a->grains,
+               &a->grain, &a->blocks, &a->strides, &a->tried, &a->first, &a->rank, &a->size,
+               &a->burst, &a->unpacks)
                ? 0
                : -1;
 }

@@ -155,7 +155,10 @@ static bool restrict_to(const extent *e, han_buffer *b) {
 static bool of_object(const ReaderObject *r, PyObject *o, han_buffer *out) {
     han_memory m;
     if (!han_py_memory(&r->known, &r->classes, o, &m)) return false;
-    *out = (han_buffer){.data = m.data, .nbytes = m.nbytes, .element = m.element, .owner = m.owner,
+    *out = (han_buffer){.data = m.data,
+                        .nbytes = m.nbytes,
+                        .element = m.element,
+                        .owner = m.owner,
                         .readonly = m.readonly};
     return true;
 }
@@ -276,16 +279,15 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
 }
 
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"library", "wide", "comm_self", "datatype", "op", "ops", "handle", "refused",
-                            "buffer", "in_place", "error", NULL};
+    static char *names[] = {"library", "wide",    "comm_self", "datatype", "op",    "ops",
+                            "handle",  "refused", "buffer",    "in_place", "error", NULL};
     const char *library;
     unsigned long long comm_self;
     PyObject *datatype, *op, *ops, *refused, *buffer, *in_place, *error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!O!O!nO!O!OO", names, &library,
-                                     &self->mpi.wide, &comm_self, &PyType_Type, &datatype,
-                                     &PyType_Type, &op, &PyDict_Type, &ops, &self->handle,
-                                     &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place,
-                                     &error))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "spKO!O!O!nO!O!OO", names, &library, &self->mpi.wide, &comm_self,
+            &PyType_Type, &datatype, &PyType_Type, &op, &PyDict_Type, &ops, &self->handle,
+            &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place, &error))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
     if (missing) {
@@ -345,10 +347,11 @@ PyTypeObject ReaderType = {
     .tp_basicsize = sizeof(ReaderObject),
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Reader(library, wide, comm_self, datatype, op, ops, handle, refused, buffer, in_place, "
-              "error)"
-              "\n--\n\n"
-              "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
+    .tp_doc =
+        "Reader(library, wide, comm_self, datatype, op, ops, handle, refused, buffer, in_place, "
+        "error)"
+        "\n--\n\n"
+        "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
     .tp_methods = reader_methods,
     .tp_init = (initproc)reader_init,
     .tp_new = PyType_GenericNew,

@@ -105,8 +105,7 @@ static inline bool han_py_read_array(const ReaderObject *r, PyObject *o, han_buf
 /* Read an argument into a buffer that is all zero. A count is that of one of `blocks` blocks.
  * False, without an exception, if the argument is refused; the caller releases its objects then
  * too. */
-static inline bool han_py_read(const ReaderObject *r, PyObject *o, uint64_t blocks,
-                               han_buffer *b) {
+static inline bool han_py_read(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *b) {
     return han_py_read_array(r, o, b) || han_py_read_other(r, o, blocks, b);
 }
 

@@ -28,13 +28,13 @@ static void fill(PyObject *o, EngineObject *engine, PlanObject *plan, const void
     Py_INCREF(plan);
     self->engine = engine;
     self->plan = plan;
-    self->run = (han_run){.plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes,
-                          .sizes = sizes};
+    self->run = (han_run){
+        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .sizes = sizes};
 }
 
 static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"engine", "plan", "send", "recv", "keep", "begin", "end",
-                            "persistent", "nbytes", "sizes", NULL};
+    static char *names[] = {"engine", "plan",       "send",   "recv",  "keep", "begin",
+                            "end",    "persistent", "nbytes", "sizes", NULL};
     PyObject *engine, *plan, *keep = Py_None, *begin = Py_None, *end = Py_None, *sizes = NULL;
     const uint64_t *table;
     unsigned long long send, recv; /* addresses */
@@ -83,7 +83,8 @@ static int request_traverse(PyObject *o, visitproc visit, void *arg) {
     Py_VISIT(self->keep);
     Py_VISIT(self->begin);
     Py_VISIT(self->end);
-    return han_request_class.base->tp_traverse ? han_request_class.base->tp_traverse(o, visit, arg) : 0;
+    return han_request_class.base->tp_traverse ? han_request_class.base->tp_traverse(o, visit, arg)
+                                               : 0;
 }
 
 static int request_clear(PyObject *o) {
@@ -121,9 +122,10 @@ static PyType_Slot slots[] = {
     {Py_tp_getset, han_request_getset},
     {Py_tp_init, request_init},
     {Py_tp_new, request_new},
-    {Py_tp_doc, "Request(engine, plan, send, recv, keep=None, begin=None, end=None, "
-                "persistent=False, nbytes=0, sizes=b'')\n--\n\n"
-                "A plan bound to buffers; it is started, waited for and tested like an MPI request."},
+    {Py_tp_doc,
+     "Request(engine, plan, send, recv, keep=None, begin=None, end=None, "
+     "persistent=False, nbytes=0, sizes=b'')\n--\n\n"
+     "A plan bound to buffers; it is started, waited for and tested like an MPI request."},
     {0, NULL},
 };
 
@@ -133,9 +135,9 @@ PyObject *han_py_request_class(PyObject *unused, PyObject *args) {
     unsigned long long null;
     han_status_fields status;
     if (han_request_class.type) return Py_NewRef((PyObject *)han_request_class.type);
-    if (!PyArg_ParseTuple(args, "O!nKO!(iiiii)", &PyType_Type, &base, &han_request_class.handle, &null,
-                          &PyTuple_Type, &library, &status.source, &status.tag, &status.error,
-                          &status.any_source, &status.any_tag))
+    if (!PyArg_ParseTuple(args, "O!nKO!(iiiii)", &PyType_Type, &base, &han_request_class.handle,
+                          &null, &PyTuple_Type, &library, &status.source, &status.tag,
+                          &status.error, &status.any_source, &status.any_tag))
         return NULL;
     if (han_py_load_mpi(&han_request_class.mpi, library)) return NULL;
     han_request_class.base = (PyTypeObject *)base;

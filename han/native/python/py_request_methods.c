@@ -36,8 +36,8 @@ static void first_step(request *self) {
     if (self->plan->plan.brief) (void)han_try(e, &self->run, 1);
     if (self->run.status == HAN_OK) return;
     if (!self->plan->plan.brief || !e->active) {
-        Py_BEGIN_ALLOW_THREADS
-        (void)han_progress(e, &self->run, false);
+        Py_BEGIN_ALLOW_THREADS(void)
+        han_progress(e, &self->run, false);
         Py_END_ALLOW_THREADS
     }
     if (self->run.status == HAN_BLOCKED) han_helper_wake();

@@ -6,7 +6,9 @@
 
 han_request_class_facts han_request_class;
 
-request *han_request_fields(PyObject *o) { return (request *)(void *)((char *)o + han_request_class.fields); }
+request *han_request_fields(PyObject *o) {
+    return (request *)(void *)((char *)o + han_request_class.fields);
+}
 
 static void set_handle(PyObject *o, uint64_t handle) {
     memcpy((char *)o + han_request_class.handle, &handle, han_request_class.handle_size);
@@ -95,7 +97,8 @@ static int error_code(PyObject *o) {
 int han_request_ended(PyObject *o) {
     request *self = han_request_fields(o);
     if (!self->active) return 0;
-    int rc = self->run.status == HAN_OK ? han_request_unpack(self) : han_py_report(self->engine, HAN_E_FAILED);
+    int rc = self->run.status == HAN_OK ? han_request_unpack(self)
+                                        : han_py_report(self->engine, HAN_E_FAILED);
     return rc ? error_code(o) : 0;
 }
 

@@ -20,7 +20,7 @@ typedef struct {
     Py_ssize_t width, half, window;    /* pieces that arrive from position `half` on are finished */
     Py_ssize_t begun;                  /* pieces, for which this rank has awaited its own streams */
     uint64_t *arriving;                /* requests by position */
-    sent *sends;                       /* those from number `completed` to `n_sends` are under way */
+    sent *sends; /* those from number `completed` to `n_sends` are under way */
     Py_ssize_t completed, n_sends;
     uint64_t *free, n_free, next; /* requests that are free, and the first one that is new */
 } ring;
@@ -179,7 +179,8 @@ static int take_arguments(ring *r, PyObject *const *args, Py_ssize_t given) {
     Py_ssize_t positions = PyTuple_GET_SIZE(args[4]);
     if (!width || width > (uint64_t)positions || (positions - (Py_ssize_t)width) % 2 ||
         (positions - (Py_ssize_t)width) / 2 < (Py_ssize_t)width || !r->window) {
-        PyErr_SetString(PyExc_ValueError, "circulate: no ring of two nodes or more has these pieces");
+        PyErr_SetString(PyExc_ValueError,
+                        "circulate: no ring of two nodes or more has these pieces");
         return -1;
     }
     r->width = (Py_ssize_t)width;

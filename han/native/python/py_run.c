@@ -115,7 +115,8 @@ static void keep_for_ever(PyObject *const *kept, Py_ssize_t n) {
 }
 
 int han_py_sizes(const han_plan *p, PyObject *bytes, const uint64_t **out) {
-    size_t length = bytes ? (size_t)PyBytes_GET_SIZE(bytes) : 0, expected = p->n_blocks * sizeof **out;
+    size_t length = bytes ? (size_t)PyBytes_GET_SIZE(bytes) : 0,
+           expected = p->n_blocks * sizeof **out;
     *out = NULL;
     if (!expected) return 0;
     if (length != expected) {
@@ -127,10 +128,14 @@ int han_py_sizes(const han_plan *p, PyObject *bytes, const uint64_t **out) {
     return 0;
 }
 
-int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv,
-               uint64_t nbytes, const uint64_t *sizes, PyObject *const *kept, Py_ssize_t n) {
-    han_run run = {.plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes,
-                   .sizes = sizes, .blocking = true};
+int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *recv, uint64_t nbytes,
+               const uint64_t *sizes, PyObject *const *kept, Py_ssize_t n) {
+    han_run run = {.plan = &plan->plan,
+                   .send = send,
+                   .recv = recv,
+                   .nbytes = nbytes,
+                   .sizes = sizes,
+                   .blocking = true};
     Py_INCREF(plan); /* a signal handler may empty the cache that owns the plan */
     int rc = han_py_enqueue(self, &run);
     if (!rc) (void)han_py_try(self, &run);

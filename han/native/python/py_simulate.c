@@ -53,9 +53,9 @@ PyObject *han_py_simulate(PyObject *self, PyObject *args) {
     long long n_ops, n_streams, n_shapes, n_names, homes, home_ranks, members, hosts;
     int keep, count;
     if (!PyArg_ParseTuple(args, "O!(iiiiiiiiip)(LLLLLLLL)O:simulate", &PyTuple_Type, &arrays,
-                          &w.size, &w.runs, &w.levels, &w.channels, &w.rails, &w.flags,
-                          &w.messages, &w.meetings, &w.banks, &keep, &n_ops, &n_streams,
-                          &n_shapes, &n_names, &homes, &home_ranks, &members, &hosts, &tell))
+                          &w.size, &w.runs, &w.levels, &w.channels, &w.rails, &w.flags, &w.messages,
+                          &w.meetings, &w.banks, &keep, &n_ops, &n_streams, &n_shapes, &n_names,
+                          &homes, &home_ranks, &members, &hosts, &tell))
         return NULL;
     if (PyTuple_GET_SIZE(arrays) != ALL)
         return PyErr_Format(PyExc_ValueError, "%d arrays expected", ALL);
@@ -64,25 +64,38 @@ PyObject *han_py_simulate(PyObject *self, PyObject *args) {
     int64_t word = sizeof(int64_t), real = sizeof(double), levels = w.levels;
 #define AT(field) (const void **)&w.field
     const slot table[ALL] = {
-        {AT(ops), n_ops * (int64_t)sizeof(sim_op)}, {AT(streams), 2 * n_streams * word},
+        {AT(ops), n_ops * (int64_t)sizeof(sim_op)},
+        {AT(streams), 2 * n_streams * word},
         {AT(shape), size * each},
-        {AT(first_stream), (n_shapes + 1) * word},  {AT(requests), n_shapes * word},
+        {AT(first_stream), (n_shapes + 1) * word},
+        {AT(requests), n_shapes * word},
         {AT(names), n_names * (int64_t)sizeof(sim_name)},
         {AT(first_name), (size + 1) * word},
-        {AT(place), size * levels * each},          {AT(node_of), size * each},
-        {AT(memory_of), size * each},               {AT(host_of), size * each},
+        {AT(place), size * levels * each},
+        {AT(node_of), size * each},
+        {AT(memory_of), size * each},
+        {AT(host_of), size * each},
         {AT(rail), size * each},
         {AT(links), levels * (int64_t)sizeof(sim_link)},
-        {AT(copy), 2 * (levels + 1) * real},        {AT(reduce), 2 * (levels + 1) * real},
-        {AT(node), sizeof(sim_node)},               {AT(cores), hosts * real},
-        {AT(crowded), hosts},                       {AT(needed), w.runs * w.channels * each},
-        {AT(writes), in_channels},                  {AT(home), in_channels * each},
-        {AT(first_home), (homes + 1) * each},       {AT(home_ranks), home_ranks * each},
-        {AT(meeting_seconds), w.meetings * real},   {AT(first_member), (w.meetings + 1) * each},
+        {AT(copy), 2 * (levels + 1) * real},
+        {AT(reduce), 2 * (levels + 1) * real},
+        {AT(node), sizeof(sim_node)},
+        {AT(cores), hosts * real},
+        {AT(crowded), hosts},
+        {AT(needed), w.runs * w.channels * each},
+        {AT(writes), in_channels},
+        {AT(home), in_channels * each},
+        {AT(first_home), (homes + 1) * each},
+        {AT(home_ranks), home_ranks * each},
+        {AT(meeting_seconds), w.meetings * real},
+        {AT(first_member), (w.meetings + 1) * each},
         {AT(members), members * each},
-        {AT(finish), size * w.runs * real},         {AT(copying), size * real},
-        {AT(reducing), size * real},                {AT(messaging), size * real},
-        {AT(level_messages), levels * word},        {AT(level_bytes), levels * word},
+        {AT(finish), size * w.runs * real},
+        {AT(copying), size * real},
+        {AT(reducing), size * real},
+        {AT(messaging), size * real},
+        {AT(level_messages), levels * word},
+        {AT(level_bytes), levels * word},
         {AT(operations), word},
     };
 #undef AT

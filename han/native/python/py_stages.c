@@ -106,8 +106,9 @@ PyObject *han_mail_combine(MailObject *self, PyObject *const *args, Py_ssize_t g
         return NULL;
     for (int k = 5; k < 8; k++)
         if (han_expect_tuple(name, args[k], -1)) return NULL;
-    const combination c = {ref[0], ref[1], in_tuple(args[5]), in_tuple(args[6]), in_tuple(args[7]),
-                           number[0], number[1], number[2]};
+    const combination c = {
+        ref[0],    ref[1],    in_tuple(args[5]), in_tuple(args[6]), in_tuple(args[7]),
+        number[0], number[1], number[2]};
     if (combine(self, name, &c)) return NULL;
     Py_RETURN_NONE;
 }
@@ -190,9 +191,14 @@ static int fold_run(MailObject *self, const char *name, const stage *s, PyObject
         return -1;
     }
     const combination c = {
-        s->work, number[2] ? s->own : s->work, {operands, n_before}, {operands + n_before, n_after},
+        s->work,
+        number[2] ? s->own : s->work,
+        {operands, n_before},
+        {operands + n_before, n_after},
         {PySequence_Fast_ITEMS(s->sent), PyList_GET_SIZE(s->sent)},
-        s->start + number[0], s->start + number[1], s->step,
+        s->start + number[0],
+        s->start + number[1],
+        s->step,
     };
     int failed = find_operands(name, s, before, c.start, c.stop, from, operands) ||
                  find_operands(name, s, after, c.start, c.stop, from, operands + n_before) ||
@@ -233,8 +239,13 @@ PyObject *han_mail_stage(MailObject *self, PyObject *const *args, Py_ssize_t giv
     if (han_expect(name, given, 10) || han_take(name, args, 7, ref, 4, number, 3) ||
         han_mail_ready(self))
         return NULL;
-    stage s = {.room = ref[0], .mine = ref[1], .own = ref[2], .work = ref[3],
-               .start = number[0], .most = number[1], .step = number[2]};
+    stage s = {.room = ref[0],
+               .mine = ref[1],
+               .own = ref[2],
+               .work = ref[3],
+               .start = number[0],
+               .most = number[1],
+               .step = number[2]};
     if (stage_of(self, name, &s, args + 7)) return NULL;
     Py_RETURN_NONE;
 }
@@ -291,8 +302,7 @@ static int exchange_task(MailObject *self, const char *name, stage s, PyObject *
     PyObject *stages = PyTuple_GET_ITEM(task, 0);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(stages); k++) {
         PyObject *one = PyTuple_GET_ITEM(stages, k);
-        if (han_expect_tuple(name, one, 3) ||
-            stage_of(self, name, &s, PySequence_Fast_ITEMS(one)))
+        if (han_expect_tuple(name, one, 3) || stage_of(self, name, &s, PySequence_Fast_ITEMS(one)))
             return -1;
         if (PyTuple_GET_SIZE(PyTuple_GET_ITEM(one, 2))) s.mine = s.work;
     }
@@ -310,8 +320,12 @@ PyObject *han_mail_exchange(MailObject *self, PyObject *const *args, Py_ssize_t 
         return NULL;
     PyObject *ends = PyTuple_New(PyTuple_GET_SIZE(args[5]));
     for (Py_ssize_t k = 0; ends && k < PyTuple_GET_SIZE(args[5]); k++) {
-        stage s = {.room = ref[0], .mine = ref[1], .own = ref[1], .work = ref[2],
-                   .most = number[0], .step = number[1]};
+        stage s = {.room = ref[0],
+                   .mine = ref[1],
+                   .own = ref[1],
+                   .work = ref[2],
+                   .most = number[0],
+                   .step = number[1]};
         if (han_begin_turn(self->stream, name, PyTuple_GET_ITEM(args[5], k), span)) {
             Py_CLEAR(ends);
             break;

@@ -24,10 +24,10 @@ struct han_token {
     EngineObject *engine;
     han_run *run;
     _Atomic int state;
-    bool ours;            /* han itself completes the request: the owner knows */
-    _Atomic int pins;     /* threads that advance it without being asked by MPI */
-    uint32_t fruitless;   /* polls by MPI in a row */
-    uint64_t since, slow; /* for checks while MPI waits: the first one, the next one */
+    bool ours;                  /* han itself completes the request: the owner knows */
+    _Atomic int pins;           /* threads that advance it without being asked by MPI */
+    uint32_t fruitless;         /* polls by MPI in a row */
+    uint64_t since, slow;       /* for checks while MPI waits: the first one, the next one */
     han_token *next, *previous; /* among those with an owner; `next` also in the pool */
 };
 
@@ -44,8 +44,8 @@ static struct {
     han_ended ended;
     han_token *pool;
     int pooled;
-    atomic_flag lock; /* for the list, and for changes of states */
-    han_token list;   /* its ends */
+    atomic_flag lock;    /* for the list, and for changes of states */
+    han_token list;      /* its ends */
     _Atomic int shown;   /* in the list */
     _Atomic int telling; /* completions that MPI is being told of */
     _Atomic bool closed; /* MPI must not be called any more */
@@ -346,8 +346,8 @@ static void finish(han_token *t) {
     if (tokens.closed) return;
     if (!han_token_gone(t)) {
         uint64_t handle = t->handle;
-        Py_BEGIN_ALLOW_THREADS
-        (void)han_wait(tokens.mpi, &handle);
+        Py_BEGIN_ALLOW_THREADS(void)
+        han_wait(tokens.mpi, &handle);
         Py_END_ALLOW_THREADS
     }
     if (han_token_gone(t)) free(t); /* else MPI has failed, and may still use it */

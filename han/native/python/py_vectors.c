@@ -225,8 +225,8 @@ static PyObject *read_vector(PyObject *module, PyObject *args) {
     PyObject *found = direct ? PyTuple_New(size) : NULL;
     for (int r = 0; found && r < size; r++)
         PyTuple_SET_ITEM(found, r, PyLong_FromUnsignedLongLong(counts[r]));
-    PyObject *answer = found ? Py_BuildValue("(NN)", han_py_buffer_facts(&buffer), found)
-                             : Py_NewRef(Py_None);
+    PyObject *answer =
+        found ? Py_BuildValue("(NN)", han_py_buffer_facts(&buffer), found) : Py_NewRef(Py_None);
     han_py_release(&buffer);
     PyMem_Free(counts);
     return answer;

@@ -37,11 +37,11 @@ typedef struct {
     bool is_signed;
 } integers;
 
-#define TAKE(type)                     \
-    do {                               \
-        type number;                   \
+#define TAKE(type)                          \
+    do {                                    \
+        type number;                        \
         memcpy(&number, at, sizeof number); \
-        return (int64_t)number;        \
+        return (int64_t)number;             \
     } while (0)
 
 /* One number; a negative one if it does not fit 63 bits. */
@@ -98,7 +98,8 @@ static bool from_buffer(PyObject *o, int32_t n, int64_t *out) {
 
 static bool from_list(PyObject *o, int32_t n, int64_t *out) {
     for (int32_t k = 0; k < n; k++) {
-        if (PySequence_Fast_GET_SIZE(o) != n) return false; /* code of an item's class may change it */
+        if (PySequence_Fast_GET_SIZE(o) != n)
+            return false; /* code of an item's class may change it */
         PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(o, k));
         bool found = integer(item, &out[k]);
         Py_DECREF(item);

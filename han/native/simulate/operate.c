@@ -6,7 +6,6 @@
 #include "simulate/network.h"
 #include "simulate/ranks.h"
 
-
 static sim_open *task_of(sim_state *s, int32_t rank) {
     sim_rank *r = &s->ranks[rank];
     return r->open[r->stream].open ? &r->open[r->stream] : NULL;
@@ -116,8 +115,7 @@ static void expect(sim_state *s, const sim_message *m) {
         sim_push(s, &s->heap, (sim_event){m->due, NETWORK, NETWORK});
 }
 
-static int64_t number_of(const sim_state *s, int32_t rank, const sim_name *name,
-                         const sim_op *op) {
+static int64_t number_of(const sim_state *s, int32_t rank, const sim_name *name, const sim_op *op) {
     return (int64_t)s->ranks[rank].run * s->world->messages + name->what + op->number;
 }
 
@@ -197,16 +195,25 @@ double sim_operate(sim_state *s, int32_t rank, const sim_op *op, double now) {
     switch (op->code) {
     case HAN_COPY:
     case HAN_PULL:
-    case HAN_PUSH: return copy(s, rank, op, now);
+    case HAN_PUSH:
+        return copy(s, rank, op, now);
     case HAN_REDUCE:
     case HAN_ACCUMULATE:
-    case HAN_REDUCE2: return reduce(s, rank, op, now);
-    case HAN_POST: return post(s, rank, op, now);
-    case HAN_WAIT: return await_flag(s, rank, op, now);
-    case HAN_AWAIT: return await_stream(s, rank, op, now);
-    case HAN_ISEND: return isend(s, rank, op, now);
-    case HAN_IRECV: return irecv(s, rank, op, now);
-    case HAN_TEST: return test(s, rank, op, now);
-    default: return coll(s, rank, op, now);
+    case HAN_REDUCE2:
+        return reduce(s, rank, op, now);
+    case HAN_POST:
+        return post(s, rank, op, now);
+    case HAN_WAIT:
+        return await_flag(s, rank, op, now);
+    case HAN_AWAIT:
+        return await_stream(s, rank, op, now);
+    case HAN_ISEND:
+        return isend(s, rank, op, now);
+    case HAN_IRECV:
+        return irecv(s, rank, op, now);
+    case HAN_TEST:
+        return test(s, rank, op, now);
+    default:
+        return coll(s, rank, op, now);
     }
 }

@@ -124,7 +124,7 @@ void sim_leave_task(sim_state *s, int32_t rank, double now) {
     here->open = false;
     if (!sim_grow(s, (void **)&s->spans, &s->span_room, s->span_count, sizeof(sim_span))) return;
     s->spans[s->span_count++] =
-        (sim_span){rank,          r->run,          r->stream,
-                   here->task,    here->begin,     now,
+        (sim_span){rank,          r->run,         r->stream,
+                   here->task,    here->begin,    now,
                    here->copying, here->reducing, here->start < now ? here->start : now};
 }

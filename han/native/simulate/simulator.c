@@ -20,7 +20,8 @@ static void *part(char *block, size_t *at, size_t count, size_t each) {
 /* Lay out all arrays of fixed size in a block; the bytes that they take. */
 static size_t lay_out(sim_state *s, char *block) {
     const sim_world *w = s->world;
-    size_t at = 0, size = (size_t)w->size, runs = (size_t)w->runs, nodes = 1, hosts = 1, memories = 1;
+    size_t at = 0, size = (size_t)w->size, runs = (size_t)w->runs, nodes = 1, hosts = 1,
+           memories = 1;
     for (size_t r = 0; r < size; r++) {
         if ((size_t)w->node_of[r] >= nodes) nodes = (size_t)w->node_of[r] + 1;
         if ((size_t)w->memory_of[r] >= memories) memories = (size_t)w->memory_of[r] + 1;

@@ -45,22 +45,22 @@ typedef struct {
     const int32_t *shape;   /* by rank: which operations are its own */
     const int64_t *first_stream, *requests; /* by shape */
     const sim_name *names;
-    const int64_t *first_name; /* by rank */
+    const int64_t *first_name;                                   /* by rank */
     const int32_t *place, *node_of, *memory_of, *host_of, *rail; /* place[level * size + rank] */
     const sim_link *links;
     const double *copy, *reduce; /* bytes a second: own memory, then by level; the same in caches */
     const sim_node *node;
     const double *cores; /* by host */
     const uint8_t *crowded;
-    const int32_t *needed;                /* [run * channels + channel]: see `writes` */
-    const uint8_t *writes;                /* [rank * channels + channel]: bits of areas */
+    const int32_t *needed;                         /* [run * channels + channel]: see `writes` */
+    const uint8_t *writes;                         /* [rank * channels + channel]: bits of areas */
     const int32_t *home, *first_home, *home_ranks; /* home[channel * size + rank] */
     const double *meeting_seconds;
     const int32_t *first_member, *members;
-    int32_t banks; /* of small slots */
-    bool keep;     /* the spans of tasks */
-    double *finish;                                   /* results: [run * size + rank] */
-    double *copying, *reducing, *messaging;           /* by rank */
+    int32_t banks;                                      /* of small slots */
+    bool keep;                                          /* the spans of tasks */
+    double *finish;                                     /* results: [run * size + rank] */
+    double *copying, *reducing, *messaging;             /* by rank */
     int64_t *level_messages, *level_bytes, *operations; /* by level; one number */
 } sim_world;
 
@@ -155,7 +155,10 @@ typedef struct {
     bool failed;  /* no memory */
 } sim_state;
 
-enum { NETWORK = -1, TURN = 4 }; /* TURN: data operations of a stream in one turn, as the executor */
+enum {
+    NETWORK = -1,
+    TURN = 4
+}; /* TURN: data operations of a stream in one turn, as the executor */
 
 /* The streams of a rank's operations, and how many there are. */
 static inline const int64_t *sim_streams(const sim_world *w, int32_t rank) {
