@@ -42,12 +42,19 @@ extern const struct han_kernels han_kernels_avx512;
     X(OP, BOOL, uint8_t, uint32_t) \
     HAN_INTEGERS(X, OP)
 
-#define HAN_NUMBER_PAIRS(X)                                                                       \
-    HAN_INTEGERS(X, SUM)                                                                          \
-    HAN_FLOATS(X, SUM) HAN_INTEGERS(X, PROD) HAN_FLOATS(X, PROD) HAN_INTEGERS(X, MAX)             \
-        HAN_FLOATS(X, MAX) HAN_INTEGERS(X, MIN) HAN_FLOATS(X, MIN) HAN_LOGICALS(X, LAND)          \
-            HAN_LOGICALS(X, LOR) HAN_LOGICALS(X, LXOR) HAN_INTEGERS(X, BAND) HAN_INTEGERS(X, BOR) \
-                HAN_INTEGERS(X, BXOR)
+/* clang-format off */
+#define HAN_NUMBER_PAIRS(X)                     \
+    HAN_INTEGERS(X, SUM) HAN_FLOATS(X, SUM)     \
+    HAN_INTEGERS(X, PROD) HAN_FLOATS(X, PROD)   \
+    HAN_INTEGERS(X, MAX) HAN_FLOATS(X, MAX)     \
+    HAN_INTEGERS(X, MIN) HAN_FLOATS(X, MIN)     \
+    HAN_LOGICALS(X, LAND)                       \
+    HAN_LOGICALS(X, LOR)                        \
+    HAN_LOGICALS(X, LXOR)                       \
+    HAN_INTEGERS(X, BAND)                       \
+    HAN_INTEGERS(X, BOR)                        \
+    HAN_INTEGERS(X, BXOR)
+/* clang-format on */
 
 /* X(op, dtype) */
 #define HAN_HALF_PAIRS(X) X(SUM, F16) X(PROD, F16) X(MAX, F16) X(MIN, F16)

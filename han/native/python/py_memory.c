@@ -24,16 +24,17 @@ static bool of_array(const han_elements *known, PyArrayObject *a, han_memory *m)
 }
 
 /* NumPy's classes of numbers, and where their objects hold the value. */
-#define SCALARS(ROW)                                                                            \
-    ROW(Double, DOUBLE)                                                                         \
-    ROW(Float, FLOAT) ROW(Long, LONG) ROW(Int, INT) ROW(LongLong, LONGLONG) ROW(Bool, BOOL)     \
-        ROW(Byte, BYTE) ROW(UByte, UBYTE) ROW(Short, SHORT) ROW(UShort, USHORT) ROW(UInt, UINT) \
-            ROW(ULong, ULONG) ROW(ULongLong, ULONGLONG) ROW(Half, HALF)                         \
-                ROW(LongDouble, LONGDOUBLE) ROW(CFloat, CFLOAT) ROW(CDouble, CDOUBLE)           \
-                    ROW(CLongDouble, CLONGDOUBLE)
-#define ROW(Name, NAME)                                                            \
+/* clang-format off */
+#define SCALARS(ROW)                                                                           \
+    ROW(Double, DOUBLE) ROW(Float, FLOAT) ROW(Long, LONG) ROW(Int, INT) ROW(LongLong, LONGLONG) \
+    ROW(Bool, BOOL) ROW(Byte, BYTE) ROW(UByte, UBYTE) ROW(Short, SHORT) ROW(UShort, USHORT)    \
+    ROW(UInt, UINT) ROW(ULong, ULONG) ROW(ULongLong, ULONGLONG) ROW(Half, HALF)                \
+    ROW(LongDouble, LONGDOUBLE) ROW(CFloat, CFLOAT) ROW(CDouble, CDOUBLE)                      \
+    ROW(CLongDouble, CLONGDOUBLE)
+#define ROW(Name, NAME) \
     {&Py##Name##ArrType_Type, NPY_##NAME, offsetof(Py##Name##ScalarObject, obval), \
      sizeof(((Py##Name##ScalarObject *)NULL)->obval)},
+/* clang-format on */
 
 typedef struct {
     PyTypeObject *class;
