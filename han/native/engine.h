@@ -81,9 +81,9 @@ typedef struct han_engine {
     han_ways put;      /* how data is stored into cells: ordinary stores, or past the caches */
     uint32_t spins;    /* at present, within the bounds of `wait` */
     uint32_t patience; /* yields before the thread sleeps in the kernel */
-    bool (*interrupted)(void *); /* asked now and then while waiting; may be NULL */
-    /* Runs finished, and runs ever queued: written by the thread that holds `busy`, read by all. */
-    _Atomic uint64_t epoch, issued;
+    bool (*interrupted)(void *);       /* asked now and then while waiting; may be NULL */
+    uint64_t epoch;                    /* runs finished, for the thread that holds `busy` */
+    _Atomic uint64_t finished, issued; /* for all threads: the same, and runs ever queued */
     uint64_t calls[HAN_CALLS_KEPT]; /* the digest of all calls after each of the last runs begun */
     uint64_t agreed; /* runs up to which all ranks are known to have made the same calls */
     uint64_t held;   /* the run of which a notice arrived early, counted from 1; 0: none */

@@ -25,7 +25,7 @@ static int lost(const han_channel *ch, uint64_t epoch) {
 }
 
 enum han_status han_departed(han_engine *e) {
-    uint64_t epoch = atomic_load_explicit(&e->epoch, memory_order_relaxed);
+    uint64_t epoch = atomic_load_explicit(&e->finished, memory_order_relaxed);
     uint64_t issued = atomic_load_explicit(&e->issued, memory_order_relaxed);
     if (epoch >= issued) return HAN_BLOCKED; /* another thread has just finished the run */
     for (uint32_t c = 0; c < e->n_channels; c++) {

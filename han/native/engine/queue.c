@@ -54,7 +54,7 @@ void han_deactivate(han_engine *e) {
 }
 
 void han_rest(han_engine *e) {
-    if (e->issued == e->epoch) han_deactivate(e);
+    if (e->issued == e->finished) han_deactivate(e);
 }
 
 bool han_others_active(const han_engine *e) {

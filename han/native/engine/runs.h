@@ -162,14 +162,15 @@ static inline bool han_ready(han_engine *e) {
 /* The run has finished: tell the peers and the owner of the run. */
 static inline void han_finish(han_engine *e) {
     han_run *run = e->head;
-    uint64_t epoch = atomic_load_explicit(&e->epoch, memory_order_relaxed);
+    uint64_t epoch = e->epoch;
     if (e->timed) han_note_time(e);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         atomic_store_explicit(&han_own_record(ch)->done, epoch + 1, memory_order_release);
         if (e->plan->sync && ch->known < epoch) ch->known = epoch;
     }
-    atomic_store_explicit(&e->epoch, epoch + 1, memory_order_relaxed);
+    e->epoch = epoch + 1;
+    atomic_store_explicit(&e->finished, epoch + 1, memory_order_relaxed);
     e->started = e->placed = false;
     e->plan = NULL;
     e->head = run->next;

@@ -53,16 +53,16 @@ static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c
 }
 
 static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call *c) {
-    PyObject *sizes = NULL,
-             *kept = PyTuple_Pack(2, han_py_or_none(c->send.owner), han_py_or_none(c->recv.owner));
-    if (!kept || han_py_sizes_of(&self->caller, c, &sizes)) {
+    PyObject *request = NULL, *sizes = NULL;
+    Py_INCREF(plan); /* what is allocated may start a collection, which may empty the look-up */
+    PyObject *kept = PyTuple_Pack(2, han_py_or_none(c->send.owner), han_py_or_none(c->recv.owner));
+    if (!kept || han_py_sizes_of(&self->caller, c, &sizes))
         Py_XDECREF(kept);
-        return NULL;
-    }
-    PyObject *request =
-        han_py_request((PyTypeObject *)self->request, self->engine, plan, c->send.data,
-                       c->recv.data, c->key.nbytes, sizes, kept, c->end);
+    else
+        request = han_py_request((PyTypeObject *)self->request, self->engine, plan, c->send.data,
+                                 c->recv.data, c->key.nbytes, sizes, kept, c->end);
     Py_XDECREF(sizes);
+    Py_DECREF(plan);
     if (!request) return NULL;
     PyObject *started = han_py_start(request);
     Py_XDECREF(started);
@@ -81,6 +81,7 @@ static bool lacks_alternative(const han_plan *p, const han_call *c) {
 static PyObject *run_on_copies(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
     han_call copy;
     PyObject *answer;
+    Py_INCREF(plan); /* another thread may empty the look-up meanwhile */
     if (han_py_copy(&self->caller, c, &copy) && !han_py_pack_sent(&self->caller, c, &copy)) {
         self->hits++;
         answer = go(self, plan, &copy);
@@ -88,13 +89,9 @@ static PyObject *run_on_copies(CallsObject *self, PlanObject *plan, const han_ca
         PyErr_Clear();
         answer = Py_NewRef(Py_False);
     }
+    Py_DECREF(plan);
     han_py_release_copy(&copy);
     return answer;
-}
-
-static PyObject *run_on_buffers(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
-    self->hits++;
-    return go(self, plan, c);
 }
 
 /* What was entered for a call with another object of its operation; borrowed; or NULL. */
@@ -126,12 +123,10 @@ static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t co
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     PlanObject *found = (PlanObject *)entered(self, c, c->key.collective);
     if (!found) Py_RETURN_FALSE;
-    bool copies = han_py_needs_copies(c);
-    if (!copies && lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
-    Py_INCREF(found); /* another thread, or a collection of garbage, may empty the look-up */
-    PyObject *answer = (copies ? run_on_copies : run_on_buffers)(self, found, c, go);
-    Py_DECREF(found);
-    return answer;
+    if (han_py_needs_copies(c)) return run_on_copies(self, found, c, go);
+    if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
+    self->hits++;
+    return go(self, found, c);
 }
 
 /* Make a persistent request, or return False if its class is not known. */

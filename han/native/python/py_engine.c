@@ -231,7 +231,7 @@ static PyObject *engine_trace(EngineObject *self, PyObject *args) {
 
 static PyObject *engine_get_epoch(EngineObject *self, void *unused) {
     (void)unused;
-    return PyLong_FromUnsignedLongLong(self->engine.epoch);
+    return PyLong_FromUnsignedLongLong(self->engine.finished);
 }
 
 static PyObject *engine_get_issued(EngineObject *self, void *unused) {
