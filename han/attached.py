@@ -52,7 +52,7 @@ def _delete(comm: MPI.Comm, keyval: int, what: Kept) -> None:
     if isinstance(what, State) and not MPI.Is_finalized():
         what.close(free=comm not in PERMANENT)
     elif isinstance(what, Inherited) and not MPI.Is_finalized():
-        what.nest.reclaim(MPI._handleof(comm))
+        what.nest.reclaim(comm.handle)
 
 
 def kept(comm: MPI.Comm) -> Kept | None:
@@ -91,7 +91,7 @@ def _children() -> list[Any]:
 def revoke(comm: MPI.Comm, error: BaseException) -> None:
     """Tell the other ranks that this one revokes `comm`, unless MPI alone serves it; local."""
     found = kept(comm)
-    parts = found.nest.due(MPI._handleof(comm)) if isinstance(found, Inherited) else None
+    parts = found.nest.due(comm.handle) if isinstance(found, Inherited) else None
     if parts is not None:
         parts.revoke(error)
     elif isinstance(found, State):

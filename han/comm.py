@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from han.common.errors import ArgumentTypeError, HanError, RevokedError
 from han.handles import KINDS, Handles
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
+from han.message.mpi_objects import set_handle
 from han.ranks.health import check_live
 from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
 from han.runtime.inherited import Inherited
@@ -140,7 +140,7 @@ class Comm(Handles):
         kind = next(kinds, other or Comm)
         self: Comm = kind._plain.__new__(kind)
         # Topologies are not tested: Open MPI reports that of a graph's parent for some graphs.
-        ctypes.memmove(MPI._addressof(self), MPI._addressof(comm), MPI._sizeof(comm))
+        set_handle(self, comm)
         found = kept(comm) if comm else None
         if isinstance(found, Inherited):
             self._config = found
@@ -255,7 +255,7 @@ class Comm(Handles):
 
     def _forget(self) -> None:
         """Become null; MPI keeps the communicator, for a call on it never completes."""
-        ctypes.memmove(MPI._addressof(self), MPI._addressof(MPI.COMM_NULL), MPI._sizeof(self))
+        set_handle(self, MPI.COMM_NULL)
 
     # ---- inspection ---------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ class Communicators(Objects):
 
     def _set_up(self) -> bool:
         """Set a new communicator up if it has made many calls of objects; return whether it did."""
-        config, handle = self._config, MPI._handleof(self)
+        config, handle = self._config, self.handle
         if not isinstance(config, Inherited) or self.Get_size() == 1 or not has_attribute(self):
             return False
         if not config.nest.used_often(handle):
@@ -95,7 +95,7 @@ class Communicators(Objects):
                 state.nest.withdraw()
         state = self._found()
         if child and state is not None:
-            state.heritage().nest.promise(MPI._handleof(child), state.rank, rows)
+            state.heritage().nest.promise(child.handle, state.rank, rows)
         return child
 
     @staticmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import sys
 import warnings
@@ -14,6 +13,7 @@ from mpi4py import MPI
 
 from han.comm import Comm
 from han.common.errors import HanError
+from han.message.mpi_objects import set_handle
 
 NAMES = ("COMM_WORLD", "COMM_SELF")
 OWN = ("mpi4py", "han")  # packages whose modules may keep MPI's communicators
@@ -108,7 +108,7 @@ def _at_first_use(comm: MPI.Intracomm, config: Any) -> Comm:
     MPI may not be initialized yet.
     """
     later = MPI.Intracomm.__new__(Comm)
-    ctypes.memmove(MPI._addressof(later), MPI._addressof(comm), MPI._sizeof(comm))
+    set_handle(later, comm)
     later._state, later._config = None, config
     return later
 

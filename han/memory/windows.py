@@ -123,13 +123,13 @@ class Windows:
         wrong = _first([text for _, text in mapped])
         if not wrong:
             homes = [addresses for addresses, _ in mapped]
-            attached = Attached(number, MPI._handleof(win), parts, copies, homes)
+            attached = Attached(number, win.handle, parts, copies, homes)
             self._attached[number] = attached
             _watch(win, attached)
         return wrong
 
     def _number(self, win: MPI.Win) -> int:
-        handle = MPI._handleof(win)
+        handle = win.handle
         return next((a.number for a in self if a.handle == handle), 0)
 
     def _differing(self, gathered: Sequence[tuple[Sequence[Segment], str, int]]) -> str:

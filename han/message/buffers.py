@@ -201,7 +201,7 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
         raise ArgumentTypeError(
             f"{what}: {datatype!r} is neither an MPI.Datatype nor a type code such as 'd' or 'f8'"
         ) from None
-    READER.learn_code(datatype, MPI._handleof(found))
+    READER.learn_code(datatype, found.handle)
     return found
 
 
@@ -210,7 +210,7 @@ _predefined: dict[int, tuple[str, Layout]] = {}  # by handle; no other type ever
 
 def _facts(datatype: MPI.Datatype) -> tuple[str, Layout]:
     """Return the NumPy name of a type, ``""`` if it is user-defined, and its layout."""
-    handle = MPI._handleof(datatype)
+    handle = datatype.handle
     if handle in _predefined:
         return _predefined[handle]
     if not datatype.is_predefined:

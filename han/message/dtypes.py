@@ -16,17 +16,17 @@ ADDED = 256  # NumPy's first number of types that other packages add
 def predefined_ops() -> dict[int, tuple[str, MPI.Op]]:
     """Return the names and objects of MPI's operations, by their handles."""
     ops = {name: getattr(MPI, name.upper()) for name in (*OPS, *PAIRS)}
-    return {MPI._handleof(op): (name, op) for name, op in ops.items()}
+    return {op.handle: (name, op) for name, op in ops.items()}
 
 
 def op_name(op: MPI.Op) -> str:
     """Return the name of a predefined operation; ``""`` for a user-defined one."""
-    return predefined_ops().get(MPI._handleof(op), ("", op))[0]
+    return predefined_ops().get(op.handle, ("", op))[0]
 
 
 def canonical(op: MPI.Op) -> MPI.Op:
     """Return mpi4py's object of a predefined operation, as ``MPI.SUM``; others as they are."""
-    return predefined_ops().get(MPI._handleof(op), ("", op))[1]
+    return predefined_ops().get(op.handle, ("", op))[1]
 
 
 PAIR_TYPES = ("FLOAT_INT", "DOUBLE_INT", "LONG_INT", "TWOINT", "SHORT_INT", "LONG_DOUBLE_INT")
@@ -35,12 +35,12 @@ FORTRAN_PAIRS = ("MPI_2REAL", "MPI_2DOUBLE_PRECISION", "MPI_2INTEGER")  # mpi4py
 
 @cache
 def _pair_names() -> dict[int, str]:
-    return {MPI._handleof(getattr(MPI, name)): name for name in PAIR_TYPES}
+    return {getattr(MPI, name).handle: name for name in PAIR_TYPES}
 
 
 def pair_name(datatype: MPI.Datatype) -> str:
     """Return the name of a type that MINLOC and MAXLOC take, as ``DOUBLE_INT``; else ``""``."""
-    handle = MPI._handleof(datatype)
+    handle = datatype.handle
     if handle not in _pair_names() and datatype and datatype.is_predefined:
         name = datatype.Get_name()
         _pair_names()[handle] = name if name in FORTRAN_PAIRS else ""
@@ -49,7 +49,7 @@ def pair_name(datatype: MPI.Datatype) -> str:
 
 def library_refusal(op: MPI.Op, datatype: MPI.Datatype) -> MPI.Exception | None:
     """Return the error of the MPI library for a predefined operation on a predefined type."""
-    return _refusal(MPI._handleof(op), MPI._handleof(datatype))
+    return _refusal(op.handle, datatype.handle)
 
 
 @cache

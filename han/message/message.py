@@ -166,7 +166,7 @@ def _key(send: Buffer, numbers: tuple[int, int] | None) -> Key | None:
     kind = kind_of(send.name or pair_name(send.datatype))
     if kind == NO_KIND:
         return None
-    return Key(send.span, kind, 0 if numbers else MPI._handleof(send.datatype))
+    return Key(send.span, kind, 0 if numbers else send.datatype.handle)
 
 
 def _type_name(buffer: Buffer) -> str:

@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.message.dtypes import FORTRAN_PAIRS, PAIR_TYPES, mpi_type, pair_name, predefined_ops
+from han.message.mpi_objects import WIDE_HANDLES, offset_of
 from han.model.element_types import DTYPES, WIDE, numpy_name
 
 NUMBERS = "?bBhHiIlLqQefdgFDG"  # the letters of NumPy's types of numbers
@@ -19,15 +20,15 @@ KINDS = {name: k for k, name in enumerate((*DTYPES, "byte", *WIDE, *PAIR_TYPES, 
 NO_KIND = -1  # the look-up in C serves no reductions of such elements
 REFUSED = (*{type(mark) for mark in (MPI.BOTTOM, MPI.IN_PLACE)},)  # their buffers are no memory
 
-OFFSETS = {MPI._addressof(one) - id(one) for one in (MPI.BYTE, MPI.SUM)}  # of handles in objects
+OFFSETS = {offset_of(one) for one in (MPI.BYTE, MPI.SUM)}  # of handles in objects
 if len(OFFSETS) > 1:
     raise ImportError("han: mpi4py's types and operations hold MPI's handles in different places")
 OPS = {handle: op for handle, (_, op) in predefined_ops().items()}
 
 READER = _native.Reader(
     MPI.__file__,
-    MPI._sizeof(MPI.BYTE) > 4,
-    MPI._handleof(MPI.COMM_SELF),
+    WIDE_HANDLES,
+    MPI.COMM_SELF.handle,
     MPI.Datatype,
     MPI.Op,
     OPS,
@@ -46,7 +47,7 @@ def kind_of(name: str) -> int:
 
 def facts(size: int, datatype: MPI.Datatype, name: str) -> tuple[int, int, int]:
     """Return what the reader is told about a type: size in bytes, MPI's handle, kind."""
-    return size, MPI._handleof(datatype), kind_of(name or pair_name(datatype))
+    return size, datatype.handle, kind_of(name or pair_name(datatype))
 
 
 def _teach_arrays() -> None:

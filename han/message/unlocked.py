@@ -14,7 +14,9 @@ from functools import cache
 
 from mpi4py import MPI
 
-_Handle = ctypes.c_void_p if MPI._sizeof(MPI.COMM_WORLD) > 4 else ctypes.c_uint
+from han.message.mpi_objects import WIDE_HANDLES
+
+_Handle = ctypes.c_void_p if WIDE_HANDLES else ctypes.c_uint
 
 
 @cache
@@ -32,7 +34,7 @@ def _call(name: str, *arguments: object) -> None:
 def is_commutative(op: MPI.Op) -> bool:
     """Return whether a reduction operation commutes."""
     flag = ctypes.c_int()
-    _call("MPI_Op_commutative", _Handle(MPI._handleof(op)), ctypes.byref(flag))
+    _call("MPI_Op_commutative", _Handle(op.handle), ctypes.byref(flag))
     return bool(flag.value)
 
 
@@ -42,7 +44,7 @@ def group_of(comm: MPI.Intracomm, ranks: Sequence[int]) -> Iterator[MPI.Group]:
     everyone, some = comm.Get_group(), _Handle()
     numbers = (ctypes.c_int * len(ranks))(*ranks)
     try:
-        whole = _Handle(MPI._handleof(everyone))
+        whole = _Handle(everyone.handle)
         _call("MPI_Group_incl", whole, len(ranks), numbers, ctypes.byref(some))
     finally:
         free(everyone)
@@ -65,17 +67,17 @@ def ranks_of(group: MPI.Group, comm: MPI.Intracomm) -> list[int]:
 def translated(ranks: Sequence[int], group: MPI.Group, other: MPI.Group) -> list[int]:
     """Return the ranks in `other` of some ranks of `group`; MPI.UNDEFINED for those outside."""
     numbers, found = (ctypes.c_int * len(ranks))(*ranks), (ctypes.c_int * len(ranks))()
-    one, two = _Handle(MPI._handleof(group)), _Handle(MPI._handleof(other))
+    one, two = _Handle(group.handle), _Handle(other.handle)
     _call("MPI_Group_translate_ranks", one, len(ranks), numbers, two, found)
     return list(found)
 
 
 def return_errors(comm: MPI.Comm) -> None:
     """Set MPI.ERRORS_RETURN on a communicator: its errors become exceptions."""
-    handler = _Handle(MPI._handleof(MPI.ERRORS_RETURN))
-    _call("MPI_Comm_set_errhandler", _Handle(MPI._handleof(comm)), handler)
+    handler = _Handle(MPI.ERRORS_RETURN.handle)
+    _call("MPI_Comm_set_errhandler", _Handle(comm.handle), handler)
 
 
 def free(group: MPI.Group) -> None:
     """Free a group; its Python object must not be used again."""
-    _call("MPI_Group_free", ctypes.byref(_Handle(MPI._handleof(group))))
+    _call("MPI_Group_free", ctypes.byref(_Handle(group.handle)))

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Literal
 from mpi4py import MPI
 
 from han import _native
+from han.message.mpi_objects import WIDE_HANDLES, bytes_of, offset_of
 
 Library = tuple[str, int, int, int, int, int, int, int]
 
 
 def library(tag: int) -> Library:
     """Return what C needs to call the MPI library; `tag` is that of notices."""
-    wide = MPI._sizeof(MPI.COMM_WORLD) > 4
-    handles = int(MPI.IN_PLACE), MPI._handleof(MPI.BYTE)
+    handles = int(MPI.IN_PLACE), MPI.BYTE.handle
     return (
         MPI.__file__,
-        int(wide),
+        int(WIDE_HANDLES),
         MPI.ANY_SOURCE,
         tag,
         MPI.ERR_TRUNCATE,
@@ -30,8 +30,8 @@ def library(tag: int) -> Library:
 
 def _made() -> type[MPI.Request]:
     one = MPI.Request()
-    handle = MPI._addressof(one) - id(one)  # where MPI's handle is in an object
-    null = MPI._handleof(one)
+    handle = offset_of(one)  # where MPI's handle is in an object
+    null = one.handle
     return _native.request_class(MPI.Request, handle, null, library(0), _status_fields())
 
 
@@ -45,7 +45,7 @@ def _status_fields() -> tuple[int, int, int, int, int]:
     status.Set_source(marks[0])
     status.Set_tag(marks[1])
     status.Set_error(marks[2])
-    data = MPI.memory.fromaddress(MPI._addressof(status), MPI._sizeof(status)).tobytes()
+    data = bytes_of(status)
     source, tag, error = (data.index(mark.to_bytes(4, sys.byteorder)) for mark in marks)
     return source, tag, error, MPI.ANY_SOURCE, MPI.ANY_TAG
 

@@ -6,8 +6,6 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 
-from mpi4py import MPI
-
 from han import _native
 from han.memory.channel import Channel
 from han.message.reader import READER
@@ -79,14 +77,14 @@ class Engines:
         report = Reporter(weakref.ref(self.health), channels, number, self.waiting.timeout)
         engine = _native.Engine(
             mpi=library(notices.mail.tag),
-            comm=MPI._handleof(notices.mail.comm),
+            comm=notices.mail.comm.handle,
             channels=tuple(channel.spec() for channel in channels),
             tag_base=base,
             wait=self.waiting,
             on_error=report,
         )
         if own is not None:
-            engine.messages = MPI._handleof(own)
+            engine.messages = own.handle
         report.engine = weakref.ref(engine)
         with self._guard:
             self._live.add(engine)
@@ -97,7 +95,7 @@ class Engines:
         """Let runs send messages; the first call is collective: it duplicates the communicator."""
         meeting = self.health.meeting
         if meeting.own is None:
-            handle = MPI._handleof(meeting.messages())
+            handle = meeting.messages().handle
             for engine in self:
                 engine.messages = handle
 

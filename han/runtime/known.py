@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mpi4py import MPI
-
 from han import _native
 from han.message.message import Message
 from han.message.packing import Hook
@@ -40,7 +38,7 @@ def reduces_with(message: Message) -> Reducer:
     """Return what the MPI library or a user's function reduces with; kinds keep the operation."""
     if message.numbers is not None or not message.signature.reduces or message.datatype is None:
         return None
-    return id(message.op), MPI._handleof(message.datatype), message.unpacks
+    return id(message.op), message.datatype.handle, message.unpacks
 
 
 def remember(calls: _native.Calls[Any], found: Any, message: Message, sized: Signature) -> None:

@@ -94,11 +94,11 @@ def native_plan(
         signature=identity(known_as or signature, ways.is_rival),
         kernel=message.numbers or (-1, -1),
         element=signature.element,
-        op=0 if message.op is None else MPI._handleof(message.op),
+        op=0 if message.op is None else message.op.handle,
         dtype=_handle(message, program),
         operand=program.operand if callback else 0,
         unpacks=message.unpacks,
-        comms=tuple(MPI._handleof(c) for c in comms),
+        comms=tuple(c.handle for c in comms),
         scratch=scratch,
         keep=(message.op, message.datatype, comms, mapping),
         number=number,
@@ -121,8 +121,8 @@ def _moved(program: Program, signature: Signature) -> int:
 
 def _handle(message: Message, program: Program) -> int:
     if message.datatype is None or message.datatype == MPI.DATATYPE_NULL:
-        return MPI._handleof(MPI.BYTE)
-    return MPI._handleof(message.datatype)
+        return MPI.BYTE.handle
+    return message.datatype.handle
 
 
 def empty_plan(engine: _native.Engine, rank: int) -> _native.Plan:

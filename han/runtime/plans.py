@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from dataclasses import replace
 
-from mpi4py import MPI
-
 from han.message.message import Message
 from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
 from han.runtime.engines import Engines
@@ -119,4 +117,4 @@ class Plans:
 def _handles(message: Message) -> tuple[int, int, bool]:
     if message.op is None or message.datatype is None:
         return 0, 0, False
-    return MPI._handleof(message.op), MPI._handleof(message.datatype), message.unpacks
+    return message.op.handle, message.datatype.handle, message.unpacks

@@ -99,7 +99,7 @@ class State:
     def __init__(
         self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
     ) -> None:
-        parts = None if inherited is None else inherited.nest.due(MPI._handleof(comm))
+        parts = None if inherited is None else inherited.nest.due(comm.handle)
         if isinstance(parts, Left):
             succeed(self, parts, comm)
             return
