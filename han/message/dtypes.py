@@ -47,20 +47,20 @@ def pair_name(datatype: MPI.Datatype) -> str:
     return _pair_names().get(handle, "")
 
 
-def library_refusal(op: MPI.Op, datatype: MPI.Datatype) -> MPI.Exception | None:
-    """Return the error of the MPI library for a predefined operation on a predefined type."""
+def library_refusal(op: MPI.Op, datatype: MPI.Datatype) -> int:
+    """Return the MPI library's error code for a predefined operation on a predefined type, or 0."""
     return _refusal(op.handle, datatype.handle)
 
 
 @cache
-def _refusal(operation: int, kind: int) -> MPI.Exception | None:
+def _refusal(operation: int, kind: int) -> int:
     op, datatype = MPI.Op.fromhandle(operation), MPI.Datatype.fromhandle(kind)
     one, other = np.zeros((2, max(datatype.extent, 1)), np.uint8)
     try:
         op.Reduce_local([one, 1, datatype], [other, 1, datatype])
     except MPI.Exception as error:
-        return error
-    return None
+        return error.Get_error_code()
+    return MPI.SUCCESS
 
 
 def type_name(datatype: MPI.Datatype) -> str:

@@ -303,6 +303,6 @@ def _combinable(buffer: Buffer, op: MPI.Op, name: str) -> tuple[int, int] | None
 
 def _check_library(op: MPI.Op, datatype: MPI.Datatype) -> None:
     """Raise what the MPI library raises for an operation that it does not have on a type."""
-    refusal = library_refusal(op, datatype)
-    if refusal is not None:
-        raise refusal
+    code = library_refusal(op, datatype)
+    if code != MPI.SUCCESS:
+        raise MPI.Exception(code)
