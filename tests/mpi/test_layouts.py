@@ -142,3 +142,26 @@ def test_types_without_data(mpi_ranks):
         assert r.tolist() == [7.0] * 4
     nothing.Free()
     empty.Free()
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+def test_many_and_large_elements(mpi_ranks):
+    """Elements of more than a step are combined one by one, small ones in several steps."""
+    size = WORLD.size
+
+    def add(x, y, kind):
+        a, b = (np.frombuffer(m, np.int64) for m in (x, y))
+        b += a
+
+    op = MPI.Op.Create(add, commute=True)
+    for length, count in ((2, 200_000), (200_000, 3)):  # words of an element, elements
+        kind = MPI.INT64_T.Create_vector(length // 2, 1, 1).Commit()
+        whole = kind.Create_contiguous(2).Commit()
+        for comm in comms():
+            mine = np.arange(length * count) * (comm.rank + 1)
+            total = np.zeros(length * count, np.int64)
+            comm.Allreduce([mine, count, whole], [total, count, whole], op)
+            assert (total == np.arange(length * count) * size * (size + 1) // 2).all()
+        whole.Free()
+        kind.Free()
+    op.Free()

@@ -13,6 +13,7 @@
 #ifndef OUT_STEP
 #define OUT_STEP 8192 /* bytes of a result that fit in the first-level cache and on the stack */
 #endif
+#define PACKED_STEP (1 << 20) /* bytes of packed elements that are combined at a time */
 #ifndef OWN_LEAST
 #define OWN_LEAST 32768 /* bytes; below, vectors are as fast for memory that no peer writes */
 #endif
@@ -66,9 +67,9 @@ static bool operand_room(han_plan *p, size_t n) {
     return true;
 }
 
-/* dst = a op b of packed elements: unpack both operands into this rank's layout, combine, pack. */
-static int reduce_packed(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
-                         const uint8_t *b, size_t n) {
+/* dst = a op b of some packed elements: unpack both operands into this rank's layout, combine, pack. */
+static int reduce_some_packed(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
+                              const uint8_t *b, size_t n) {
     const han_mpi *m = e->mpi;
     int bytes = (int)(n * p->element), count = (int)n;
     han_type_facts t;
@@ -84,6 +85,19 @@ static int reduce_packed(const han_engine *e, han_plan *p, uint8_t *dst, const u
     if (!rc) rc = han_reduce_local(m, left, right, count, p->dtype, p->op);
     if (!rc) rc = han_pack(m, right, count, p->dtype, dst, bytes, e->comm);
     han_add(&p->counts.copied, 3 * (uint64_t)bytes);
+    return rc;
+}
+
+/* Combine packed elements in steps, whose bytes MPI can count and whose room is small. */
+static int reduce_packed(const han_engine *e, han_plan *p, uint8_t *dst, const uint8_t *a,
+                         const uint8_t *b, size_t n) {
+    int rc = 0;
+    for (size_t step = PACKED_STEP / p->element + 1; n && !rc; n -= step) {
+        if (step > n) step = n;
+        size_t bytes = step * p->element;
+        rc = reduce_some_packed(e, p, dst, a, b, step);
+        dst += bytes, a += bytes, b += bytes;
+    }
     return rc;
 }
 
