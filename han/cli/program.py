@@ -108,6 +108,7 @@ def run_code(words: Sequence[str]) -> None:
         sys.argv[:] = words
         _put_first(os.path.dirname(os.path.realpath(kind)))
         path = main.__file__ = os.path.abspath(kind)
+        main.__dict__["__cached__"] = None
         main.__loader__ = SourceFileLoader("__main__", path)
         exec(_code_of(path), main.__dict__)
 
@@ -115,7 +116,7 @@ def run_code(words: Sequence[str]) -> None:
 def _new_main() -> ModuleType:
     """Put an empty module in the place of the command's ``__main__``."""
     main = ModuleType("__main__")
-    main.__dict__["__builtins__"] = builtins
+    main.__dict__.update(__builtins__=builtins, __annotations__={})
     _commands.append(sys.modules["__main__"])
     sys.modules["__main__"] = main
     return main

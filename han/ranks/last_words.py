@@ -60,9 +60,8 @@ def _tell(comm: MPI.Intracomm, value: object, limit: float) -> None:
     patience = Patience()
     while patience.waited < limit:
         if comm.Iprobe(0, ANSWER):
-            comm.Recv(
-                [bytearray(0), MPI.BYTE], 0, ANSWER
-            )  # some libraries complain of messages left
+            # Some libraries complain of messages that nobody received.
+            comm.Recv([bytearray(0), MPI.BYTE], 0, ANSWER)
             return
         patience.pause()
 

@@ -66,8 +66,8 @@ def leave() -> None:
     if os.getpid() != _process:
         return
     _native.stop_helper()  # before MPI and Python are finalised
-    if MPI.Is_finalized():
-        return
+    if MPI.Is_finalized() or not MPI.Is_initialized():
+        return  # a process that uses sessions only may have finalized them
     error = uncaught()
     if error is not None and aborts(os.environ):
         from mpi4py.run import set_abort_status

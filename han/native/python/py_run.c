@@ -89,7 +89,7 @@ static bool completes(EngineObject *self, han_run *run) {
     do {
         sched_yield();
         status = han_progress(&self->engine, run, false);
-    } while (status == HAN_BLOCKED && han_now_ns() < until);
+    } while ((status == HAN_BLOCKED || han_may_go_on(status)) && han_now_ns() < until);
     Py_END_ALLOW_THREADS
     PyErr_Restore(type, value, tb);
     return status == HAN_OK;
