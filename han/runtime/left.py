@@ -14,6 +14,7 @@ from han.config.arrange import Facts
 from han.model.collectives import BY_BLOCKS
 from han.ranks.health import Health
 from han.ranks.meeting import Patience
+from han.runtime.progress import need_helper
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,6 +40,7 @@ def leave_blocks(calls: _native.Calls[Any], comm: MPI.Intracomm, facts: Sequence
     """
     if not all(one.helped for one in facts):
         return
+    need_helper()
     plain = MPI.Intracomm(comm)
     for name in (*BY_BLOCKS, "reduce_scatter_block", "allgatherv"):
         kind = name.capitalize()

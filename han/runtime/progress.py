@@ -17,16 +17,26 @@ from han.ranks.discover import Conditions
 LOOK = 300e-6  # seconds between two looks of the helper at collectives that are under way
 PATIENT_LOOK = 3e-3  # the same where ranks outnumber processors: each look delays a rank
 _told: list[bool] = []
+_needed: list[bool] = []  # ranks wait inside the MPI library while runs are under way
 _crowded: list[bool] = []  # ranks outnumber processors, as some communicator of the process found
 
 
 def set_helper(wait: Wait, conditions: Conditions) -> None:
-    """Say how the helper of this process works; the last communicator that is made decides."""
+    """Say how the helper of this process works.
+
+    The last communicator that is made decides, except that none takes a helper away that others
+    need.
+    """
     if conditions.oversubscribed:
         _crowded.append(True)
     look = PATIENT_LOOK if _crowded else LOOK
-    at_once = wait.progress == "thread"
-    _native.helper(wait.progress == "off", _any_thread_may(), 0.0 if at_once else look)
+    at_once, off = wait.progress == "thread", wait.progress == "off" and not _needed
+    _native.helper(off, _any_thread_may(), 0.0 if at_once else look)
+
+
+def need_helper() -> None:
+    """Have a helper in this process from now on, whatever later communicators ask for."""
+    _needed.append(True)
 
 
 def tell_limit(plan: _native.Plan, wait: Wait) -> None:

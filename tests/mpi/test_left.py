@@ -102,6 +102,25 @@ def test_runs_under_way_progress_while_a_rank_is_in_the_mpi_library(mpi_ranks):
                 assert comm.rank or (got == 1).all()
 
 
+@on_ranks
+def test_a_communicator_without_helper_leaves_that_of_others_at_work(mpi_ranks):
+    """The helper is one for the process; a communicator that needs it may be made first or last."""
+    silent = {"wait": {**WAIT, "progress": "off"}}
+    n = 1_000_000  # elements: peers need this rank's part more than once
+    for first, last, before in (({}, silent, False), (silent, {}, True)):
+        with opened(new_comm(APART, **first)) as a:
+            total, got = np.empty(n), np.empty(a.size)
+            request = a.Iallreduce(np.ones(n), total) if before else None
+            with opened(new_comm(APART, **last)) as b:
+                leaving = a if a._han.calls.leaves else b
+                request = request or a.Iallreduce(np.ones(n), total)
+                if a.rank:
+                    request.Wait()
+                leaving.Gather(np.ones(1), got)
+                request.Wait()
+            assert (total == a.size).all()
+
+
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_after_an_error_they_raise_as_all_calls_do(mpi_ranks):
     comm = new_comm(APART)

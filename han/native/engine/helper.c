@@ -109,6 +109,7 @@ void han_helper_set(han_helper_way way) {
     helper.way = way;
     helper.off = way.off;
     pthread_mutex_unlock(&helper.lock);
+    if (helper.runs) han_helper_wake(); /* those that began while it was off */
 }
 
 void han_helper_count(int change) {
