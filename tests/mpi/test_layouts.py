@@ -18,7 +18,6 @@ COUNT = 3  # elements of a block
 BASE, ROOM = 64, 128  # bytes in front of element 0; words of a buffer
 PERMUTED = [((0, 4), 0, 8), ((4, 0), 0, 8), ((0, 12), 0, 16), ((8, 4), 0, 12)]
 OUTSIDE = [((-8, 0), -8, 16), ((8, 12), 8, 8), ((0, 12), 0, 20)]
-WOVEN = ((0, 12), 0, 4)  # more than COUNT elements have data in common
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 4], timeout=120, unit="s")
 
 
@@ -59,7 +58,7 @@ class Layout:
 
 def layouts(rank: int) -> Iterator[Layout]:
     """Yield the layouts of a rank: alike on all ranks, then another one on each."""
-    for case in (*PERMUTED, *OUTSIDE, WOVEN):
+    for case in (*PERMUTED, *OUTSIDE):
         yield Layout(*case)
     for shift in range(2):
         yield Layout(*PERMUTED[(rank + shift) % 4])
@@ -85,8 +84,8 @@ def test_sums_are_right_whatever_the_layouts(mpi_ranks):
         for one in layouts(rank):
             for name in ("Allreduce", "Reduce", "Reduce_scatter_block"):
                 blocks = size if name == "Reduce_scatter_block" else 1
-                if blocks > 1 and (one.places, one.extent) == (WOVEN[0], WOVEN[2]):
-                    continue
+                if blocks > 1 and comm._han.calls.leaves:
+                    continue  # MPI's own; Open MPI 5.0 writes beyond its memory for such types
                 values = np.arange(1, 2 * COUNT * blocks + 1)
                 _, send = one.buffer(COUNT * blocks, values * (rank + 1))
                 memory, recv = one.buffer(COUNT)
