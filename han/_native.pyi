@@ -14,12 +14,8 @@ _Array: TypeAlias = npt.NDArray[Any]  # for NumPy, arrays are buffers from Pytho
 _Readable: TypeAlias = ReadableBuffer | _Array
 _Writable: TypeAlias = WriteableBuffer | _Array
 _Pair: TypeAlias = tuple[int, int]
+_Records: TypeAlias = tuple[_Readable, _Readable | None, tuple[_Pair, ...]]
 _Triple: TypeAlias = tuple[int, int, int]
-_Arrival: TypeAlias = tuple[int, int, int, int]
-_Fold: TypeAlias = tuple[int, int, bool, tuple[int, ...], tuple[int, ...]]
-_Stage: TypeAlias = tuple[tuple[_Arrival, ...], tuple[_Triple, ...], tuple[_Fold, ...]]
-_Gather: TypeAlias = tuple[tuple[_Triple, ...], tuple[_Triple, ...]]
-_Turn: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 _Five: TypeAlias = tuple[int, int, int, int, int]
 _Seven: TypeAlias = tuple[int, int, int, int, int, int, int]
 _Library: TypeAlias = tuple[str, int, int, int, int, int, int, int]
@@ -261,21 +257,6 @@ class Operations:
         Operands are addresses of memory that holds the part of the message which begins at `dst`.
         Those with the base NONE are left out. A single one is copied.
         """
-    def pass_pieces(
-        self, dst: Ref | tuple[Ref, ...], own: Ref | tuple[Ref, ...],
-        operands: tuple[tuple[Ref, ...], ...], turns: tuple[_Turn, ...], step: int, index: int,
-        arrivals: tuple[tuple[Ref, ...], tuple[int, ...]],
-        reads: tuple[tuple[Ref, ...], tuple[int, ...]], posts: tuple[Ref, ...], /,
-    ) -> tuple[int, tuple[int, ...]]:  # fmt: skip
-        """Combine the pieces of some tasks as `combine_each` does, `step` bytes each.
-
-        Return the number of the next piece, and how long the stream is after each task. A task's
-        turn is its number, where it starts and stops, and the streams and positions that it awaits.
-        `index` is the number of the first piece. `operands` are those of each cell; `dst` and `own`
-        are buffers, or have a place for each cell. `arrivals` are flags of operands, and their
-        ranks. Where the cell has been used before, wait first until the flags of `reads` count the
-        piece that was in it. Then post the piece in all flags of `posts`.
-        """
     def show_each(
         self, cells: tuple[Ref, ...], offset: int, src: Ref,
         bounds: tuple[tuple[int, int], ...], part: tuple[int, int, int], /,
@@ -312,40 +293,6 @@ class Operations:
         """Start sending to `rank`."""
     def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:
         """Start receiving from `rank`."""
-    def forward(
-        self, source: Ref, result: Ref, parent: tuple[int, ...], children: tuple[int, ...],
-        turns: tuple[_Turn, ...], step: int, window: int, first: int, /,
-    ) -> tuple[tuple[int, ...], int]:  # fmt: skip
-        """Receive pieces of `step` bytes from a parent, if any, and send them on to children.
-
-        `window` receives are posted ahead, and as many sends to each child are in flight at most.
-        Requests are those from `first` on. Return how long the stream is after each task, and the
-        first request that is not used.
-        """
-    def combine_pieces(
-        self, dst: Ref, own: Ref, children: tuple[tuple[int, bool, Ref, int], ...],
-        parent: tuple[int, ...], turns: tuple[_Turn, ...], step: int, window: int, stride: int,
-        first: int, /,
-    ) -> tuple[tuple[int, ...], int]:  # fmt: skip
-        """Combine pieces of children with this rank's own ones; send them to a parent, if any.
-
-        A child is its rank, whether its operands come first, a room for `window` pieces at most,
-        `stride` bytes apart, and the first of as many requests. Sends have requests from `first`
-        on. Return how long the stream is after each task, and the first request that is not used.
-        """
-    def circulate(
-        self, source: Ref, result: Ref, cells: tuple[Ref, ...], peers: tuple[int, int],
-        pieces: tuple[tuple[int, int] | None, ...], width: int,
-        awaits: tuple[tuple[tuple[int, int], ...], ...], free: tuple[int, ...], first: int, /,
-    ) -> tuple[list[int], tuple[int, ...], int]:  # fmt: skip
-        """Send pieces round a ring, and combine them (han/submodules/ring.py).
-
-        `pieces` are what arrives at each position, and then the block that this rank sends first:
-        where they start and stop. `awaits` are streams and positions, for each piece of that block
-        and each piece that is combined. Requests are those of `free`, and others from `first` on.
-        Return how long the stream is after each piece that is finished, the requests that are free,
-        and the first one that is not used.
-        """
     def test(self, request: int, /) -> None:
         """Wait until a request is complete; the message of a receive must have its size."""
     def coll(
@@ -357,79 +304,6 @@ class Operations:
         """
     def await_stream(self, stream: int, position: int, /) -> None:
         """Wait until a stream of this rank has passed so many of its operations."""
-
-@final
-class Transfer:
-    """Messages that carry a part of the message, each with a request. Made by :class:`Mail`."""
-
-    @property
-    def place(self) -> Ref:
-        """Where the message is that the part is taken from, or goes to."""
-    @property
-    def start(self) -> int:
-        """Where the part starts in the message."""
-    @property
-    def stop(self) -> int:
-        """Where it stops."""
-    def overlaps(self, start: int, stop: int, /) -> bool:
-        """Return whether it carries some of the bytes [start, stop)."""
-
-@final
-class Mail:
-    """Sends and receives of one stream, in messages of whole grains.
-
-    `ranks` are those of members; `request` returns the number of a new request.
-    """
-
-    def __init__(
-        self, stream: Operations, ranks: tuple[int, ...], grain: int, request: Callable[[], int], /
-    ) -> None: ...
-    def receive(self, place: Ref, start: int, stop: int, member: int, most: int, /) -> Transfer:
-        """Start receiving bytes [start, stop) from a member, in messages of at most `most` bytes.
-
-        No bytes are one message. A message has one grain at least.
-        """
-    def send(self, place: Ref, start: int, stop: int, member: int, most: int, /) -> Transfer:
-        """Start sending bytes [start, stop) to a member, in messages of at most `most` bytes."""
-    def combine(
-        self, work: Ref, own: Ref, start: int, stop: int, step: int,
-        before: tuple[Transfer, ...], after: tuple[Transfer, ...], sends: tuple[Transfer, ...], /,
-    ) -> None:  # fmt: skip
-        """Combine bytes [start, stop) of operands from left to right, `step` at a time.
-
-        The operand `own` is between those that arrive as `before` and as `after`; the result is at
-        `work`. Wait for each operand before it, and for `sends`, whose data the result overwrites.
-        """
-    def stage(
-        self, room: Ref, mine: Ref, own: Ref, work: Ref, start: int, most: int, step: int,
-        arriving: tuple[_Arrival, ...], leaving: tuple[_Triple, ...], folds: tuple[_Fold, ...], /,
-    ) -> None:  # fmt: skip
-        """Exchange operands, combine them as `combine` does, and wait for the sends.
-
-        All runs count from byte `start`. Those that arrive are a member, a run and its place behind
-        `room`; those that leave are a member and a run at `mine`. A fold is a run, whether this
-        rank's operand of it is at `own` and not at `work`, and the members before and after it.
-        """
-    def exchange(
-        self, room: Ref, own: Ref, work: Ref, most: int, step: int, turns: tuple[_Turn, ...],
-        tasks: tuple[tuple[tuple[_Stage, ...], tuple[_Gather, ...]], ...], /,
-    ) -> tuple[int, ...]:  # fmt: skip
-        """Carry out `stage` for each stage of a task, then `gather`, task by task.
-
-        A task's data is at `own`, and at `work` once it has been combined. Return how long the
-        stream is after each task. Turns are those of `Operations.pass_pieces`.
-        """
-    def gather(
-        self, work: Ref, start: int, most: int,
-        steps: tuple[_Gather, ...], /,
-    ) -> None:  # fmt: skip
-        """Receive and send parts of `work` step by step, and wait for all sends at the end.
-
-        A step has the parts that arrive, for which it waits, and those that leave: a member and a
-        run that counts from byte `start`.
-        """
-    def complete(self, transfer: Transfer, until: int | None = None, /) -> None:
-        """Wait for the messages that begin before byte `until`, or for all."""
 
 def joined(streams: tuple[Operations, ...], /) -> tuple[memoryview, memoryview]:
     """Return the records of all streams, and their terms; none in a program for one size.
@@ -443,6 +317,20 @@ def rolled(
     """Return records with loops, their terms, strides and streams; None if loops save too little.
 
     See :mod:`han.model.loops`. Raises ValueError unless the streams divide the code.
+    """
+
+def period(code: _Readable, terms: _Readable | None, streams: tuple[_Pair, ...], /) -> int:
+    """Return after how many grains of the message all streams repeat; 0: none was found."""
+
+def repeated(
+    shorter: _Records, longer: _Records, grains: int, scratch: int, times: int, /
+) -> tuple[memoryview, memoryview, memoryview, tuple[_Pair, ...]] | None:
+    """Return records with loops for a longer message than those of two samples.
+
+    The samples are code, terms and streams. The second one's message is `grains` grains longer, and
+    it needs `scratch` bytes more. The result's message is longer than that of the first one by
+    `times` times this. None if the samples differ in more than a group of operations that the
+    second one carries out once more, in each stream. See :mod:`han.model.loops`.
     """
 
 @final

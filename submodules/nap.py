@@ -10,7 +10,7 @@ Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section III.
 from __future__ import annotations
 
 from han.model.program import Ref
-from han.submodules.exchange.mail import Transfer, mail_of
+from han.submodules.exchange.mail import Mail, Transfer
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, Submodule
 from han.tasks.graph import Task
@@ -58,7 +58,7 @@ class Nap(Submodule):
 
 def _exchange(context: Context, task: Task) -> None:
     """Send this rank's partial result, receive those of other nodes, and wait for all messages."""
-    letters, mail = context.letters, mail_of(context)
+    letters, mail = context.letters, Mail(context)
     assert letters is not None, "the family nap has letters"
     room = context.builder.scratch(task.nbytes) if letters.folds else context.result
     received = [

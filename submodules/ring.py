@@ -13,13 +13,18 @@ Source: Jocksch et al., section 2.4; Thakur et al. (ring).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from itertools import chain
 
-from han.model.channel_layout import LINE
+from han.model.program import Ref
+from han.submodules.exchange.layout import lines
+from han.submodules.exchange.mail import Mail, Transfer
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
 from han.tasks.ring import SEGMENT, Piece, block_at, blocks_of
+from han.tasks.stream import Awaits
 
 MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 WINDOW = 8
@@ -53,36 +58,30 @@ class Ring(Submodule):
 
     def lower(self, context: Context) -> None:
         """Emit this rank's messages and reductions of each task."""
-        room: Room | None = None
+        mail = Mail(context)
         for task in context.tasks:
-            turn = _Turn(context, task)
-            room = room or Room(context, turn)
-            turn.run(room)
-
-
-class Room:
-    """Cells for pieces that arrive, and requests that are free."""
-
-    def __init__(self, context: Context, turn: _Turn) -> None:
-        stride = max(-(-(b - a) // LINE) * LINE for block in turn.blocks for a, b in block)
-        at = context.stream.room(turn.window * stride)
-        self.cells = tuple([at + number * stride for number in range(turn.window)])
-        self.free: tuple[int, ...] = ()
+            _Turn(context, task, mail).run()
 
 
 class _Turn:
     """The hops of one task. Position ``p`` is piece ``p % width`` of hop ``1 + p // width``."""
 
-    def __init__(self, context: Context, task: Task) -> None:
-        self.context, self.task, self.stream = context, task, context.stream
+    def __init__(self, context: Context, task: Task, mail: Mail) -> None:
+        self.context, self.task, self.stream, self.mail = context, task, context.stream, mail
         group, choice = context.group, context.choice
-        before, behind = ((group.me + step) % group.size for step in (-1, 1))
-        self.peers = group.ranks[before], group.ranks[behind]
+        self.before, self.behind = ((group.me + step) % group.size for step in (-1, 1))
         most = choice.get("segment", SEGMENT)
         self.blocks = blocks_of(task, context.grain, group.size, most)
         self.width = max(map(len, self.blocks))
         self.half = (group.size - 1) * self.width  # pieces that arrive from here on are finished
         self.window = min(choice.get("window", WINDOW), self.half)
+        self.stride = max(lines(b - a) for block in self.blocks for a, b in block)
+        self.cells = self.stream.room(self.window * self.stride)
+        self.pieces = self._by_position()
+        self.awaits = self._awaits()
+        self.arriving: dict[int, Transfer] = {}  # by position
+        self.sends = deque[tuple[int, Transfer]]()  # under way, with the receiver's position
+        self.ends: list[int] = []  # how long the stream is after each piece that is finished
 
     def _by_position(self) -> tuple[Piece | None, ...]:
         """Return what is received at each position; the block that is sent first comes last."""
@@ -91,17 +90,81 @@ class _Turn:
         once = [blocks[block_at(me, nodes, hop)] for hop in range(nodes)]
         return tuple(chain.from_iterable((*once[1:], *once[:-1], once[0])))
 
-    def run(self, room: Room) -> None:
-        """Emit all hops: of each piece a receive, a reduction in the first half, and a send.
+    def _awaits(self) -> Iterator[Awaits]:
+        """Return what the pieces of the block that is sent first, and those combined, wait for."""
+        begun = (*self.pieces[2 * self.half :], *self.pieces[: self.half])
+        return self.stream.begin_parts(self.task, filter(None, begun))
+
+    def run(self) -> None:
+        """Emit all hops: of each piece a receive, a reduction in the first half, and a send."""
+        positions = 2 * self.half
+        for position in range(self.window):
+            self._post(position)
+        self._send_first()
+        for position in range(positions):
+            self._take(position)
+            if position + self.window < positions:
+                self._post(position + self.window)
+        self._complete_sends(positions)
+        ended = list(filter(None, self.pieces[self.half - self.width : positions]))
+        self.stream.end_parts(self.task, ended, self.ends)
+
+    def _post(self, position: int) -> None:
+        """Start receiving a piece: beside what it is combined with, or as a result.
 
         A result overwrites a partial one, which has been sent before.
         """
-        context, builder, pieces = self.context, self.context.builder, self._by_position()
-        begun = [*pieces[2 * self.half :], *pieces[: self.half]]
-        ended = list(filter(None, pieces[self.half - self.width : 2 * self.half]))
-        awaits = tuple(self.stream.begin_parts(self.task, filter(None, begun)))
-        ends, room.free, builder.requests = self.stream.circulate(
-            context.source, context.result, room.cells[: self.window], self.peers, pieces,
-            self.width, awaits, room.free, builder.requests,
-        )  # fmt: skip
-        self.stream.end_parts(self.task, ended, ends)
+        piece, place = self.pieces[position], self.context.result
+        if piece is None:
+            return
+        if position < self.half:
+            place = self._cell(position, piece)
+        else:
+            self._complete_sends(position - self.half)
+        self.arriving[position] = self.mail.receive(place, *piece, self.before, MOST)
+
+    def _cell(self, position: int, piece: Piece) -> Ref:
+        return (self.cells + position % self.window * self.stride).holding(piece[0])
+
+    def _send_first(self) -> None:
+        """Send the pieces of the block that this node sends first."""
+        for k, piece in enumerate(self.pieces[2 * self.half :]):
+            if piece is not None:
+                self._begin()
+                self._send(k, self.context.source, piece)
+
+    def _take(self, position: int) -> None:
+        """Wait for a piece, combine it, and send it on."""
+        piece = self.pieces[position]
+        if piece is None:
+            return
+        self.mail.complete(self.arriving.pop(position))
+        if position < self.half:
+            self._combine(position, piece)
+        if position >= self.half - self.width:
+            self.ends.append(len(self.stream))
+        if position + self.width < 2 * self.half:
+            self._send(position + self.width, self.context.result, piece)
+
+    def _combine(self, position: int, piece: Piece) -> None:
+        """Combine a piece that has arrived with this node's."""
+        start, stop = piece
+        self._begin()
+        result, own = self.context.result.to(start), self.context.source.to(start)
+        self.stream.reduce(result, self._cell(position, piece), own, stop - start)
+
+    def _begin(self) -> None:
+        """Wait for this rank's other streams before a piece."""
+        for stream, position in next(self.awaits):
+            self.stream.await_stream(stream, position)
+
+    def _send(self, position: int, place: Ref, piece: Piece) -> None:
+        """Send a piece, for which the receiver has a window of receives posted."""
+        self._complete_sends(position - self.width - self.window)
+        sent = self.mail.send(place, *piece, self.behind, MOST)
+        self.sends.append((position, sent))
+
+    def _complete_sends(self, position: int) -> None:
+        """Wait for the sends up to a position."""
+        while self.sends and self.sends[0][0] <= position:
+            self.mail.complete(self.sends.popleft()[1])

@@ -123,6 +123,7 @@ class Submodule(ABC):
     in_memory: bool = False  # every algorithm works in memory that ranks share, without messages
     may_block: bool = False  # it refuses nonblocking and persistent calls
     by_place: bool = False  # of ranks, programs name only members of the group, by their place
+    periodic: bool = False  # more bytes, beyond some MiB, repeat operations (tasks/samples.py)
 
     @abstractmethod
     def supports(self, question: Question) -> str | None:

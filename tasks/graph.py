@@ -198,17 +198,6 @@ class Chains(Tasks):
         """The tasks whose data each task needs."""
         return {task: list(self.sources_of(task)) for task in self.all}
 
-    def before(self, tasks: Sequence[Task]) -> Sequence[Task] | None:
-        """Return the task before each of `tasks`, if these are a step of all segments; else None.
-
-        Tasks of the first step have none before them.
-        """
-        step, steps = tasks[0].step, self.steps
-        same = len(tasks) * steps == len(self.all) and tasks[-1] == self.all[step - steps]
-        if not same or tasks[0] != self.all[step]:
-            return None
-        return self.all[step - 1 :: steps] if step else ()
-
     def sources_of(self, task: Task) -> Sequence[Task]:
         """Return the tasks whose data `task` needs: that of the step before it."""
         return (self.all[task.segment * self.steps + task.step - 1],) if task.step else ()

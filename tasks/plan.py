@@ -57,6 +57,11 @@ class Plan(Outline):
         tasks = cut_in_proportion(self.tasks, self.signature, nbytes)
         return replace(self, signature=signature, tasks=tasks, largest=self)
 
+    def alike(self, signature: Signature) -> Plan:
+        """Return the plan of a call that differs in size, with the same choice and channels."""
+        tasks = _tasks(self.topology, signature, self.choice, self.parts)
+        return replace(self, signature=signature, tasks=tasks)
+
     @kept
     def _footprint(self) -> tuple[int, ...]:
         return tuple(

@@ -21,14 +21,13 @@ from han.model.program import (
 )
 from han.model.task_names import TaskNames
 from han.tasks.addresses import Addresses
-from han.tasks.graph import Chains, Task
+from han.tasks.graph import Task
 from han.tasks.outline import Outline
 from han.tasks.tags import stream_tag
 
 NOWHERE = Ref(Base.NONE)
 Span = tuple[int, int]  # where bytes of the message start and stop
 Awaits = tuple[tuple[int, int], ...]  # streams, and positions in them
-Turn = tuple[int, int, int, Awaits]  # a task's number, where it starts and stops, what it awaits
 
 
 class Peer(NamedTuple):
@@ -94,39 +93,8 @@ class Stream(Operations):
     def begin(self, task: Task) -> None:
         """Begin `task`: wait for its prerequisites."""
         self._turn_to(task)
-        for stream, source in self._needs:
-            position = stream.position(source, task.start, task.stop)
-            if position and self._awaited.get(stream.index, 0) < position:
-                self._awaited[stream.index] = position
-                self.await_stream(stream.index, position)
-
-    def turns(self, tasks: Sequence[Task]) -> tuple[Turn, ...]:
-        """Begin `tasks`, whose operations are emitted next: return the turn of each."""
-        sources = self.builder.chained(tasks)
-        if sources is not None:
-            return self._chained_turns(tasks, *sources)
-        found = []
-        for task in tasks:
-            self._turn_to(task)
-            found.append((self.task, task.start, task.stop, self._needed(task.start, task.stop)))
-        return tuple(found)
-
-    def _chained_turns(
-        self, tasks: Sequence[Task], stream: Stream | None, sources: Sequence[Task]
-    ) -> tuple[Turn, ...]:
-        """Return the turns of tasks that each wait for one task of another stream, if for any."""
-        spans = [(task.start, task.stop) for task in tasks]
-        numbers = self.builder.task_indices(tasks)
-        if stream is None:
-            return tuple([(k, *span, ()) for k, span in zip(numbers, spans, strict=True)])
-        other, found = stream.index, list[Turn]()
-        before = self._awaited.get(other, 0)
-        for k, span, position in zip(numbers, spans, map(stream.done.get, sources), strict=True):
-            assert position is not None, "chained tasks have been done"
-            found.append((k, *span, ((other, position),) if before < position else ()))
-            before = max(before, position)
-        self._awaited[other] = before
-        return tuple(found)
+        for stream, position in self._needed(task.start, task.stop):
+            self.await_stream(stream, position)
 
     def begin_parts(self, task: Task, spans: Iterable[Span]) -> Iterator[Awaits]:
         """Begin parts of `task`: yield for each the streams and positions that it awaits."""
@@ -165,7 +133,7 @@ class Stream(Operations):
 
     def position(self, task: Task, start: int, stop: int) -> int | None:
         """Return where this stream has done [start, stop) of a task; all of it in lockstep."""
-        parts = self.parts.get(task)
+        parts = self.parts.get(task) if self.parts else None
         if not parts or self.builder.lockstep:
             return self.done.get(task)
         over = parts.get((start, stop)) or self._over(task, start, stop)
@@ -201,14 +169,6 @@ class Stream(Operations):
         self.done[whole] = len(self)
         if task is not whole:
             self.parts.setdefault(whole, {})[task.start, task.stop] = len(self)
-
-    def end_turns(self, tasks: Sequence[Task], positions: Sequence[int]) -> None:
-        """Mark tasks as done in turn, each where the stream had so many operations."""
-        if self.builder.wholes:
-            for task, position in zip(tasks, positions, strict=True):
-                self.end_parts(task, [(task.start, task.stop)], [position])
-        else:
-            self.done.update(zip(tasks, positions, strict=True))
 
     def end_parts(self, task: Task, spans: Sequence[Span], positions: Sequence[int]) -> None:
         """Mark parts of `task` as done in turn, each where the stream had so many operations."""
@@ -270,31 +230,9 @@ class Builder(Addresses):
         """Return the number of a task, for traces and reports."""
         return self._tasks.setdefault(task, len(self._tasks))
 
-    def task_indices(self, tasks: Iterable[Task]) -> list[int]:
-        """Return the numbers of several tasks."""
-        numbers = self._tasks
-        return [numbers.setdefault(task, len(numbers)) for task in tasks]
-
     def tasks_of(self, stream: Stream) -> tuple[Task, ...]:
         """Return all tasks of a stream, or their parts, also while only some are lowered."""
         return self.plan.worked[stream.kind, stream.level]
-
-    def chained(self, tasks: Sequence[Task]) -> tuple[Stream | None, Sequence[Task]] | None:
-        """Return the tasks whose data `tasks` need, one each, and the stream that has done them.
-
-        There are none, and no stream, for tasks that need no other. None: `prerequisites` finds
-        what they wait for.
-        """
-        chain = self.plan.tasks
-        if self.wholes or self.lockstep or not isinstance(chain, Chains):
-            return None
-        sources = chain.before(tasks)
-        if not sources:
-            return None if sources is None else (None, ())
-        stream = self.streams.get(sources[0].stream)
-        if stream is None or stream.parts or any(task not in stream.done for task in sources):
-            return None
-        return stream, sources
 
     def prerequisites(self, task: Task, asking: Stream) -> list[tuple[Stream, Task]]:
         """Return the tasks that this rank must finish before `task`, each with its stream.

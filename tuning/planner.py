@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from han.common.errors import NoRuleError
 from han.config.config import Config
 from han.model.collectives import ROWS
-from han.model.loops import roll
 from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
-from han.tasks.lower import lower
 from han.tasks.plan import Plan
+from han.tasks.samples import lower_with_loops
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
 from han.tuning.built_in.shipped import shipped
@@ -165,7 +164,7 @@ class Planner:
 
     def program(self, plan: Plan) -> Program:
         """Lower a plan for this rank; a large program has loops."""
-        return roll(lower(plan, self.rank))
+        return lower_with_loops(plan, self.rank)
 
     def decide(self, signature: Signature, blocking: bool) -> Decision:
         """Decide for the calls of a class of sizes, as for the largest one; raises NoRuleError.

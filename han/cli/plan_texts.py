@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from han.common.errors import ArgumentError, HanError
 from han.model.channel_layout import PAGE, SMALL_BANKS
-from han.model.loops import roll
-from han.model.unrolled import unroll
 from han.submodules.registry import submodule
 from han.tasks.files.store import load, to_json
 from han.tasks.inspect.listing import disassemble, listing_record
 from han.tasks.inspect.pictures import dot, mermaid
 from han.tasks.lower import lower
+from han.tasks.samples import lower_as_run
 from han.tasks.verify import Progress, Refuted, Report, Unproved, lower_all, verify, verify_class
 
 if TYPE_CHECKING:
@@ -57,19 +56,28 @@ def stored(found: Explanation) -> str:
 class ClassProof:
     """What is proved of all sizes of a class: more than `above` bytes, up to `largest`.
 
-    `why` says why nothing is; then `events` is 0.
+    `why` says why nothing is; then `events` is 0. So many ranks' programs are `sampled`: made from
+    those of two smaller messages.
     """
 
     above: int
     largest: int
     events: int
     why: str = ""
+    sampled: int = 0
 
     def __str__(self) -> str:
         sizes = f"all sizes of its class, above {self.above} and up to {self.largest} bytes"
         if self.why:
             return f"not proved for {sizes}: {self.why}"
         return f"proved for {sizes} ({self.events} events)"
+
+    @property
+    def programs(self) -> str:
+        """What these proofs are about."""
+        if not self.sampled:
+            return "the programs are those that run"
+        return f"the programs are those that run; {self.sampled} are made from smaller messages"
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ class Proof:
 
     def __str__(self) -> str:
         also = "; also with MPI.IN_PLACE" if self.in_place else ""
-        more = f"\n{self.of_class}\nthe programs are those that run" if self.of_class else ""
+        more = f"\n{self.of_class}\n{self.of_class.programs}" if self.of_class else ""
         return f"{self.report}{also}{more}\n  in {self.seconds:.1f} s"
 
     def as_dict(self) -> dict[str, object]:
@@ -110,10 +118,11 @@ def prove(
         return _prove(found.plan, None, progress)
     plan, above = of_class
     start, nbytes = time.perf_counter(), found.plan.signature.nbytes
-    programs = [unroll(roll(lower(plan, rank))) for rank in range(plan.topology.size)]
+    made = [lower_as_run(plan, rank) for rank in range(plan.topology.size)]
+    programs, sampled = [one for one, _ in made], sum(of_samples for _, of_samples in made)
     of_size = plan.of_size(nbytes)
     proof = _prove(of_size, [[one.at(nbytes) for one in programs]] * runs_of(of_size), progress)
-    proved = _prove_class(plan, above, programs, progress)
+    proved = replace(_prove_class(plan, above, programs, progress), sampled=sampled)
     return replace(proof, of_class=proved, seconds=time.perf_counter() - start)
 
 

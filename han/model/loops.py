@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from han import _native
+from han.model.channel_layout import LINE
 from han.model.program import INSTRUCTION, TERMS, Program, StreamInfo
+from han.model.task_names import TaskNames
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,6 +53,45 @@ def roll(program: Program) -> Program:
         return program
     found = _native.rolled(*_records(program))
     return program if found is None else replace(program, **_fields(program, found))
+
+
+def period(program: Program) -> int:
+    """Return after how many grains of the message all streams repeat; 0: none was found."""
+    return _native.period(*_records(program))
+
+
+def repeated(shorter: Program, longer: Program, times: int) -> Program | None:
+    """Return the program of a longer message than those of two samples, with loops.
+
+    It is longer than that of the shorter one by `times` times what the samples differ by. In each
+    stream the longer sample repeats a group of operations once more, and so does the program again
+    and again. None if the samples do not show this, or differ in what they need besides memory.
+    The footprint is that of the shorter one.
+    """
+    tasks = _more_tasks(shorter, longer, times)
+    if tasks is None or any(getattr(shorter, name) != getattr(longer, name) for name in _ALIKE):
+        return None
+    grains, scratch = longer.grains - shorter.grains, longer.scratch - shorter.scratch
+    if scratch < 0 or (longer.scratch and grains * longer.grain % LINE):
+        return None  # scratch memory is in whole lines, so it might grow without being seen
+    found = _native.repeated(_records(shorter), _records(longer), grains, scratch, times)
+    if found is None:
+        return None
+    return replace(
+        shorter,
+        tasks=tasks,
+        scratch=shorter.scratch + times * scratch,
+        grains=shorter.grains + times * grains,
+        **_fields(shorter, found),
+    )
+
+
+_ALIKE = ("rank", "requests", "operand", "writes", "sync", "comms", "grain", "blocks")
+
+
+def _more_tasks(shorter: Program, longer: Program, times: int) -> TaskNames | None:
+    a, b = shorter.tasks, longer.tasks
+    return a.repeated(b, times) if isinstance(a, TaskNames) and isinstance(b, TaskNames) else None
 
 
 def _records(program: Program) -> tuple[Any, Any, tuple[tuple[int, int], ...]]:

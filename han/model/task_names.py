@@ -36,6 +36,18 @@ class TaskNames(Sequence[str]):
                 runs.append(Run(name, segment, 1))
         return cls(tuple(runs))
 
+    def repeated(self, longer: TaskNames, times: int) -> TaskNames | None:
+        """Return the names with `times` times those that `longer` has more of.
+
+        None if more than the lengths of runs differ.
+        """
+        pairs = list(zip(self.runs, longer.runs, strict=False))
+        if len(self.runs) != len(longer.runs) or any(a[:2] != b[:2] for a, b in pairs):
+            return None
+        return TaskNames(
+            tuple([Run(*a[:2], a.number + times * (b.number - a.number)) for a, b in pairs])
+        )
+
     @kept
     def _starts(self) -> list[int]:
         return list(accumulate((run.number for run in self.runs), initial=0))

@@ -26,6 +26,7 @@ class Adapt(Submodule):
 
     name = "adapt"
     by_place = True
+    periodic = True
     about = "event-driven point-to-point trees, internally segmented (HAN's ADAPT)"
     algorithms = {
         "linear": Algorithm(

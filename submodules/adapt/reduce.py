@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from han.model.program import Ref
-from han.submodules.adapt.sends import Sends, cut_for, sizes_of
+from han.submodules.adapt.sends import Sends, cut_for
 from han.submodules.adapt.trees import Child, Kin, kin
 from han.submodules.parts.pieces import Piece
 from han.tasks.context import Context
@@ -19,29 +19,6 @@ def reduce(context: Context) -> None:
     pieces, in_all, window = cut_for(context)
     tree = kin(context)
     inbox = _Inbox.of(context, tree, pieces, min(window, len(pieces)), in_all)
-    if not (inbox.branches or inbox.arrival or context.builder.lockstep):
-        _in_one_stream(context, tree, inbox)
-    else:
-        _piece_by_piece(context, tree, pieces, inbox)
-
-
-def _in_one_stream(context: Context, tree: Kin, inbox: _Inbox) -> None:
-    """Emit all tasks at once."""
-    builder, ranks, stream = context.builder, context.group.ranks, context.stream
-    dst, own = _place_of_result(context, tree, 0)
-    children = tuple(
-        [(ranks[c.member], c.before, inbox.room[c], inbox.requests[c][0]) for c in tree.children]
-    )
-    size, _ = sizes_of(context)
-    ends, builder.requests = stream.combine_pieces(
-        dst, own, children, () if tree.parent is None else (ranks[tree.parent],),
-        stream.turns(context.tasks), max(context.grain, size // context.grain * context.grain),
-        inbox.window, inbox.size, builder.requests,
-    )  # fmt: skip
-    stream.end_turns(context.tasks, ends)
-
-
-def _piece_by_piece(context: Context, tree: Kin, pieces: list[Piece], inbox: _Inbox) -> None:
     combine = _as_they_arrive if inbox.arrival else _in_order
     for child in tree.children:
         for piece in pieces[: inbox.window]:

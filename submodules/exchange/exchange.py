@@ -72,6 +72,7 @@ class Exchange(Submodule):
 
     name = "exchange"
     by_place = True
+    periodic = True
     about = "allreduce by exchanges, in shared memory or in messages, with any factors (Jocksch)"
     flags = FLAGS
     algorithms = {

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from han.model.program import Ref
 from han.submodules.exchange.layout import lines, partition_of
-from han.submodules.exchange.mail import Transfer, mail_of
+from han.submodules.exchange.mail import Mail, Transfer
 from han.submodules.exchange.patterns import (
     PRESETS,
     asked_factors,
@@ -40,11 +40,7 @@ Run = tuple[int, int]  # where bytes of a task start and stop
 Mailed = tuple[int, int, int]  # a member, and the run that it sends or receives
 Arrival = tuple[int, int, int, int]  # the same, and where in the scratch memory it comes
 Gathering = tuple[tuple[Mailed, ...], tuple[Mailed, ...]]  # what arrives in a step, and leaves
-Combined = tuple[int, int, bool, tuple[int, ...], tuple[int, ...]]  # a run, whole, before, after
 T = TypeVar("T")
-
-
-Combining = tuple[tuple[Arrival, ...], tuple[Mailed, ...], tuple[Combined, ...]]
 
 
 class Fold(NamedTuple):
@@ -65,13 +61,11 @@ class Stage(NamedTuple):
     """What a member does in a combining stage of a task of some size.
 
     `arrivals` are members, runs, and where in the scratch memory they come; `departures` are sent.
-    If all of `folds` are linear, `runs` are what the mail combines.
     """
 
     arrivals: tuple[Arrival, ...]
-    departures: tuple[Mailed, ...]
+    departures: list[Mailed]
     folds: list[Fold]
-    runs: tuple[Combined, ...] | None
 
 
 Arriving = dict[int, list[Transfer]]  # by member
@@ -90,9 +84,6 @@ def unfit(question: Question) -> str | None:
 def lower(context: Context) -> None:
     """Emit this rank's part of the exchange of each task."""
     exchange = Exchange(context, context.result)
-    if not context.builder.signature.canonical:
-        exchange.run(context.tasks)
-        return
     for task in context.tasks:
         context.stream.begin(task)
         exchange.begin(task)
@@ -110,7 +101,7 @@ class Exchange:
     def __init__(self, context: Context, work: Ref, combines: bool = True) -> None:
         builder = context.builder
         self.context, self.work, self.mine = context, work, context.source
-        self.me, self.mail = context.group.me, mail_of(context)
+        self.me, self.mail = context.group.me, Mail(context)
         self.steps: Steps = message_steps(
             context.choice, context.group.size, builder.signature.nbytes
         )
@@ -128,24 +119,6 @@ class Exchange:
         self.start, self.mine = task.start, self.context.source
         self.nbytes = task.nbytes
 
-    def run(self, tasks: Sequence[Task]) -> None:
-        """Carry out whole tasks, whose operands are combined from left to right."""
-        stream, turns = self.context.stream, self.context.stream.turns(tasks)
-        steps = tuple([self._once("whole", 0, self._whole, task.nbytes) for task in tasks])
-        ends = self.mail.exchange(
-            self.room, self.context.source, self.work, self.most, self.step, turns, steps
-        )
-        stream.end_turns(tasks, ends)
-
-    def _whole(self, _step: int) -> tuple[tuple[Combining, ...], tuple[Gathering, ...]]:
-        """Return what this member does in all stages of a task, and in all gathering steps."""
-        stages: list[Combining] = []
-        for stage in range(1, self.steps.stages + 1):
-            arrivals, departures, _, runs = self._stage(stage)
-            assert runs is not None, "only the canonical order is not from left to right"
-            stages.append((arrivals, departures, runs))
-        return tuple(stages), self._gathered(self._first)
-
     def combine(self) -> None:
         """Carry out all combining stages."""
         for stage in range(1, self.steps.stages + 1):
@@ -153,8 +126,12 @@ class Exchange:
 
     def gather(self) -> None:
         """Carry out the gathering steps; without data those that release members."""
-        steps = self._once("gather", self._first, self._gathered)
-        self.mail.gather(self.work, self.start, self.most, steps)
+        sends: list[Transfer] = []
+        for arriving, leaving in self._once("gather", self._first, self._gathered):
+            received = [self.receive(self.work, (a, b), member) for member, a, b in arriving]
+            sends += [self.send(self.work, (a, b), member) for member, a, b in leaving]
+            self.complete(received)
+        self.complete(sends)
 
     @property
     def _first(self) -> int:
@@ -191,12 +168,8 @@ class Exchange:
         found = [self.partition.span(self.nbytes, r.start, r.stop) for r in spans(parts)]
         return [(a, b) for a, b in found if a < b]
 
-    def _once(self, name: str, step: int, make: Callable[[int], T], nbytes: int | None = None) -> T:
-        """Return what `make` finds for a step: the same in all tasks of one size.
-
-        It is that of the task which has begun, or of one of `nbytes` bytes.
-        """
-        self.nbytes = self.nbytes if nbytes is None else nbytes
+    def _once(self, name: str, step: int, make: Callable[[int], T]) -> T:
+        """Return what `make` finds for a step: the same in all tasks of the size of this one."""
         key = name, step, self.nbytes
         if key not in self._known:
             self._known[key] = make(step)
@@ -248,21 +221,7 @@ class Exchange:
 
     def _combine(self, stage: int) -> None:
         """Receive and send the operands of a stage, combine them, and wait for the sends."""
-        arrivals, departures, folds, runs = self._once("stage", stage, self._stage)
-        if runs is None:
-            self._combine_by_blocks(arrivals, departures, folds)
-        else:
-            self.mail.stage(
-                self.room, self.mine, self.context.source, self.work, self.start, self.most,
-                self.step, arrivals, departures, runs,
-            )  # fmt: skip
-        if folds:
-            self.mine = self.work
-
-    def _combine_by_blocks(
-        self, arrivals: Sequence[Arrival], departures: Sequence[Mailed], folds: Sequence[Fold]
-    ) -> None:
-        """Do what `Mail.stage` does where operands are combined in the canonical order."""
+        arrivals, departures, folds = self._once("stage", stage, self._stage)
         arriving: Arriving = {}
         for member, first, last, used in arrivals:
             place = (self.room + used).holding(self.start + first)
@@ -272,12 +231,12 @@ class Exchange:
         for fold_ in folds:
             self._fold(fold_, arriving, sends)
         self.complete(sends)
+        if folds:
+            self.mine = self.work
 
     def _stage(self, stage: int) -> Stage:
-        folds = self._folds(stage)
-        runs = tuple([_combined(fold) for fold in folds]) if all(f.linear for f in folds) else None
         arrivals = self._once("arrivals", stage, self._arrivals)
-        return Stage(arrivals, tuple(self._departures(stage)), folds, runs)
+        return Stage(arrivals, self._departures(stage), self._folds(stage))
 
     def _departures(self, stage: int) -> list[Mailed]:
         """Return the runs that this member sends in a stage, and to whom."""
@@ -302,17 +261,44 @@ class Exchange:
 
     def _fold(self, one: Fold, arriving: Arriving, sends: Sequence[Transfer]) -> None:
         """Combine the operands of a run in their order, as they arrive."""
-        members, own = one.members, one.own
+        combine = self._combine_in_turn if one.linear else self._combine_in_order
         operand = self.context.source if one.whole else self.work
         start, stop = self.start + one.run[0], self.start + one.run[1]
-        if not one.linear:
-            self._fold_by_blocks(members, operand, start, stop, arriving, sends)
-            return
-        before, after = (
-            tuple([self._holding(m, start, stop, arriving) for m in some])
-            for some in (members[:own], members[own + 1 :])
-        )
-        self.mail.combine(self.work, operand, start, stop, self.step, before, after, tuple(sends))
+        for at in range(start, stop, self.step) or [start]:
+            combine(one, operand, at, min(at + self.step, stop), arriving, sends)
+
+    def _combine_in_turn(
+        self, one: Fold, own: Ref, at: int, end: int, arriving: Arriving, sends: Sequence[Transfer]
+    ) -> None:
+        """Combine the operands of [at, end) from left to right.
+
+        Those before this rank's own are combined where the first of them has arrived.
+        """
+        stream, total, result = self.context.stream, own.to(at), self.work.to(at)
+        left: Ref | None = None
+        for member in one.members[: one.own]:
+            operand = self._arrived(member, at, end, arriving)
+            if left is None:
+                left = operand
+            else:
+                stream.reduce(left, left, operand, end - at)
+        self._end_sends(sends, at, end)
+        if left is not None:
+            stream.reduce(result, left, total, end - at)
+            total = result
+        for member in one.members[one.own + 1 :]:
+            stream.reduce(result, total, self._arrived(member, at, end, arriving), end - at)
+            total = result
+        stream.copy(result, total, end - at)
+
+    def _combine_in_order(
+        self, one: Fold, own: Ref, at: int, end: int, arriving: Arriving, sends: Sequence[Transfer]
+    ) -> None:
+        """Combine the operands of [at, end) in the canonical order."""
+        order, stream = self.context.order_of(one.members), self.context.stream
+        partials = [stream.room(self.step, k).holding(at) for k in range(rooms(order))]
+        operands = self._awaited(one.members, own, at, end, arriving, sends)
+        fold(stream, order, operands, end - at, self.work.to(at), partials)
 
     def _holding(self, member: int, start: int, stop: int, arriving: Arriving) -> Transfer:
         """Return the transfer that brings bytes [start, stop) of a member's operand."""
@@ -326,19 +312,6 @@ class Exchange:
         for transfer in sends:
             if transfer.overlaps(at, end):
                 self.mail.complete(transfer, end)
-
-    def _fold_by_blocks(
-        self, members: list[int], operand: Ref, start: int, stop: int,
-        arriving: Arriving, sends: Sequence[Transfer],
-    ) -> None:  # fmt: skip
-        """Combine the operands of [start, stop) in the canonical order."""
-        order, stream = self.context.order_of(members), self.context.stream
-        places = [stream.room(self.step, k) for k in range(rooms(order))]
-        for at in range(start, stop, self.step) or [start]:
-            end = min(at + self.step, stop)
-            operands = self._awaited(members, operand, at, end, arriving, sends)
-            partials = [place.holding(at) for place in places]
-            fold(stream, order, operands, end - at, self.work.to(at), partials)
 
     def _awaited(
         self, members: list[int], operand: Ref, at: int, end: int,
@@ -356,12 +329,6 @@ class Exchange:
         transfer = self._holding(member, at, end, arriving)
         self.mail.complete(transfer, max(end, at + 1))
         return transfer.place.to(at)
-
-
-def _combined(fold: Fold) -> Combined:
-    """Return a fold as the mail takes it."""
-    members, own = fold.members, fold.own
-    return *fold.run, fold.whole, tuple(members[:own]), tuple(members[own + 1 :])
 
 
 def _operands(folds: Iterable[Blocked], member: int) -> dict[int, list[Blocks]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from han.tasks.graph import Task
@@ -29,6 +30,9 @@ class Piece(NamedTuple):
         return max(0, min(self.stop, length) - self.start)
 
 
+_made = partial(tuple.__new__, Piece)  # Piece._make without its check: there may be thousands
+
+
 def cut(tasks: tuple[Task, ...], size: int, grain: int, index: int = 0) -> list[Piece]:
     """Cut tasks into pieces of at most `size` bytes (whole grains), numbered from `index`.
 
@@ -41,7 +45,7 @@ def cut(tasks: tuple[Task, ...], size: int, grain: int, index: int = 0) -> list[
         for start in range(begin, end, step) or (begin,):
             stop = start + step if start + step < end else end
             first, last = start == begin, stop == end
-            pieces.append(Piece(index, task, start, stop, first, last, stop - start))
+            pieces.append(_made((index, task, start, stop, first, last, stop - start)))
             index += 1
     return pieces
 

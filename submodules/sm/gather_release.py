@@ -14,7 +14,7 @@ from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece
 from han.submodules.parts.trees import Place
 from han.submodules.parts.waits import Members
-from han.submodules.sm.tree_cells import NONE, Cells, place_of
+from han.submodules.sm.tree_cells import Cells, place_of
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.stream import NOWHERE
@@ -54,9 +54,6 @@ def gather(context: Context) -> None:
     """Reduce towards the group's root: children copy into their cells, parents combine."""
     stream, group, cells = context.stream, context.group, Cells.of(context)
     tree = place_of(context)
-    if cells.alike and (tree.parent is not None or _combines_all_alike(context, tree)):
-        _gather_alike(context, cells, tree)
-        return
     pieces = cells.pieces()
     combine = (_at_root if tree.parent is None else _below)(context, cells, tree)
     taken = cells.flag(group.me, TAKEN) if tree.children and cells.counts_reads else None
@@ -73,42 +70,19 @@ def gather(context: Context) -> None:
             stream.end(piece.task)
 
 
-def _combines_all_alike(context: Context, tree: Place) -> bool:
-    """Return whether the root combines its children's pieces after its own, in its result."""
-    signature, choice = context.builder.signature, context.choice
-    before = any(c < context.group.me for c in tree.children)
-    canonical = signature.canonical and choice.algorithm == "flat"
-    in_place = bool(choice.get("in_recv", 1))
-    return in_place and not canonical and (signature.commutative or not before)
-
-
-def _gather_alike(context: Context, cells: Cells, tree: Place) -> None:
-    """Reduce pieces that all take the same way."""
-    me, posts, reads = context.group.me, list[Ref](), NONE
-    dst: Ref | tuple[Ref, ...] = context.result
-    if tree.parent is not None:
-        dst = cells.all_of(me)
-        reads = cells.waits.of((tree.parent,), TAKEN) if cells.counts_reads else NONE
-        posts.append(cells.flag(me, GATHERED))
-    if tree.children and cells.counts_reads:
-        posts.append(cells.flag(me, TAKEN))
-    arrivals = cells.waits.of(tree.children, GATHERED)
-    cells.pass_pieces(dst, context.source, tree.children, arrivals, reads, tuple(posts))
-
-
 def _below(context: Context, cells: Cells, tree: Place) -> Move:
     """Return what combines a piece into this rank's cell, for its parent."""
     assert tree.parent is not None
     stream, source, me = context.stream, context.source, context.group.me
-    combining, parent, posted = _Combining(cells, tree.children), (tree.parent,), GATHERED
-    flag = cells.flag(me, posted)
+    combining, flag = _Combining(cells, tree.children), cells.flag(me, GATHERED)
+    taken, rank = cells.flag(tree.parent, TAKEN), context.group.ranks[tree.parent]
 
     def combine(piece: Piece) -> None:
         before = cells.read_before_reuse(piece)
         if before:
-            cells.waits.wait(parent, TAKEN, before)
+            stream.wait(taken, before, rank)
         combining.emit(piece, cells.cell(me, piece), source.to(piece.start))
-        stream.post(flag, cells.value(piece, posted))
+        stream.post(flag, cells.value(piece, GATHERED))
 
     return combine
 
@@ -190,41 +164,25 @@ def release(context: Context) -> None:
     """Broadcast from the group's root: it copies into its cells, and all others copy out."""
     stream, group, cells = context.stream, context.group, Cells.of(context)
     tree = place_of(context)
-    passes_on = tree.parent is not None and bool(tree.children)
-    if cells.alike and not (passes_on or cells.to_children):
-        _release_alike(context, cells, tree)
-        return
     pieces = cells.pieces()
     move = (_put if tree.parent is None else _take)(context, cells, tree)
     others = tuple([m for m in range(group.size) if m != group.root])
     waits = tree.parent is None and cells.counts_reads
+    readers, ranks = cells.waits.of(others, READ) if waits else ((), ())
     read = cells.flag(group.me, READ) if tree.parent is not None and cells.counts_reads else None
     for piece in pieces:
         if piece.first:
             stream.begin(piece.task)
-        if waits:
-            cells.waits.wait(others, READ, cells.read_before_reuse(piece))
+        before = cells.read_before_reuse(piece) if waits else 0
+        if before:
+            stream.wait_each(readers, before, ranks)
         move(piece)
-        if waits:
+        if waits and cells.trailing:
             cells.waits.wait(others, READ, cells.read_before_end(piece, piece is pieces[-1]))
         elif read is not None:
             stream.post(read, piece.index + 1)
         if piece.last:
             stream.end(piece.task)
-
-
-def _release_alike(context: Context, cells: Cells, tree: Place) -> None:
-    """Broadcast pieces that all take the same way: the root shows them, and leaves copy them."""
-    group, me = context.group, context.group.me
-    if tree.parent is None:
-        others = tuple([m for m in range(group.size) if m != me])
-        reads = cells.waits.of(others, READ) if cells.counts_reads else NONE
-        posted = (cells.flag(me, RELEASED),)
-        cells.pass_pieces(cells.all_of(me), context.source, (), NONE, reads, posted)
-        return
-    posts = (cells.flag(me, READ),) if cells.counts_reads else ()
-    arrivals = cells.waits.of((tree.parent,), RELEASED)
-    cells.pass_pieces(context.result, NOWHERE, (group.root,), arrivals, NONE, posts)
 
 
 def _put(context: Context, cells: Cells, tree: Place) -> Move:

@@ -44,6 +44,7 @@ class Sm(Submodule):
 
     name = "sm"
     by_place = True
+    periodic = True
     about = "release/gather through cells in shared memory (Jain)"
     flags = FLAGS
     in_memory = True

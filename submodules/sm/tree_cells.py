@@ -13,13 +13,10 @@ from han.model.program import Ref
 from han.submodules.parts.cells import GATHERED, RELEASED, Ring, is_small
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place
-from han.submodules.parts.waits import Members, Waits
+from han.submodules.parts.waits import Waits
 from han.submodules.sm.trees import Tree
 from han.tasks.context import Context
-from han.tasks.stream import NOWHERE
 
-Flags = tuple[tuple[Ref, ...], Members]  # flags, and the ranks that they belong to
-NONE: Flags = ((), ())
 WITH_DATA = (GATHERED, RELEASED)  # kinds of flags that tell that data is there
 
 
@@ -31,7 +28,7 @@ class Cells:
     ring: Ring
     small: bool
     holders: frozenset[int]  # members that have an operand, or whose children bring them one
-    _starts: dict[int, Ref] = field(default_factory=dict)  # of the cells, by member
+    _cells: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by member
 
     @classmethod
     def of(cls, context: Context) -> Cells:
@@ -88,53 +85,20 @@ class Cells:
         If there are several gathers and releases in a segment, gathers use the first half of a
         slot and releases the second one: a member gathers again while its children still read.
         """
-        start = self._starts.get(member)
-        if start is None:
-            start = self._starts[member] = self._start(member, piece.nbytes)
+        cells = self._cells.get(member) or self._cells_of(member, piece.nbytes)
+        return cells[piece.index % len(cells)].holding(piece.start)
+
+    def _cells_of(self, member: int, nbytes: int) -> tuple[Ref, ...]:
+        """Return the cells of a member, or its small slot for a message of `nbytes` bytes."""
+        group, builder, ring = self.context.group, self.context.builder, self.ring
+        slot = group.slots[member]
         if self.small:
-            return start.holding(piece.start)
-        return (start + self.ring.cell(piece.index)).holding(piece.start)
-
-    def _start(self, member: int, nbytes: int) -> Ref:
-        group, builder = self.context.group, self.context.builder
-        if self.small:
-            return builder.small(group.level, group.slots[member]) + self._beside(nbytes)
-        return builder.cells(group.level, group.slots[member])
-
-    def all_of(self, member: int) -> tuple[Ref, ...]:
-        """Return the cells of `member`, as far as pieces go through them."""
-        group, ring = self.context.group, self.ring
-        first = self.context.builder.cells(group.level, group.slots[member])
-        return tuple([first + ring.cell(k) for k in range(self._used)])
-
-    def pass_pieces(
-        self,
-        dst: Ref | tuple[Ref, ...],
-        own: Ref | tuple[Ref, ...],
-        members: Members,
-        arrivals: Flags,
-        reads: Flags,
-        posts: tuple[Ref, ...],
-    ) -> None:
-        """Emit all tasks, whose pieces are alike: see `Operations.pass_pieces`.
-
-        The operands are in the cells of `members`.
-        """
-        stream, grain = self.context.stream, self.context.grain
-        held = [self.all_of(m) if m in self.holders else () for m in members]
-        places = [cells or (NOWHERE,) * self._used for cells in held]
-        operands = tuple(zip(*places, strict=True)) if places else ((),) * self._used
-        step = max(grain, self.ring.chunk // grain * grain)
-        turns = stream.turns(self.context.tasks)
-        stream.sequence, ends = stream.pass_pieces(
-            dst, own, operands, turns, step, stream.sequence, arrivals, reads, posts
-        )
-        stream.end_turns(self.context.tasks, ends)
-
-    @property
-    def _used(self) -> int:
-        """How many cells of a rank pieces go through."""
-        return min(self.ring.cells, self.ring.pieces)
+            found: tuple[Ref, ...] = (builder.small(group.level, slot) + self._beside(nbytes),)
+        else:
+            first = builder.cells(group.level, slot)
+            found = tuple([first + ring.cell(k) for k in range(min(ring.cells, ring.pieces))])
+        self._cells[member] = found
+        return found
 
     def _beside(self, nbytes: int) -> int:
         if not self.context.builder.plan.repeats:
@@ -153,11 +117,6 @@ class Cells:
         return bool(self.context.choice.get("trailing", 0))
 
     @kept
-    def alike(self) -> bool:
-        """Whether the same is done with all pieces of the tasks."""
-        return not (self.small or self.trailing)
-
-    @kept
     def counts_reads(self) -> bool:
         """Whether readers count the pieces that they have read, as a writer waits for that."""
         return self.trailing or (not self.small and self.ring.recycled)
@@ -168,7 +127,8 @@ class Cells:
 
     def read_before_reuse(self, piece: Piece) -> int:
         """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
-        return 0 if self.small else max(0, piece.index - self.ring.cells + 1)
+        before = piece.index - self.ring.cells + 1
+        return before if before > 0 and not self.small else 0
 
 
 def place_of(context: Context, member: int | None = None) -> Place:

@@ -144,7 +144,7 @@ def test_plan_says_which_sizes_are_not_proved(monkeypatch):
         in call(*arguments)
     )
     found = json.loads(call(*arguments, "--json"))["class"]
-    assert found == {"above": 0, "largest": INLINE, "events": 0, "why": said}
+    assert found == {"above": 0, "largest": INLINE, "events": 0, "why": said, "sampled": 0}
     fail(Refuted)
     done = CliRunner().invoke(app, [*map(str, arguments)])
     assert str(done.exception) == f"refuted: {said}"

@@ -17,12 +17,14 @@ import han
 from han.cli.main import app
 from han.common.errors import SetupError
 from han.model import loops
-from han.model.loops import roll
 from han.model.timeline import shares
 from han.ranks import clocks
 from han.ranks import last_reading as _last_reading
 from han.ranks.meeting import TAG_LAST
 from han.runtime.alike import ALIKE
+from han.tasks import samples
+from han.tasks.lower import lower
+from han.tasks.samples import lower_with_loops
 from han.trace.timeline_files import load
 from han.trace.timeline_parts import merge
 from han.tuning import planner
@@ -258,7 +260,7 @@ def test_a_rank_that_does_not_come_is_not_waited_for_for_ever(mpi_ranks):
 @on_four
 def test_a_program_with_loops_has_the_trace_of_one_without(mpi_ranks, monkeypatch):
     def traced(change):
-        monkeypatch.setattr(planner, "roll", change)
+        monkeypatch.setattr(planner, "lower_with_loops", change)
         ALIKE.clear()
         comm = han.Comm(world.Dup(), config="virtual-2x2")
         comm.Allreduce(send, recv)
@@ -269,9 +271,10 @@ def test_a_program_with_loops_has_the_trace_of_one_without(mpi_ranks, monkeypatc
         return sorted((t.task, t.call) for t in trace.times)
 
     world, made = MPI.COMM_WORLD, []
+    monkeypatch.setattr(samples, "MANY", 64)
     monkeypatch.setattr(loops, "LEAST", 64)
     send, recv = np.ones(1 << 20), np.zeros(1 << 20)
-    with_loops = traced(lambda program: made.append(roll(program)) or made[-1])
+    with_loops = traced(lambda *about: made.append(lower_with_loops(*about)) or made[-1])
     assert made[0].strides is not None
     assert len(with_loops) > 100
-    assert traced(lambda program: program) == with_loops
+    assert traced(lower) == with_loops

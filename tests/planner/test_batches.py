@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_planner import quick
 
-from han._native import Mail, Operations, joined
+from han._native import Operations, joined
 from han.model.program import INSTRUCTION, TERMS, Area, Base, Ref, channel_ref
 from han.submodules.parts.fold import fold
 from han.tasks.canonical import canonical, linear, rooms
@@ -158,97 +158,11 @@ def test_wrong_operands(wrong, error):
         stream().fold_each(RECV, (SEND,) * many, many, 0, 64, (0,) * many, (), None, None)
 
 
-# ---- pieces -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("in_cells", [True, False])
-@pytest.mark.parametrize("number", [0, 1, 3])
-def test_pieces_are_passed_one_by_one(in_cells, number):
-    """320 bytes in pieces of 128, from number 1 on: through cells 1, 0 and 1 of two; then 64."""
-    flags, cells, ranks = members(number + 3)
-    dst = (SCRATCH, SCRATCH + 128) if in_cells else RECV
-    operands = tuple(tuple(cells[m] + 64 * k for m in range(number)) for k in range(2))
-    arrivals, reads = (flags[:number], ranks[:number]), (flags[-2:-1], ranks[-2:-1])
-    batch, one = stream(), stream()
-    turns = ((7, 64, 384, ((2, 5), (4, 0))), (9, 384, 448, ()))
-    found = batch.pass_pieces(
-        dst, SEND, operands, turns, 128, 1, arrivals, reads, (flags[-1], flags[-2])
-    )
-    one.task = 7
-    one.await_stream(2, 5)
-    one.await_stream(4, 0)
-    ends = []
-    for index, start, nbytes in ((1, 64, 128), (2, 192, 128), (3, 320, 64), (4, 384, 64)):
-        if index == 4:
-            ends.append(len(one))
-            one.task = 9
-        if index > 1:
-            one.wait_each(reads[0], index - 1, reads[1])
-        place = dst[index % 2].holding(start) if in_cells else RECV.to(start)
-        own, these = SEND.to(start), operands[index % 2]
-        one.combine_each(place, own, these, nbytes, arrivals[0], index + 1, arrivals[1])
-        one.post(flags[-1], index + 1)
-        one.post(flags[-2], index + 1)
-    assert found == (5, (*ends, len(one)))
-    assert batch.task == 9
-    agree(batch, one)
-
-
-def test_a_task_without_data_is_one_piece():
-    flags, _, ranks = members(2)
-    batch, one = stream(), stream()
-    arrivals = flags[:1], ranks[:1]
-    none = ((), ())
-    turns = ((0, 0, 0, ()),)
-    found = batch.pass_pieces(RECV, SEND, ((SCRATCH,),), turns, 64, 5, arrivals, none, flags)
-    assert found == (6, (3,))
-    one.wait(flags[0], 6, ranks[0])
-    one.post(flags[0], 6)
-    one.post(flags[1], 6)
-    agree(batch, one)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        ({"dst": 1}, TypeError),
-        ({"dst": ()}, ValueError),
-        ({"own": ()}, ValueError),
-        ({"own": (None,)}, TypeError),
-        ({"operands": ()}, ValueError),
-        ({"operands": ((),)}, ValueError),
-        ({"operands": (1,)}, TypeError),
-        ({"turns": [(0, 0, 64, ())]}, TypeError),
-        ({"turns": ((0, 0, 64),)}, ValueError),
-        ({"turns": ((0, 64, 0, ()),)}, ValueError),
-        ({"turns": ((1 << 32, 0, 64, ()),)}, ValueError),
-        ({"turns": ((0, 0, 64, None),)}, TypeError),
-        ({"turns": ((0, 0, 64, ((1,),)),)}, ValueError),
-        ({"turns": ((0, 0, 64, ((1, -1),)),)}, OverflowError),
-        ({"step": 0}, ValueError),
-        ({"index": -1}, OverflowError),
-        ({"arrivals": ()}, ValueError),
-        ({"arrivals": ((RECV,), ())}, ValueError),
-        ({"reads": ([], ())}, TypeError),
-        ({"posts": [RECV]}, TypeError),
-        ({"posts": (1,)}, TypeError),
-    ],
-)
-def test_wrong_pieces(wrong, error):
-    flags, cells, ranks = members(1)
-    right = {"dst": RECV, "own": SEND, "operands": (cells,)}
-    right |= {"turns": ((0, 0, 64, ()),), "step": 64, "index": 0}
-    more = {"arrivals": (flags, ranks), "reads": (flags, ranks), "posts": flags}
-    with pytest.raises(error):
-        stream().pass_pieces(*{**right, **more, **wrong}.values())
-
-
 # ---- numbers and objects that do not fit --------------------------------------------------------
 
 
 def test_numbers_beyond_their_fields_are_refused():
     flag, large = channel_ref(0, Area.FLAGS, 0), (1 << 32) + 5
-    mail = Mail(stream(), (large,), GRAIN, iter(range(9)).__next__)
     for call in (
         lambda one: one.wait(flag, 1, large),
         lambda one: one.isend(SEND, 8, large, 0),
@@ -256,8 +170,6 @@ def test_numbers_beyond_their_fields_are_refused():
         lambda one: one.coll(0, RECV, SEND, 1, large, 0, 0),
         lambda one: one.wait_each((flag,), 1, (large,)),
         lambda one: one.await_stream(large, 0),
-        lambda one: mail.send(SEND, 0, 64, 0, 64),
-        lambda one: Mail(stream(), (1,), -1, int),
     ):
         one = stream()
         with pytest.raises((ValueError, OverflowError, TypeError)):
@@ -294,13 +206,3 @@ def test_a_stream_is_made_and_joined_once():
     bare = Operations.__new__(Operations)
     bare.reduce(RECV, SEND, SEND, 64)  # elements of a byte
     assert len(bare) == 1
-
-
-def test_a_transfer_belongs_to_its_mail():
-    mine, others = (Mail(stream(), (1,), GRAIN, iter(range(9)).__next__) for _ in range(2))
-    transfer = mine.receive(RECV, 0, 64, 0, 64)
-    with pytest.raises(ValueError, match="another Mail"):
-        others.complete(transfer)
-    with pytest.raises(ValueError, match="another Mail"):
-        Mail.__new__(Mail).complete(transfer)
-    mine.complete(transfer)

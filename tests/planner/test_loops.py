@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,14 +11,10 @@ from hypothesis import strategies as st
 from random_plans import example
 
 from han import _native
-from han.cli import plan_texts
-from han.cli.plan_texts import prove
-from han.common.errors import HanError
 from han.config.config import default_config
 from han.model import loops
 from han.model.loops import LEAST, STRIDES, roll
 from han.model.program import INSTRUCTION, LOOP, Code, Program, StreamInfo
-from han.model.task_names import TaskNames
 from han.model.topology import Topology, virtual
 from han.model.unrolled import unroll
 from han.tasks.call import call_signature
@@ -180,33 +175,3 @@ def test_only_programs_that_run_have_loops():
     with pytest.raises(AssertionError, match="programs that run"):
         program.at(8)
     assert replace(unroll(program), strides=None).at(8).strides is None
-
-
-def test_names_of_tasks():
-    names = TaskNames.of([("sr", 0), ("sr", 1), ("ir", 0), ("ir", 1), ("ir", 3)])
-    assert list(names) == ["sr(0)", "sr(1)", "ir(0)", "ir(1)", "ir(3)"]
-    assert (names[-1], names[1:3], len(names)) == ("ir(3)", ("sr(1)", "ir(0)"), 5)
-    with pytest.raises(IndexError, match="task 5 of 5"):
-        names[5]
-
-
-def test_proofs_are_of_the_programs_that_run(monkeypatch):
-    """A record that a loop changes wrongly is found."""
-    plan, changed = plan_of("bcast", "8MiB", 8, 4), []
-    call = SimpleNamespace(plan=plan.of_size(8 << 20))
-    monkeypatch.setattr(loops, "LEAST", 64)
-    assert "the programs are those that run\n" in str(prove(call, (plan, 0)))
-
-    def wrong(program):
-        program = roll(program)
-        if program.strides is None:
-            return program
-        strides = program.strides.copy()
-        strides["start"][-1] += 1
-        changed.append(program.rank)
-        return replace(program, strides=strides)
-
-    monkeypatch.setattr(plan_texts, "roll", wrong)
-    with pytest.raises(HanError, match="refuted"):
-        prove(call, (plan, 0))
-    assert changed

@@ -11,9 +11,6 @@
 #include "python/py_batches.h"
 #include "python/py_emit.h"
 #include "python/py_methods.h"
-#include "python/py_forward.h"
-#include "python/py_pieces.h"
-#include "python/py_ring.h"
 
 static PyTypeObject OperationsType;
 
@@ -263,10 +260,6 @@ static PyMethodDef methods[] = {
     {"combine_each", HAN_FAST(han_combine_each),
      "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
      "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."},
-    {"pass_pieces", HAN_FAST(han_pass_pieces),
-     "pass_pieces($self, dst, own, operands, turns, step, index, arrivals, reads, posts, /)\n"
-     "--\n\n"
-     "Combine operands of several members piece by piece, through cells that are used in turn."},
     {"show_each", HAN_FAST(han_show_each),
      "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
      "Copy a part of each share of a message to a cell."},
@@ -284,17 +277,6 @@ static PyMethodDef methods[] = {
     {"irecv", HAN_FAST(irecv),
      "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
      "Start receiving from `rank`."},
-    {"forward", HAN_FAST(han_forward),
-     "forward($self, source, result, parent, children, turns, step, window, first, /)\n--\n\n"
-     "Receive pieces and send them on (han/submodules/adapt/bcast.py)."},
-    {"combine_pieces", HAN_FAST(han_combine_pieces),
-     "combine_pieces($self, dst, own, children, parent, turns, step, window, stride, first, /)\n"
-     "--\n\n"
-     "Combine pieces of children and send them to a parent (han/submodules/adapt/reduce.py)."},
-    {"circulate", HAN_FAST(han_circulate),
-     "circulate($self, source, result, cells, peers, pieces, width, awaits, free, first, /)\n"
-     "--\n\n"
-     "Send pieces round a ring, and combine them (han/submodules/ring.py)."},
     {"test", (PyCFunction)test, METH_O,
      "test($self, request, /)\n--\n\n"
      "Wait until a request is complete; the message of a receive must have its size."},

@@ -1,4 +1,4 @@
-/* han._native.rolled: the loops of programs. */
+/* han._native.rolled, period and repeated: the loops of programs. */
 #ifndef HAN_PY_ROLLED_H
 #define HAN_PY_ROLLED_H
 

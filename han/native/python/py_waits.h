@@ -1,4 +1,4 @@
-/* Flags of several ranks and the operands that these bring, and turns of tasks. */
+/* Flags of several ranks, and the operands that these bring. */
 #ifndef HAN_PY_WAITS_H
 #define HAN_PY_WAITS_H
 
@@ -19,12 +19,5 @@ int han_wait_one(OperationsObject *self, const waits *all, Py_ssize_t number);
  * `dst` does. 0 or -1. */
 int han_combine_members(OperationsObject *self, const RefObject *dst, const RefObject *own,
                         PyObject *operands, uint64_t nbytes, const waits *members);
-
-/* Begin a task: what follows belongs to it, and waits for other streams of this rank. A turn is the
- * task's number, where it starts and stops, and a tuple of streams and positions. 0 or -1. */
-int han_begin_turn(OperationsObject *self, const char *name, PyObject *turn, uint64_t span[2]);
-
-/* Store the stream's length as an element of a new tuple; 0 or -1. */
-int han_end_turn(const OperationsObject *self, PyObject *ends, Py_ssize_t number);
 
 #endif
