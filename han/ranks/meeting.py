@@ -44,10 +44,14 @@ def abandon(owner: object) -> None:
 
 
 class Patience:
-    """The pauses of a polling loop, of which `rounds` are over."""
+    """The pauses of a polling loop, of which `rounds` are over.
 
-    def __init__(self, rounds: int = 0) -> None:
-        self.rounds = rounds
+    With `busy` it only yields: the MPI library makes progress in no other thread, and waits so
+    itself.
+    """
+
+    def __init__(self, rounds: int = 0, busy: bool = False) -> None:
+        self.rounds, self.busy = rounds, busy
         self.begun = self.looked = time.monotonic()
 
     @property
@@ -58,7 +62,7 @@ class Patience:
     def pause(self) -> bool:
         """Yield or sleep; return whether it is time to check the time limit and notices."""
         self.rounds += 1
-        if self.rounds < YIELDS:
+        if self.busy or self.rounds < YIELDS:
             os.sched_yield()  # beside many other processes it may take long
         else:
             time.sleep(NAP)

@@ -132,7 +132,7 @@ class LeftRequest(MPI.Request):
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until complete; raises PeerError if another rank raised in its call."""
-        patience = Patience()
+        patience = Patience(busy=True)
         try:
             self._wait_before()
             while not self.Get_status():

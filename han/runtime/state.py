@@ -297,7 +297,7 @@ class State:
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""
-        patience, call = Patience(), self.health.notices.left - 1
+        patience, call = Patience(busy=True), self.health.notices.left - 1
         try:
             while not request.Test():
                 _native.progress()
