@@ -160,6 +160,7 @@ SPREAD = -n auto --maxschedchunk=1
 test-native: .venv-$(FIRST)/.installed ## Tests of the C core: plain, ASan and UBSan, TSan
 	@$(call step,C tests,\
 		PYTHON="$(CURDIR)/.venv-$(FIRST)/bin/python" tests/native/run.sh)
+	@$(call step,calls in threads under TSan,$(call with,$(FIRST),PYTHON=python tests/native/threads.sh))
 
 test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 	@$(call step,Python tests,\

@@ -73,7 +73,7 @@ CASES = [(c, *shape) for c in ("bcast", "reduce", "allreduce") for shape in SHAP
 CASES += [(c, 8, 8) for c in ("gather", "scatter", "allgather", "alltoall", "reduce_scatter")]
 
 
-@pytest.mark.parametrize("size", ["16MiB", "20000000", "48MiB", "64MiB"])
+@pytest.mark.parametrize("size", ["20000000", "64MiB"])
 @pytest.mark.parametrize(("collective", "ranks", "ppn"), CASES)
 def test_built_in_plans_of_large_messages(lowered, collective, size, ranks, ppn):
     for rank in {0, 1, ppn, ranks - 1} & set(range(ranks)):
@@ -95,11 +95,11 @@ def of_any_size(monkeypatch):
     monkeypatch.setattr(samples, "SMALLEST", 1)
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(3))
 def test_random_plans_from_samples(of_any_size, part):
     """Pieces are small, so messages have many, and periods are long in some plans."""
     used = 0
-    for number in range(part, 900, 6):
+    for number in range(part, 300, 3):
         draw = Random(number)
         for plan in example(number).plans:
             element = plan.signature.element
@@ -117,7 +117,7 @@ def test_random_plans_from_samples(of_any_size, part):
             found = lower_with_loops(large, rank)
             used += found.strides is not None and samples._of_samples(large, rank) is not None
             assert not differs(found, lower(large, rank)), (number, large, rank)
-    assert used > 15
+    assert used > 3
 
 
 @pytest.mark.parametrize("element", [8, 4096, 5000, 1 << 19])
