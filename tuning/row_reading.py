@@ -69,22 +69,25 @@ def row_of(record: object, section: str) -> Row:
 
 def named_row(record: object, known: Iterable[str], what: str) -> Mapping[str, Any]:
     """Return a row that has a name, known keys only, and the key `what`; raises ValueError."""
-    given = known_keys(record, known, "")
+    given = known_keys(record, known, "", (what,))
     if not isinstance(given.get("name"), str) or not given["name"]:
         raise ValueError("name: expected a text")
-    if what not in given:
-        raise ValueError(f"the key {what!r} is missing")
     return given
 
 
-def known_keys(record: object, known: Iterable[str], where: str) -> Mapping[str, Any]:
-    """Return a record that has known keys only; raises ValueError."""
+def known_keys(
+    record: object, known: Iterable[str], where: str, needed: Iterable[str] = ()
+) -> Mapping[str, Any]:
+    """Return a record that has known keys only, and those that are needed; raises ValueError."""
     at = f"{where}: " if where else ""
     if not isinstance(record, dict):
         raise ValueError(f"{at}expected keys and values")
     for key in record:
         if key not in known:
             raise ValueError(f"{at}{unknown(f'key {key!r}', key, known)}")
+    for key in needed:
+        if key not in record:
+            raise ValueError(f"{at}the key {key!r} is missing")
     return record
 
 

@@ -20,7 +20,7 @@ from han.tasks.compositions import TREE, Need, composition, side_of
 from han.tasks.outline import as_called
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import Rowed, facts_of_call
-from han.tuning.built_in.shipped import safe_table
+from han.tuning.built_in.table import safe_table
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import TUNED, other_class
 from han.tuning.heuristics import BUILT_IN, choose, composed, rowed

@@ -35,7 +35,7 @@ from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
-from han.tuning.built_in.shipped import shipped
+from han.tuning.built_in.table import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -370,9 +370,8 @@ def _merge(file: Path, tables: Sequence[Path]) -> None:
 
     if not tables:
         raise ArgumentError("han tune merge: name the tables to join, each with --table")
-    read_ones = [read(path) for path in tables]
-    found = merge(read_ones)
-    for note in (*filter(None, (one.note for one in read_ones)), *found.notes):
+    found = merge([read(path) for path in tables])
+    for note in found.notes:
         say(f"# {note}")
     if not rank():
         write_file(file, as_text(found.table))

@@ -9,7 +9,7 @@ from han.common.units import format_size, format_us
 from han.measure.bench import DEFAULT, Row, Settings
 from han.measure.bench_machine import Machine
 from han.measure.document import document, heading
-from han.model.measurements import FORMAT, VERSION, Report, Times
+from han.model.measurements import FORMAT, Report, Times
 
 COLUMN = 20  # holds a library's name and version
 
@@ -35,7 +35,7 @@ def report(
     if others is not None:
         more["others"] = round(others, 2)
     records = [row.record() for row in rows]
-    data = document(FORMAT, VERSION, machine, records, settings=how, **more)
+    data = document(FORMAT.name, FORMAT.version, machine, records, settings=how, **more)
     return Report(machine.library, data)
 
 

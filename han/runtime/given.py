@@ -13,7 +13,7 @@ from han.config.statistics import statistics_output
 from han.ranks.discover import Settings, try_to_load
 from han.runtime.tuned import tuned_table
 from han.trace.trace_files import trace_folder
-from han.tuning.built_in.shipped import digest
+from han.tuning.built_in.table import digest
 from han.tuning.tuned.places import Search
 
 

@@ -94,7 +94,7 @@ def test_no_comparison_when_it_is_not_wanted(mpi_ranks, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", r"damaged, not JSON: .*; tune again$"),
+        ("{", r"damaged, not JSON: .*; tune it again$"),
         (None, "cannot be read: No such file or directory; make one with han tune$"),
         (as_text(of_points((), replace(fingerprint(), cores=99))), "cores: .* there; make one"),
     ],

@@ -205,7 +205,7 @@ def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp
     path, other = shared_path(tmp_path), "name another file with --out, or remove this one"
     for text, said in {
         "{": "damaged, not JSON",
-        json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
+        json.dumps({"format": "han-choices", "version": 9}): "version 9, this han reads version 2",
         as_text(of_points((), replace(fingerprint(), cores=999))): "another machine: cores",
         as_text(of_points((), replace(fingerprint(), transport="x"))): "other conditions: transpor",
     }.items():
@@ -342,7 +342,7 @@ def test_tables_that_are_no_use_are_told_of_on_one_rank(tmp_path):
     path = shared_path(tmp_path)
     texts = {
         "{": "damaged, not JSON",
-        json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
+        json.dumps({"format": "han-choices", "version": 9}): "version 9, this han reads version 2",
         as_text(of_points((), replace(fingerprint(), cores=999))): "another machine: cores",
     }
     for text, said in texts.items():

@@ -180,7 +180,7 @@ def row(**changes):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "x: not JSON"),
+        ("{", "x: damaged, not JSON"),
         ("[" * 100_000, "x: not a trace: nested too deep"),
         ("[]", "x: not a trace: its format is not han-trace"),
         ('{"format": "han-plan"}', "x: not a trace"),

@@ -15,10 +15,15 @@ from han.ranks.discover import Settings, check_agreement
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.amounts import amount_of
-from han.tuning.built_in import shipped as place
-from han.tuning.built_in.reading import parse
-from han.tuning.built_in.shipped import FILE, safe_table, shipped
-from han.tuning.built_in.table import SECTIONS, ChoicesError
+from han.tuning.built_in import table as place
+from han.tuning.built_in.table import (
+    FILE,
+    SECTIONS,
+    ChoicesError,
+    parse,
+    safe_table,
+    shipped,
+)
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN, choose, rowed
