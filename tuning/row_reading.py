@@ -69,10 +69,10 @@ def row_of(record: object, section: str) -> Row:
 
 def named_row(record: object, known: Iterable[str], what: str) -> Mapping[str, Any]:
     """Return a row that has a name, known keys only, and the key `what`; raises ValueError."""
-    given = known_keys(record, known, "", (what,))
+    given = known_keys(record, known, "")
     if not isinstance(given.get("name"), str) or not given["name"]:
         raise ValueError("name: expected a text")
-    return given
+    return known_keys(given, known, "", (what,))
 
 
 def known_keys(

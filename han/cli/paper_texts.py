@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from han.common.units import format_size
-
-if TYPE_CHECKING:
-    from han.tuning.papers.figure import Figure, Found, Panel, Setting
+from han.tuning.papers.figure import Figure, Found, Panel, Setting
 
 WIDTH = 100
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from han.common.units import format_size
+from han.tuning.prediction import Predicted, Where
 
-if TYPE_CHECKING:
-    from han.tuning.prediction import Predicted, Where
-
-    Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
+Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
 
 COLUMN = 14
 

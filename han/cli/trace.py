@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from han.cli.common import JsonFlag, check_files, say, write_file, wrote
-from han.cli.world import rank
+from han.cli import options
+from han.cli.common import check_files, rank, say, write_file, wrote
 from han.common.errors import ArgumentError
 from han.model.timeline import (
     Share,
@@ -25,6 +25,7 @@ from han.model.timeline import (
     stream_shares,
     typical_call,
 )
+from han.plots import timeline as plots_timeline
 from han.trace.timeline_files import load, to_chrome
 from han.trace.timeline_parts import matches, merge, select, silent
 
@@ -64,7 +65,7 @@ def trace(
         list[Path] | None,
         typer.Option(help="Show a predicted timeline beside the measured ones. May be repeated."),
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Show when the tasks of a traced program ran.
 
@@ -215,8 +216,6 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
 
 def _draw(timelines: Sequence[Timeline], path: Path) -> None:
     """Draw the typical call of each timeline, of the busiest ones if there are too many."""
-    from han.plots import timeline as plots_timeline
-
     if rank():
         return
     busy = sorted(timelines, key=lambda line: -shares(line).overall.seconds)[:MOST_PANELS]

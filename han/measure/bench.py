@@ -22,7 +22,7 @@ from han.model.collectives import DATALESS
 from han.model.measurements import Times
 from han.runtime.tuned import tell_problem
 from han.tuning.costs.estimates import estimate
-from han.tuning.tuned.places import AUTO, OFF
+from han.tuning.tuned.find import AUTO, OFF
 
 SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
 LONGEST_BATCH = 0.020

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from han.common.units import format_size, format_us
 from han.measure.bench import DEFAULT, Row, Settings
-from han.measure.bench_machine import Machine
-from han.measure.document import document, heading
+from han.measure.bench_machine import Machine, document, heading
 from han.model.measurements import FORMAT, Report, Times
 
 COLUMN = 20  # holds a library's name and version

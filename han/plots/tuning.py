@@ -12,14 +12,13 @@ from typing import Any
 from han.common.atomic import write_output
 from han.common.units import format_size, format_us
 from han.measure.tune.quality import Row
-from han.plots.lines import Panel, lines
-from han.plots.plots import COLORS, GREY, PlotError, prediction_axes, pyplot, save
+from han.plots.plots import COLORS, GREY, Panel, PlotError, lines, prediction_axes, pyplot, save
 from han.plots.quality import quality
 from han.tuning.row import Row as TunedRow
 from han.tuning.tuned.points import Point
 from han.tuning.tuned.rows import by_key
 from han.tuning.tuned.table import TunedTable
-from han.tuning.tuned.texts import spell
+from han.tuning.tuned.uses import spell
 
 STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"

@@ -15,13 +15,12 @@ from han.cli.imagined import imagine
 from han.cli.info import submodule_uses
 from han.cli.main import app
 from han.common.errors import ArgumentError, NoRuleError
-from han.common.units import spans
+from han.common.units import parse_sizes, spans
 from han.config.rc import VARIABLES
 from han.measure import merged
 from han.measure.bench import Row, Settings
 from han.measure.bench_calls import Buffers, Case, check_case, measurable
 from han.measure.bench_machine import described, settings
-from han.measure.sizes import parse_sizes
 from han.model.channel_layout import INLINE
 from han.model.collectives import COLLECTIVES
 from han.model.measurements import Report, Times
@@ -439,7 +438,7 @@ def test_runs_that_differ_do_not_compare():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("{", "not JSON"), ("{}", "not written by"), (None, "cannot be read")]
+    ("text", "said"), [("{", "not JSON"), ("{}", "not a report of"), (None, "cannot be read")]
 )
 def test_other_files_do_not_compare(tmp_path, text, said):
     path = tmp_path / "x.json"

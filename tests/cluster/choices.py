@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 from mpi4py import MPI
 
+from han.common.units import parse_sizes
 from han.measure.bench import Bench, Row, Settings
 from han.measure.bench_machine import look
 from han.measure.bench_report import report, to_json
-from han.measure.sizes import parse_sizes
 from han.model.measurements import Times
 
 COLLECTIVES = ("bcast", "reduce", "allreduce")

@@ -8,8 +8,8 @@ from mpi4py import MPI
 from tensors import GPU, OnDevice, Tensor
 
 from han import statistics_report as report
+from han.config.environment import PRINTED, statistics_output
 from han.config.rc import rc
-from han.config.statistics import PRINTED, statistics_output
 from han.counted_calls import APART, DEVICE, NEVER, OBJECTS, UNFIT, methods, why_left
 from han.model.statistics import UNKNOWN, Counts, Key, Statistics, size_range
 

@@ -15,12 +15,11 @@ from han.measure.ablation import BUILT_IN, VARIANTS
 from han.measure.bench import Bench, Settings
 from han.measure.bench_calls import Buffers, Mode, measurable, prepare
 from han.measure.limits import COLLECTIVES
-from han.measure.program_results import Settings as ProgramSettings
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.programs import GROUPS, Programs
 from han.ranks.machine import fingerprint
 from han.tuning.tuned.files import as_text, write
-from han.tuning.tuned.places import user_folder
+from han.tuning.tuned.find import user_folder
 from han.tuning.tuned.table import of_points
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
@@ -273,6 +272,6 @@ def test_a_wrong_result_of_a_program_is_found_on_all_ranks(mpi_ranks):
     def make(comm):
         return Work(lambda: None, [np.ones(2) * (comm is bench.han and comm.rank)])
 
-    bench = Programs(MPI.COMM_WORLD, None, ProgramSettings(rounds=1, seconds=0))
+    bench = Programs(MPI.COMM_WORLD, None, Settings(rounds=1, seconds=0))
     with pytest.raises(WrongResultError, match=r"spellings, odd: .* on rank\(s\) 1"):
         bench.measure(ProgramRow("spellings", "odd", make))

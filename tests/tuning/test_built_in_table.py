@@ -29,7 +29,7 @@ from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN, choose, rowed
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
-from han.tuning.tuned.places import find_table
+from han.tuning.tuned.find import find_table
 
 KiB = 1 << 10
 MEMORY = 1 << 20

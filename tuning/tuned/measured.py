@@ -12,11 +12,11 @@ from han.model.collectives import COLLECTIVES
 from han.tuning import row_reading
 from han.tuning.amounts import size_of
 from han.tuning.classes import TUNED
+from han.tuning.costs.estimates import Estimate
 from han.tuning.row import Row
 from han.tuning.row_reading import known_keys, use_of
-from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.points import Candidate, Key, Point, Timing
+from han.tuning.tuned.points import Candidate, Conditions, Key, Point
 from han.tuning.tuned.rows import key_of_row
 from han.tuning.tuned.uses import use_record
 
@@ -92,11 +92,11 @@ def _candidate(use: Use, given: Mapping[str, Any]) -> Candidate:
     return Candidate(use, _timing(given["us"], given["calls"]), predicted)
 
 
-def _timing(us: Any, count: Any) -> Timing:
+def _timing(us: Any, count: Any) -> Estimate:
     low, median, high = map(_seconds, us)
     if not 0 <= low <= median <= high < 1e9 or not median or count < 1:
         raise ValueError
-    return Timing(median, low, high, int(count))
+    return Estimate(median, low, high, int(count))
 
 
 def _seconds(us: Any) -> float:
@@ -139,7 +139,7 @@ def _timed(candidate: Candidate) -> dict[str, Any]:
     return _calls("", candidate.timing) | more
 
 
-def _calls(of: str, timing: Timing) -> dict[str, Any]:
+def _calls(of: str, timing: Estimate) -> dict[str, Any]:
     us = [_rounded(seconds) for seconds in (timing.low, timing.median, timing.high)]
     return {f"{of}us": us, f"{of}calls": timing.count}
 

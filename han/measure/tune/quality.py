@@ -173,7 +173,7 @@ def _measured(
     signature, searched = plans.signature(one), {}
     for name, memory in memories.items():
         if step is not None:
-            step(f"{name}: {one.collective} of {format_size(one.nbytes)}")
+            step(f"{name}: {one}")
         lab.recall(memory)
         searched[name] = _search(lab, signature, name, plans)
     row = _row(lab, signature, searched)

@@ -22,7 +22,6 @@ from han.measure.tune.tuner import Input, Plans, Tuned, Tuner, served
 from han.model.collectives import ROWS
 from han.ranks.machine import fingerprint
 from han.tuning.search.space import EVERYTHING, Pruned
-from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import (
     TunedError,
     as_text,
@@ -32,9 +31,9 @@ from han.tuning.tuned.files import (
     read,
     write,
 )
+from han.tuning.tuned.find import OFF, default_file
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.places import OFF, default_file
-from han.tuning.tuned.points import Key, Point
+from han.tuning.tuned.points import Conditions, Key, Point
 from han.tuning.tuned.table import TunedTable, of_points
 
 Tell = Callable[[str], None]
