@@ -15,6 +15,7 @@ from han.cli.common import check_files, rank, say, write_file, wrote
 from han.cli.progress import progress
 from han.cli.simulate_texts import short
 from han.common.errors import ArgumentError
+from han.common.tables import shown_table
 from han.common.units import format_size
 from han.config.machine import MachineModel, load_machine
 from han.model.measurements import Report, read
@@ -22,6 +23,8 @@ from han.plots.plots import Panel, lines
 from han.tuning import calibration
 from han.tuning.calibration import Compared, Comparison, Measured, Oracle
 from han.tuning.prediction import Where
+
+HEADS = ("collective", "size", "run", "measured", "predicted", "error")
 
 
 def calibrate(
@@ -116,20 +119,17 @@ def _record(row: Compared) -> dict[str, Any]:
 
 def _lines(found: Comparison, machine: str) -> list[str]:
     same, clear, close = found.pairs()
-    lines = [
-        f"# {machine}: predicted against measured, microseconds per call",
-        f"#{'collective':>11}{'size':>9}  {'run':<28}{'measured':>11}{'predicted':>11}{'error':>8}",
-    ]
-    for row in found.rows:
-        collective, nbytes = row.case.key
-        lines.append(
-            f"{collective:>12}{format_size(nbytes):>9}  {row.case.choice:<28.28}"
-            f"{short(row.case.microseconds * 1e-6):>11}{short(row.predicted * 1e-6):>11}"
-            f"{row.error:>+8.0%}"
-        )
+    rows = [
+        [
+            row.case.key[0], format_size(row.case.key[1]), row.case.choice,
+            short(row.case.microseconds * 1e-6), short(row.predicted * 1e-6), f"{row.error:+.0%}",
+        ]
+        for row in found.rows
+    ]  # fmt: skip
     share = f" ({same / clear:.0%})" if clear else ""
     return [
-        *lines,
+        f"# {machine}: predicted against measured, microseconds per call",
+        shown_table("", HEADS, rows, left=["run"]),
         f"# median error {found.median_error:.1%} over {len(found.rows)} cases",
         f"# pairs of plans for one call: the same winner in {same} of {clear}{share}; "
         f"{close} more are within 5% of each other",

@@ -100,6 +100,6 @@ def _show(names: Sequence[str], table: Sequence[Row], notes: Sequence[str]) -> N
     styles = [
         "bold" if not r.label.startswith(" ") else "yellow" if r.differs else "dim" for r in table
     ]
-    print(shown_table("", ["", *names], cells, left=names, styles=styles).strip("\n"))
+    print(shown_table("", ["", *names], cells, left=names, styles=styles))
     for note in notes:
         print(f"# {note}")

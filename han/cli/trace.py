@@ -14,9 +14,9 @@ import typer
 from han.cli import options
 from han.cli.common import check_files, rank, say, write_file, wrote
 from han.common.errors import ArgumentError
+from han.common.tables import shown_table
 from han.model.timeline import (
     Share,
-    StreamShare,
     Timeline,
     TimelineError,
     remarks,
@@ -161,38 +161,28 @@ def _call(text: str | None) -> tuple[int, int] | None:
 def _text(timeline: Timeline, remark: str) -> str:
     name = f" {timeline.communicator}" if timeline.communicator else ""
     found = shares(timeline)
-    rows = stream_shares(timeline)
-    width = max([10, *(len(_shape(row)) for row in rows)])
-    columns = " ".join(f"{name:>10}" for name in SHARES)
-    head = f"{'call':<{width}} {'task':<5}{'stream':<20}{'tasks':>8}{'median us':>11} {columns}"
-    each = [f"rank {rank}" for rank in found.ranks][:MOST_RANKS]
+    rows = [
+        [
+            shape_name(row.collective, row.nbytes), row.kind, row.stream, str(row.tasks),
+            f"{row.median * 1e6:.2f}", *_columns(row.share),
+        ]
+        for row in stream_shares(timeline)
+    ]  # fmt: skip
+    each = [(f"rank {rank}", share) for rank, share in found.ranks.items()][:MOST_RANKS]
+    for whose, share in [("all ranks", found.overall), *each]:
+        rows.append([whose, "", "", "", "", *_columns(share)])
+    heads = ["call", "task", "stream", "tasks", "median us", *SHARES]
     lines = [
         f"# {timeline.source}{name}: {timeline.title}{remarks(timeline)}{remark}",
-        head,
-        *(
-            f"{_shape(row):<{width}} {row.kind:<5}{row.stream:<20}{row.tasks:>8}"
-            f"{row.median * 1e6:>11.2f} {_columns(row.share)}"
-            for row in rows
-        ),
-        *(
-            f"{name:<{width + 45}} {_columns(share)}"
-            for name, share in [
-                ("all ranks", found.overall),
-                *zip(each, found.ranks.values(), strict=False),
-            ]
-        ),
+        shown_table("", heads, rows, left=["task", "stream"]),
     ]
     if len(found.ranks) > MOST_RANKS:
         lines.append(f"... {len(found.ranks) - MOST_RANKS} more ranks, see --ranks and --json")
     return "\n".join(lines)
 
 
-def _shape(row: StreamShare) -> str:
-    return shape_name(row.collective, row.nbytes)
-
-
-def _columns(share: Share) -> str:
-    return " ".join(f"{getattr(share, name) * 100:>8.1f} %" for name in SHARES)
+def _columns(share: Share) -> list[str]:
+    return [f"{getattr(share, name) * 100:.1f} %" for name in SHARES]
 
 
 def _as_json(timelines: Sequence[Timeline]) -> str:

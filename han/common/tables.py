@@ -23,7 +23,7 @@ def shown_table(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
     for k, head in enumerate(heads):
         justify: Literal["left", "right"] = "left" if not k or head in left else "right"
         table.add_column(head, justify=justify, no_wrap=True)

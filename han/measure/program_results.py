@@ -93,7 +93,7 @@ def table(machine: Machine, results: Sequence[Result]) -> str:
     for one in results:
         rows.append([one.group if one.group != before else "", one.name, *_cells(one)])
         before = one.group
-    return shown_table("", heads, rows, left=("a call or step", "")).lstrip("\n")
+    return shown_table("", heads, rows, left=("a call or step", ""))
 
 
 def _cells(one: Result) -> list[str]:
