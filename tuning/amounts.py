@@ -9,8 +9,6 @@ from han.common.units import format_size, parse_size
 
 PART = re.compile(r"(bytes|piece) / ([1-9][0-9]*), (\S+) to (\S+)")
 TIMES = re.compile(r"ranks \* (\S+), at least (\S+)")
-UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
-PLAIN = re.compile(r"([0-9]{1,9})(B|KiB|MiB)")
 FORMS = "a size, 'bytes / 8, 16KiB to 128KiB', 'piece / ...' or 'ranks * 32KiB, at least 128KiB'"
 
 
@@ -40,26 +38,17 @@ class Amount(NamedTuple):
         return f"{self.of} / {self.part}, {low} to {format_size(self.high)}"
 
 
-def size_of(text: object) -> int:
-    """Return the bytes of a size, quickly if it is a whole number of a usual unit.
-
-    Raises ValueError.
-    """
-    found = PLAIN.fullmatch(text) if isinstance(text, str) else None
-    return int(found[1]) * UNITS[found[2]] if found else parse_size(text)
-
-
 def amount_of(text: object) -> int | Amount:
     """Return a size, or one that follows from a call; raises ValueError."""
     if isinstance(text, str):
         if found := PART.fullmatch(text):
-            low, high = size_of(found[3]), size_of(found[4])
+            low, high = parse_size(found[3]), parse_size(found[4])
             if low > high:
                 raise ValueError(f"{text!r}: {found[3]} is more than {found[4]}")
             return Amount(found[1], int(found[2]), low, high)
         if found := TIMES.fullmatch(text):
-            return Amount("ranks", size_of(found[1]), size_of(found[2]), 0)
+            return Amount("ranks", parse_size(found[1]), parse_size(found[2]), 0)
     try:
-        return size_of(text)
+        return parse_size(text)
     except ValueError:
         raise ValueError(f"{text!r}: expected {FORMS}") from None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from han.common.suggest import unknown
+from han.common.units import parse_size
 from han.config.catalogue import ParameterInfo
 from han.config.rules import (
     KINDS,
@@ -23,7 +24,7 @@ from han.model.facts import COMPOSITIONS, FLAGS, SIZES, Facts
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.contract import Submodule
-from han.tuning.amounts import Amount, amount_of, size_of
+from han.tuning.amounts import Amount, amount_of
 from han.tuning.row import Row
 
 CALLS = "calls"  # the section of rows for whole calls
@@ -144,7 +145,7 @@ def _range(key: str, value: object) -> Ends:
         return int(value), int(value)
     if key == "composition":
         return (COMPOSITIONS.index(_composition(value)),) * 2
-    number = size_of if key in SIZES else _count
+    number = parse_size if key in SIZES else _count
     if not isinstance(value, dict):
         return (number(value),) * 2
     ends = known_keys(value, ("min", "max"), "")
@@ -172,7 +173,7 @@ def use_of(record: object) -> Use | None:
             raise ValueError(f"use.{key}: {unknown(f'{key} {given[key]!r}', given[key], known)}")
     segment = given.get("segment")
     if segment not in (None, "whole"):
-        segment = size_of(segment)
+        segment = parse_size(segment)
         if not segment:
             raise ValueError("use.segment: a segment has at least 1 byte; or write 'whole'")
     levels = given.get("levels", {})

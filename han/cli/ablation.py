@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -80,8 +81,7 @@ def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Pa
     for collective in dict.fromkeys(result.collective for result in results):
         tell("\n" + _table([r for r in results if r.collective == collective]))
     how = {name: getattr(settings, name) for name in ("dtype", "op", "root", "rounds")}
-    rows = [result.record() for result in results]
-    keep(document(FORMAT, VERSION, machine, rows, settings=how), json_file)
+    keep(document(FORMAT, VERSION, machine, map(asdict, results), settings=how), json_file)
     if plot is not None and not MPI.COMM_WORLD.rank:
         _picture(results, machine, plot)
 

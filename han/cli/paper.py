@@ -14,12 +14,14 @@ from han.cli import paper_texts as texts
 from han.cli.common import check_files, rank, say, wrote
 from han.cli.progress import phases
 from han.common.errors import ArgumentError
+from han.common.suggest import expect_known
 from han.common.units import parse_sizes
 from han.config.machine import load_machine
 from han.plots import plots
-from han.tuning.papers.catalogue import FIGURES
-from han.tuning.papers.catalogue import figure as figure_of
+from han.tuning.papers import bienz, jocksch, luo
 from han.tuning.papers.figure import Figure, Found, Setting
+
+FIGURES: dict[str, Figure] = {**bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES}
 
 FigureArgument = Annotated[
     str | None, typer.Argument(help="The figure, such as bienz-10. Without it: a list of all.")
@@ -59,7 +61,8 @@ def paper(
     if figure is None:
         say(texts.listing(FIGURES))
         return
-    row = figure_of(figure)
+    expect_known("figure", figure, FIGURES)
+    row = FIGURES[figure]
     setting = _setting(row, machine, nodes, ppn, nbytes)
     if rank():
         return

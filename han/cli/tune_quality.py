@@ -26,7 +26,7 @@ from han.common.units import plural
 from han.measure.tune import quality
 from han.measure.tune.quality import USUAL, Compared, Row, in_order
 from han.measure.tune.tuner import Input, Plans
-from han.plots.quality import quality as draw
+from han.plots.tuning import quality as draw
 
 
 def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -58,7 +59,7 @@ def waits(
             found = measure(session, config, names, cases, time, work * 1e-6, advance)
     tell(_table(found))
     how = {"rounds": rounds, "seconds": time, "work": work}
-    rows = [one.record() for one in found]
+    rows = map(asdict, found)
     keep(document("han-waits", 1, machine, rows, settings=how), json_file)
 
 

@@ -44,11 +44,15 @@ def parse_size(text: object) -> int:
 def _exact_size(text: object) -> int | Fraction | None:
     if isinstance(text, int) and not isinstance(text, bool):
         return text
-    from fractions import Fraction
-
     match = re.fullmatch(_SIZE, text, re.ASCII) if isinstance(text, str) else None
     factor = _FACTORS.get(match[2].lower()) if match else None
-    return Fraction(match[1]) * factor if match and factor else None
+    if match is None or factor is None:
+        return None
+    if match[1].isdigit():
+        return int(match[1]) * factor
+    from fractions import Fraction
+
+    return Fraction(match[1]) * factor
 
 
 def format_size(size: int) -> str:

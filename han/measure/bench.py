@@ -21,7 +21,7 @@ from han.measure.session import Session, summary
 from han.model.collectives import DATALESS
 from han.model.measurements import Times
 from han.runtime.tuned import tell_problem
-from han.tuning.costs.estimates import estimate
+from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.tuned.find import AUTO, OFF
 
 SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
@@ -75,26 +75,18 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Gain:
-    """How many times longer built-in choices take than tuned ones: median of the rounds' ratios.
-
-    The interval holds the true median with a probability of 95 % (from six rounds on).
-    """
-
-    gain: float
-    gain_low: float
-    gain_high: float
-
-
-@dataclass(frozen=True)
 class Row:
-    """One size of one collective."""
+    """One size of one collective.
+
+    `gain` says how many times longer built-in choices take than tuned ones, of the rounds' ratios;
+    None if it was not measured. From six rounds on its interval holds the true median with 95 %.
+    """
 
     collective: str
     nbytes: int
     times: Mapping[str, Times]
     notes: tuple[str, ...] = ()
-    gain: Gain | None = None  # of tuned over built-in choices; None if not measured
+    gain: Estimate | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -107,8 +99,11 @@ class Row:
         """Return the row as plain data."""
         record: dict[str, Any] = {"collective": self.collective, "nbytes": self.nbytes}
         record |= {side: asdict(times) for side, times in self.times.items()}
-        gain = {} if self.gain is None else asdict(self.gain)
-        return record | {"ratio": self.ratio, **gain, "notes": list(self.notes)}
+        record["ratio"] = self.ratio
+        if self.gain is not None:
+            ends = {"gain_low": self.gain.low, "gain_high": self.gain.high}
+            record |= {"gain": self.gain.median, **ends}
+        return record | {"notes": list(self.notes)}
 
 
 def _with_table(source: Any, tuned: bool | None) -> Any:
@@ -129,12 +124,11 @@ def alike(counts: Mapping[str, int]) -> dict[str, int]:
     return {side: most if side in ("han", DEFAULT) else n for side, n in counts.items()}
 
 
-def _gain(us: Mapping[str, Array]) -> Gain | None:
+def _gain(us: Mapping[str, Array]) -> Estimate | None:
     """Return the gain from the microseconds of each round; None if there is no tuned side."""
     if DEFAULT not in us:
         return None
-    found = estimate([float(ratio) for ratio in us[DEFAULT] / us["han"]])
-    return Gain(found.median, found.low, found.high)
+    return estimate([float(ratio) for ratio in us[DEFAULT] / us["han"]])
 
 
 def _write_and_call(buffers: Buffers, call: Call) -> None:

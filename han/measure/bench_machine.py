@@ -47,10 +47,6 @@ class Machine:
     oversubscribed: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    def record(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
-
     def lines(self) -> list[str]:
         """Return lines for the head of a table."""
         more = ", more ranks than processors" if self.oversubscribed else ""
@@ -170,7 +166,7 @@ def document(
         "version": version,
         "han": __version__,
         "unit": "us",
-        "machine": machine.record(),
+        "machine": asdict(machine),
         **about,
         "rows": list(rows),
     }

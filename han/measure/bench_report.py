@@ -81,7 +81,7 @@ def table_row(row: Row) -> str:
     ratios = "" if row.ratio is None else f"{row.ratio:>6.2f}"
     if row.gain is not None:
         one = row.gain
-        ratios += f"{one.gain:>6.2f} ({one.gain_low:.2f} .. {one.gain_high:.2f})"
+        ratios += f"{one.median:>6.2f} ({one.low:.2f} .. {one.high:.2f})"
     notes = "".join(f"  # {note}" for note in row.notes)
     return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratios}{notes}"
 

@@ -237,7 +237,6 @@ class Panel:
     over: str
     series: Mapping[str, Mapping[int, float]]
     marks: Mapping[int, str] = field(default_factory=dict)
-    note: str = ""
     unit: str = "time per call (us)"
 
 
@@ -272,6 +271,4 @@ def _draw_lines(axis: Any, panel: Panel) -> None:
     for k, (x, text) in enumerate(panel.marks.items()):
         axis.axvline(x, color=GREY, linestyle=("--", ":")[k % 2], label=text)
     axis.set_xlabel(panel.over)
-    if panel.note:
-        axis.text(0.98, 0.04, panel.note, transform=axis.transAxes, ha="right", fontsize=8)
     axis.legend(frameon=False, fontsize=8)

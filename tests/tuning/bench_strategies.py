@@ -117,7 +117,7 @@ def main():
     far = [one.error for r in every for one in r.predictions]
     print(f"# {len(far)} candidates in segments, median error {100 * median(far):.1f} %")
     if len(sys.argv) > 1:
-        from han.plots.quality import quality
+        from han.plots.tuning import quality
 
         quality(every, Path(sys.argv[1]))
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from han.common.errors import HanError
 from han.common.json_files import Format
+from han.common.units import parse_size
 from han.config.source import READY
-from han.tuning.amounts import size_of
 from han.tuning.row import Row, Rows
 from han.tuning.row_reading import known_keys, rows_of
 from han.tuning.tuned.fingerprint import Fingerprint
@@ -173,7 +173,7 @@ def parse(content: bytes, place: str) -> ChoiceTable:
     try:
         known_keys(record, KEYS, "", ("offer", *SECTIONS))
         machines_of(record.get("machines", []))
-        offer = size_of(record["offer"])
+        offer = parse_size(record["offer"])
     except ValueError as error:
         raise ChoicesError(f"{place}: {error}") from None
     return ChoiceTable(record, offer, place, digest_of(content))

@@ -12,10 +12,9 @@ from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tuning.search import task
 from han.tuning.search.heuristics import prune
-from han.tuning.search.race import by_prediction, race
+from han.tuning.search.race import among_winners, by_prediction, race
 from han.tuning.search.results import Found, Lab
 from han.tuning.search.space import ALIKE, Space
-from han.tuning.search.winners import among_winners
 
 Search = Callable[[Lab, Signature, Space], Found]
 

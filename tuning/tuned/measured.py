@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from han.common.units import format_size
+from han.common.units import format_size, parse_size
 from han.config.rules import Use, When
 from han.model.collectives import COLLECTIVES
 from han.tuning import row_reading
-from han.tuning.amounts import size_of
 from han.tuning.classes import TUNED
 from han.tuning.costs.estimates import Estimate
 from han.tuning.row import Row
@@ -57,7 +56,7 @@ def _point(row: Row, given: Mapping[str, Any], machine: Fingerprint) -> Point:
     library, conditions = given.get("library_us"), str(given.get("conditions", ""))
     return Point(
         key=key_of_row(row.when) or _some_key(row.when),
-        nbytes=size_of(given["bytes"]),
+        nbytes=parse_size(given["bytes"]),
         keeps=row.use is None,
         candidates=(*chosen, *others),
         default=_timing(*default),
