@@ -538,7 +538,7 @@ def steady_part(places):
 
 def test_a_short_graph_is_drawn_whole():
     graph = graph_of(8)
-    places = plot_tasks.layout(graph)
+    places = plot_tasks.task_grid(graph)
     assert list(places.titles.values()) == graph.stage_names()
     assert places.gap is None
     assert len(set(places.row.values())) == 4
@@ -547,7 +547,7 @@ def test_a_short_graph_is_drawn_whole():
 
 def test_the_middle_of_a_long_graph_is_left_out_and_counted():
     graph = graph_of(64)
-    places = plot_tasks.layout(graph)
+    places = plot_tasks.task_grid(graph)
     assert places.left_out == "57 x sbibirsr"
     assert len(steady_part(places)) == 4
     assert places.columns == 3 + 2 + 1 + 2 + 3
@@ -561,7 +561,7 @@ def test_a_long_graph_without_a_steady_part_is_cut_in_the_middle():
     tasks = [Task("s" + "rb"[k % 2], ("reduce", "bcast")[k % 2], 0, k, 0, 8) for k in range(100)]
     for first, second in itertools.pairwise(tasks):
         graph.after(first, second, "data")
-    places = plot_tasks.layout(graph)
+    places = plot_tasks.task_grid(graph)
     assert places.left_out == "60 stages"
     assert places.columns == plot_tasks.MOST_COLUMNS + 1
 

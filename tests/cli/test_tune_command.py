@@ -24,7 +24,7 @@ from han.tuning.costs.estimates import Estimate
 from han.tuning.search.space import IN_A_ROW, UNFIT, Pruned
 from han.tuning.tuned.files import parse, read, write
 from han.tuning.tuned.find import find_table
-from han.tuning.tuned.points import Candidate, Key, Point
+from han.tuning.tuned.points import Candidate, MeasuredCall, Point
 from han.tuning.tuned.table import of_points
 
 LEVELS = ("node", "network")
@@ -40,7 +40,7 @@ def point(nbytes=1024, us=10.0, collective="allreduce"):
     level = LevelUse("sm", "flat", {"chunk": 4096}, {"reduce": KindUse("kary", {"radix": 2})})
     use = Use("whole", "dataflow", {"node": level})
     timing = Estimate(us * 1e-6, us * 0.9e-6, us * 1.1e-6, 40)
-    key = Key(collective, "native" if collective == "allreduce" else "", 1, 4, LEVELS)
+    key = MeasuredCall(collective, "native" if collective == "allreduce" else "", 1, 4, LEVELS)
     slow = replace(timing, median=2 * timing.median, high=2 * timing.high)
     candidates = (Candidate(use, timing, 9e-6), Candidate(Use(levels={}), slow))
     return Point(key, nbytes, False, candidates, slow, slow, "task", "", 2.0, 7)

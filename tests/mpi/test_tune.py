@@ -26,7 +26,7 @@ from han.tuning.rules import TUNED
 from han.tuning.search.results import Found
 from han.tuning.search.space import Limits
 from han.tuning.tuned.files import TunedError, as_text, read
-from han.tuning.tuned.points import Candidate, Key, Point
+from han.tuning.tuned.points import Candidate, MeasuredCall, Point
 from han.tuning.tuned.table import of_points
 
 WORLD = MPI.COMM_WORLD
@@ -224,7 +224,7 @@ def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "write", lambda *_: refuse_to_write())
     keeper = session.Keeper(tmp_path / "tuned.json", fingerprint(), True, print)
     timing = Estimate(1e-6, 1e-6, 1e-6, 9)
-    key = Key("bcast", "", 1, 2, ("node", "network"))
+    key = MeasuredCall("bcast", "", 1, 2, ("node", "network"))
     keeper.add(Point(key, 64, True, (), timing, complete=False))
     assert [p.complete for p in read(partial_file(keeper.path)).points] == [False]
     assert keeper.finish(True) == f"no room; what was found is in {partial_file(keeper.path)}"

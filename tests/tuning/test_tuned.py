@@ -41,7 +41,7 @@ from han.tuning.tuned.files import (
 )
 from han.tuning.tuned.find import AUTO, OFF, find_table
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.points import Candidate, Conditions, Key, Point, key_of
+from han.tuning.tuned.points import Candidate, Conditions, MeasuredCall, Point, key_of
 from han.tuning.tuned.rows import crossing, rows_of
 from han.tuning.tuned.table import of_points
 
@@ -448,11 +448,11 @@ def test_the_files_of_machines_have_different_names(home):
 
 def test_keys_of_points_tell_operations_apart():
     ordered = call_signature("reduce", 64, op="", commutative=False)
-    assert key_of(ordered, NODE) == Key("reduce", "ordered", 1, 4, NODE.names)
+    assert key_of(ordered, NODE) == MeasuredCall("reduce", "ordered", 1, 4, NODE.names)
     assert key_of(call_signature("reduce", 64), NODE).operation == "native"
     assert key_of(call_signature("bcast", 64), NODE).operation == ""
     shared = replace(call_signature("bcast", 64), mapped=True)
-    assert key_of(shared, NODE) == Key("bcast", "", 1, 4, NODE.names, shared=True)
+    assert key_of(shared, NODE) == MeasuredCall("bcast", "", 1, 4, NODE.names, shared=True)
 
 
 def test_what_was_measured_on_shared_arrays_serves_them_alone():

@@ -15,7 +15,7 @@ from han.tuning.costs.estimates import Estimate
 from han.tuning.row import Row
 from han.tuning.row_reading import known_keys, use_of
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.points import Candidate, Conditions, Key, Point
+from han.tuning.tuned.points import Candidate, Conditions, MeasuredCall, Point
 from han.tuning.tuned.rows import key_of_row
 from han.tuning.tuned.uses import use_record
 
@@ -72,9 +72,9 @@ def _point(row: Row, given: Mapping[str, Any], machine: Fingerprint) -> Point:
     )
 
 
-def _some_key(when: When) -> Key:
+def _some_key(when: When) -> MeasuredCall:
     """Return a key for measurements of a row that a person wrote, which are told of only."""
-    return Key((*when.collective, *COLLECTIVES)[0], "", 1, 1, when.levels)
+    return MeasuredCall((*when.collective, *COLLECTIVES)[0], "", 1, 1, when.levels)
 
 
 def _other(record: object) -> Candidate:

@@ -65,7 +65,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Key:
+class MeasuredCall:
     """The calls for which points are comparable; points differ in their sizes.
 
     `operation` is the class of the operation: "" for calls that do not reduce, ``native``,
@@ -95,7 +95,7 @@ class Point:
     is the time of the built-in choice with its trials, `library` that of the MPI library.
     """
 
-    key: Key
+    key: MeasuredCall
     nbytes: int
     keeps: bool
     candidates: tuple[Candidate, ...]
@@ -159,8 +159,8 @@ class Point:
         return next((c.timing.median for c in self.candidates if c.use == use), None)
 
 
-def key_of(signature: Signature, topology: Topology) -> Key:
+def key_of(signature: Signature, topology: Topology) -> MeasuredCall:
     """Return the key of a call on a topology."""
     nodes, ppn, levels = topology.nodes, topology.ppn, topology.names
     operation = operation_of(signature)
-    return Key(signature.collective, operation, nodes, ppn, levels, signature.mapped)
+    return MeasuredCall(signature.collective, operation, nodes, ppn, levels, signature.mapped)

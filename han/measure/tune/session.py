@@ -33,7 +33,7 @@ from han.tuning.tuned.files import (
 )
 from han.tuning.tuned.find import OFF, default_file
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.points import Conditions, Key, Point
+from han.tuning.tuned.points import Conditions, MeasuredCall, Point
 from han.tuning.tuned.table import TunedTable, of_points
 
 Tell = Callable[[str], None]
@@ -142,8 +142,10 @@ class Keeper:
     def __init__(self, path: Path, machine: Fingerprint, writes: bool, warn: Tell) -> None:
         self.path, self.part, self.machine = path, partial_file(path), machine
         self._writes, self._warn, self._warned = writes, warn, False
-        self._points: dict[tuple[Key, int], Point] = {}  # of this run, by input
-        self._others: dict[tuple[Key, int], Point] = {}  # of other runs, which stay for these
+        self._points: dict[tuple[MeasuredCall, int], Point] = {}  # of this run, by input
+        self._others: dict[
+            tuple[MeasuredCall, int], Point
+        ] = {}  # of other runs, which stay for these
 
     def begin(self, points: Iterable[Point], found: Iterable[Point]) -> None:
         """Take the points that are known from an interrupted run, of all that were found."""
@@ -204,7 +206,7 @@ class Keeper:
             self._warn(f"{problem}; tuning goes on")
             self._warned = True
 
-    def _keep(self, found: Mapping[tuple[Key, int], Point]) -> str:
+    def _keep(self, found: Mapping[tuple[MeasuredCall, int], Point]) -> str:
         """Write the partial file; return why that failed, or ""."""
         points = found.values()
         try:

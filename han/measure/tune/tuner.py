@@ -25,7 +25,7 @@ from han.tuning.search import space
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.points import Candidate, Key, Point, key_of
+from han.tuning.tuned.points import Candidate, MeasuredCall, Point, key_of
 from han.tuning.tuned.uses import spell
 
 KEPT = 5  # candidates that a point holds
@@ -208,7 +208,7 @@ class Tuner:
         active = levels_of(as_called(topology, signature, choice.composition), signature)
         return use_of(choice, {k: topology.names[k] for k in active})
 
-    def key(self, one: Input) -> Key:
+    def key(self, one: Input) -> MeasuredCall:
         """Return the key of an input's point."""
         return key_of(self.plans.signature(one), self.lab.state.topology)
 
