@@ -91,22 +91,12 @@ def steps_of(count: int, base: int) -> int:
 
 def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     """Return the time of equation 4: every rank sends the whole message in every step."""
-    local, across = steps_of(ppn, 2), steps_of(nodes, 2)
-    return (
-        costs.local(nbytes) * local
-        + costs.max_rate(nbytes, ppn) * across
-        + costs.gamma * nbytes * (local + across)
-    )
+    return _in_steps(costs, nbytes, steps_of(ppn, 2), steps_of(nodes, 2), ppn)
 
 
 def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     """Return the time of equation 5: one rank of each node sends to other nodes, over one rail."""
-    local, across = steps_of(ppn, 2), steps_of(nodes, 2)
-    return (
-        costs.local(nbytes) * local
-        + costs.max_rate(nbytes, 1) * across
-        + costs.gamma * nbytes * (local + across)
-    )
+    return _in_steps(costs, nbytes, steps_of(ppn, 2), steps_of(nodes, 2), 1)
 
 
 def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
@@ -119,12 +109,16 @@ def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     if ppn == 1 < nodes:
         raise ArgumentError(f"NAP with 1 rank a node on {nodes} nodes: 2 or more a node expected")
     across = steps_of(nodes, ppn)
-    local = steps_of(ppn, 2) * (1 + across)
-    return (
-        costs.local(nbytes) * local
-        + costs.max_rate(nbytes, ppn) * across
-        + costs.gamma * nbytes * (local + across)
-    )
+    return _in_steps(costs, nbytes, steps_of(ppn, 2) * (1 + across), across, ppn)
+
+
+def _in_steps(costs: Costs, nbytes: int, local: int, across: int, senders: int) -> float:
+    """Return the time of steps in which a rank sends the message and combines another one.
+
+    Between nodes, so many ranks of each node send.
+    """
+    combined = costs.gamma * nbytes * (local + across)
+    return costs.local(nbytes) * local + costs.max_rate(nbytes, senders) * across + combined
 
 
 FORMULAS: dict[str, Callable[[Costs, int, int, int], float]] = {

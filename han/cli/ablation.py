@@ -11,7 +11,7 @@ import typer
 from mpi4py import MPI
 
 from han.cli import options
-from han.cli.common import check_files, wrote
+from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
 from han.common.suggest import expect_known
@@ -19,7 +19,7 @@ from han.common.tables import shown_table
 from han.common.units import format_size
 from han.measure.ablation import BUILT_IN, COLLECTIVES, VARIANTS, Ablation, Result
 from han.measure.bench import Settings
-from han.measure.bench_machine import Machine, document, heading, look
+from han.measure.bench_machine import document, heading, look
 from han.model.element_types import element_type
 from han.plots import bars
 
@@ -82,14 +82,8 @@ def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Pa
         tell("\n" + _table([r for r in results if r.collective == collective]))
     how = {name: getattr(settings, name) for name in ("dtype", "op", "root", "rounds")}
     keep(document(FORMAT, VERSION, machine, map(asdict, results), settings=how), json_file)
-    if plot is not None and not MPI.COMM_WORLD.rank:
-        _picture(results, machine, plot)
-
-
-def _picture(results: Sequence[Result], machine: Machine, plot: Path) -> None:
     title = f"{machine.ranks} ranks, {machine.library}, wait {machine.wait}"
-    bars.of_ablation(results, plot, title)
-    wrote(plot)
+    drawn(plot, lambda path: bars.of_ablation(results, path, title))
 
 
 def _table(results: Sequence[Result]) -> str:

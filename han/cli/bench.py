@@ -11,17 +11,18 @@ import typer
 from mpi4py import MPI
 
 from han.cli import options
-from han.cli.common import check_files, wrote
+from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints, tell_others
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.measure import bench_report, program_results
 from han.measure.bench import Bench, Row, Settings
-from han.measure.bench_calls import Case, Mode, measurable
+from han.measure.bench_calls import Case, Mode
 from han.measure.bench_machine import look
 from han.measure.program_results import Result
 from han.measure.programs import Programs, chosen
 from han.measure.programs import Row as ProgramRow
+from han.model.collectives import COLLECTIVES
 from han.model.element_types import element_type
 from han.model.measurements import Report
 from han.plots import bars, plots
@@ -45,7 +46,7 @@ def bench(
     collectives: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"{', '.join(measurable())}. By default all. With --programs groups of rows."
+            help=f"{', '.join(COLLECTIVES)}. By default all. With --programs groups of rows."
         ),
     ] = None,
     programs: Annotated[
@@ -119,7 +120,7 @@ def bench(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
         only.value if only else None, shared, fresh, tuned,
     )  # fmt: skip
-    _measure(collectives or measurable(), sizes, settings, config, json_file, plot)
+    _measure(collectives or COLLECTIVES, sizes, settings, config, json_file, plot)
 
 
 def _measure(
@@ -134,9 +135,7 @@ def _measure(
     with Bench(MPI.COMM_WORLD, config, settings) as running:
         run = _run(running, cases, prints(json_file))
     keep(run.data, json_file)
-    if plot is not None and not MPI.COMM_WORLD.rank:
-        plots.comparison(plots.panels_of(run), plot, title=plots.title_of(run))
-        wrote(plot)
+    drawn(plot, lambda path: plots.comparison(plots.panels_of(run), path, plots.title_of(run)))
 
 
 def _run(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> Report:
@@ -178,10 +177,8 @@ def _measure_programs(
     with Programs(MPI.COMM_WORLD, config, settings) as running:
         record, results = _run_programs(running, rows, replay, prints(json_file))
     keep(record, json_file)
-    if plot is not None and not MPI.COMM_WORLD.rank:
-        machine = record["machine"]
-        bars.of_programs(results, plot, f"{machine['ranks']} ranks, {machine['library']}")
-        wrote(plot)
+    title = f"{record['machine']['ranks']} ranks, {record['machine']['library']}"
+    drawn(plot, lambda path: bars.of_programs(results, path, title))
 
 
 def _run_programs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,13 @@ def write_file(path: Path, text: str) -> None:
     except OSError as error:
         raise ArgumentError(f"{path}: cannot be written: {error.strerror or error}") from None
     wrote(path)
+
+
+def drawn(path: Path | None, draw: Callable[[Path], object]) -> None:
+    """Draw a picture on rank 0, if a path is given, and say so."""
+    if path is not None and not rank():
+        draw(path)
+        wrote(path)
 
 
 def wrote(path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, rank, say, wrote
+from han.cli.common import check_files, drawn, say
 from han.measure import merged
 from han.model.measurements import read
 from han.plots import plots
@@ -30,7 +30,5 @@ def compare(
     runs = [read(path) for path in files]
     rows = merged.merge(runs)
     say(merged.to_json(rows) if as_json else merged.table(rows))
-    if plot is not None and not rank():
-        title, ratios = plots.title_of(runs[0]), plots.merged_ratios(rows)
-        plots.comparison(plots.merged_panels(rows), plot, title, ratios)
-        wrote(plot)
+    panels, title = plots.merged_panels(rows), plots.title_of(runs[0])
+    drawn(plot, lambda path: plots.comparison(panels, path, title, plots.merged_ratios(rows)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from han.cli import imagined, options
-from han.cli.common import call_of, check_files, rank, say, size_of, world, wrote
+from han.cli.common import call_of, check_files, drawn, say, size_of, world
 from han.common.errors import ArgumentError
 from han.plots.tasks import plan_picture
 from han.tuning.built_in.traits import NodeTraits
@@ -52,7 +52,7 @@ def explain(
     call = call_of(collective, size_of(size), op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh)
     found = explained(call, config, ranks, ppn, traits, leaves=True)
-    draw(found, plot)
+    drawn(plot, partial(plan_picture, found.plan))
     say(imagined.explanation_json(found) if as_json else str(found))
 
 
@@ -81,10 +81,3 @@ def _explained_here(call: imagined.Call, config: str | None) -> Explanation:
 
     collective, nbytes, op, dtype, root = call
     return Comm(comm, config).explain(collective, nbytes, getattr(MPI, op.upper()), dtype, root)
-
-
-def draw(found: Explanation, path: Path | None) -> None:
-    """Draw the task graph on rank 0, if a path is given."""
-    if path is not None and not rank():
-        plan_picture(found.plan, path)
-        wrote(path)

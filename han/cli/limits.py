@@ -19,7 +19,7 @@ from han.common.units import format_size
 from han.measure.bench import Bench, Settings
 from han.measure.bench_calls import Case
 from han.measure.bench_machine import document, heading, look
-from han.measure.limits import COLLECTIVES, MODES, USUAL, Limit, measure
+from han.measure.limits import MODES, MOVING, USUAL, Limit, measure
 
 HEADS = (
     "collective", "size", "arrays", "han us", "GB/s", "plain us", "GB/s", "by", "reached",
@@ -61,7 +61,7 @@ def limits(
     check_files(json_file)
     names = collectives or list(USUAL)
     for name in names:
-        expect_known("collective", name, COLLECTIVES)
+        expect_known("collective", name, MOVING)
     kinds = (True, False) if shared is None else (shared,)
     settings = [
         Settings(MODES[kind], rounds=rounds, seconds=time, only="han", shared=kind)

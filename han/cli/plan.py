@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from han.cli import imagined, options, plan_texts
-from han.cli.common import call_of, check_files, rank, say, size_of, write_file
-from han.cli.explain import draw, explained
+from han.cli.common import call_of, check_files, drawn, rank, say, size_of, write_file
+from han.cli.explain import explained
 from han.cli.progress import phases
+from han.plots.tasks import plan_picture
 from han.tuning.built_in.traits import NodeTraits
 
 
@@ -66,7 +68,7 @@ def plan(
     check_files(save, plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
     found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh))
-    draw(found, plot)
+    drawn(plot, partial(plan_picture, found.plan))
     if save is not None and not rank():
         write_file(save, plan_texts.stored(found))
     if verify:

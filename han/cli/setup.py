@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +11,16 @@ import typer
 from mpi4py import MPI
 
 from han.cli import options
-from han.cli.common import check_files, wrote
+from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
 from han.common.tables import shown_table
 from han.common.units import format_size
-from han.measure.bench_calls import Case, measurable
+from han.measure.bench_calls import Case
 from han.measure.bench_machine import document, heading, look
 from han.measure.session import Session
 from han.measure.setup_costs import PARTS, Costs, measure, rounds_of
+from han.model.collectives import COLLECTIVES
 from han.plots.plots import Panel, lines
 
 CALLS = [1 << k for k in range(15)]  # shown in pictures
@@ -26,7 +28,7 @@ CALLS = [1 << k for k in range(15)]  # shown in pictures
 
 def setup_costs(
     collectives: Annotated[
-        list[str] | None, typer.Argument(help=f"{', '.join(measurable())}. By default all.")
+        list[str] | None, typer.Argument(help=f"{', '.join(COLLECTIVES)}. By default all.")
     ] = None,
     sizes: options.Sizes = "8,64KiB,8MiB",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds with new communicators.")] = 5,
@@ -49,7 +51,7 @@ def setup_costs(
       mpiexec -n 4 han setup-costs --json costs.json
     """
     check_files(json_file, plot=plot)
-    cases = cases_of(collectives or measurable(), sizes, Case)
+    cases = cases_of(collectives or COLLECTIVES, sizes, Case)
     tell = prints(json_file)
     with Session(MPI.COMM_WORLD, rounds) as session:
         machine = look(session.control, session.add_han(config))
@@ -62,9 +64,7 @@ def setup_costs(
         settings={"rounds": rounds, "calls": calls}, parts=PARTS,
     )  # fmt: skip
     keep(record, json_file)
-    if plot is not None and not MPI.COMM_WORLD.rank:
-        _picture(found, plot)
-        wrote(plot)
+    drawn(plot, partial(_picture, found))
 
 
 def _table(found: Sequence[Costs]) -> str:

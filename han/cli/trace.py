@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, rank, say, write_file, wrote
+from han.cli.common import check_files, drawn, say, write_file
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.model.timeline import (
@@ -95,9 +96,7 @@ def trace(
     )
     if chrome is not None:
         write_file(chrome, to_chrome(timelines))
-    if gantt is not None:
-        _draw(timelines, gantt)
-        wrote(gantt)
+    drawn(gantt, partial(_draw, timelines))
 
 
 # ---- options --------------------------------------------------------------------------
@@ -206,8 +205,6 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
 
 def _draw(timelines: Sequence[Timeline], path: Path) -> None:
     """Draw the typical call of each timeline, of the busiest ones if there are too many."""
-    if rank():
-        return
     busy = sorted(timelines, key=lambda line: -shares(line).overall.seconds)[:MOST_PANELS]
     drawn = [select(line, typical_call(line)) for line in timelines if line in busy]
     left = len(timelines) - len(drawn)

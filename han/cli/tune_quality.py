@@ -9,13 +9,14 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
 
-from han.cli.common import check_files, rank, say, wrote
+from han.cli.common import check_files, drawn, rank, say, wrote
 from han.cli.measuring import keep, prints
 from han.cli.progress import Bars, phases
 from han.cli.quality_file import as_record, conditions, is_kept, unfinished, write_record
@@ -49,9 +50,7 @@ def run(
             report.stopped()
             raise
     report.end(found)
-    if picture is not None and not rank():
-        draw(found.rows, picture)
-        wrote(picture)
+    drawn(picture, partial(draw, found.rows))
 
 
 def _known(comm: Any, file: Path | None, where: Mapping[str, Any]) -> tuple[Row, ...]:

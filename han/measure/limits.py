@@ -24,17 +24,17 @@ from han import _native
 from han.comm import Comm
 from han.common.errors import ArgumentError
 from han.measure.bench import Bench
-from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, measurable, prepare
+from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, prepare
 from han.memory.arena import sharing
 from han.model.channel_layout import LINE
-from han.model.collectives import DATALESS
+from han.model.collectives import ROWS
 from han.model.element_types import kernel
 from han.model.measurements import Times
 from han.model.opcodes import COMBINATIONS, COPIES
 from han.model.program import PEER, Code, PeerBase, Program
 from han.tasks.lower import lower
 
-COLLECTIVES = tuple(name for name in measurable() if name not in DATALESS)
+MOVING = tuple(name for name, row in ROWS.items() if row.recv)  # collectives that move data
 USUAL = ("allreduce", "bcast", "reduce", "allgather")
 MODES = {True: Mode.PERSISTENT, False: Mode.BLOCKING}  # of calls on shared and ordinary arrays
 DTYPE, OP = "float64", "sum"

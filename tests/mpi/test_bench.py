@@ -13,10 +13,11 @@ from han.cli.main import app
 from han.common.errors import ArgumentError, WrongResultError
 from han.measure.ablation import BUILT_IN, VARIANTS
 from han.measure.bench import Bench, Settings
-from han.measure.bench_calls import Buffers, Mode, measurable, prepare
-from han.measure.limits import COLLECTIVES
+from han.measure.bench_calls import Buffers, Mode, prepare
+from han.measure.limits import MOVING
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.programs import GROUPS, Programs
+from han.model.collectives import COLLECTIVES
 from han.ranks.machine import fingerprint
 from han.tuning.tuned.files import as_text, write
 from han.tuning.tuned.find import user_folder
@@ -34,7 +35,7 @@ CONFIG = {"levels": [{"name": "node", "scope": {"size": 2}}, {"name": "network",
 def test_every_collective_is_measured_on_both_sides(mpi_ranks, mode):
     settings = Settings(mode, rounds=2, iterations=2, root=mpi_ranks - 1)
     with Bench(MPI.COMM_WORLD, CONFIG, settings) as bench:
-        for collective in measurable():
+        for collective in COLLECTIVES:
             rows = list(bench.rows(collective, [0, 8, 4096]))
             assert [row.nbytes for row in rows] == (
                 [0] if collective == "barrier" else [0, 8, 4096]
@@ -203,14 +204,14 @@ def test_info_shows_rails_and_adapters_that_contradict_them(mpi_ranks, tmp_path,
 @on_ranks
 def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
     record = tmp_path / "limits.json"
-    arguments = ["limits", *COLLECTIVES, "--sizes", "8,256KiB", "--rounds", "2", "--time", "0"]
+    arguments = ["limits", *MOVING, "--sizes", "8,256KiB", "--rounds", "2", "--time", "0"]
     done = CliRunner().invoke(app, [*arguments, "--json", str(record)])
     assert done.exit_code == 0, done.exception
     if not MPI.COMM_WORLD.rank:
         rows = json.loads(record.read_text())["rows"]
         kinds = [(row["collective"], row["nbytes"], row["shared"]) for row in rows]
         sizes = (8, 256 << 10)
-        assert kinds == [(c, n, s) for s in (True, False) for c in COLLECTIVES for n in sizes]
+        assert kinds == [(c, n, s) for s in (True, False) for c in MOVING for n in sizes]
         moved = {kind: row["moved"] for kind, row in zip(kinds, rows, strict=True)}
         assert moved["bcast", 256 << 10, True] == (mpi_ranks - 1) * 256 << 10
     config = tmp_path / "rules.yaml"
