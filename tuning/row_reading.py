@@ -24,8 +24,7 @@ from han.model.facts import COMPOSITIONS, FLAGS, SIZES, Facts
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.contract import Submodule
-from han.tuning.amounts import Amount, amount_of
-from han.tuning.row import Row
+from han.tuning.row import Amount, Row, amount_of
 
 CALLS = "calls"  # the section of rows for whole calls
 WHAT = {"segments": "segment", "compositions": "composition"}  # what rows say; others: use

@@ -12,6 +12,7 @@ from han.tasks.signature import Signature
 if TYPE_CHECKING:
     from han.tuning.costs.estimates import Estimate
 
+# The numbers of this file were measured: docs/decisions/trials.md.
 SHARE = 100  # trials may cost a hundredth of the time of all runs
 PROBE = 4  # runs of the other plan in the first trial (native/engine/judge.h)
 MOST = 1 << 20  # runs before it, at most

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from han.common.units import format_size, format_us
@@ -36,11 +35,6 @@ def report(
     records = [row.record() for row in rows]
     data = document(FORMAT.name, FORMAT.version, machine, records, settings=how, **more)
     return Report(machine.library, data)
-
-
-def to_json(run: Report) -> str:
-    """Return a Report as JSON."""
-    return json.dumps(run.data, indent=1)
 
 
 # ---- tables -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from han.tasks.signature import Signature
 from han.tuning.search.space import HEURISTIC, Pruned, Space
 
 KiB = 1024
+# The numbers of this file were measured: docs/decisions/strategies.md.
 SINGLE_COPY = 16 * KiB  # bytes below which attaching costs more than a second copy
 MOST_SEGMENTS = 64
 # Members of a chain for each piece of a message. Calls in a row fill a chain too: each member

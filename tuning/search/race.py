@@ -12,6 +12,7 @@ from han.tuning.search.results import Found, Lab, Result
 from han.tuning.search.space import SETTLED, Pruned, Space
 from han.tuning.search.turns import QUICK, SHORT, THOROUGH, Ending, Turns
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 FEWEST, MOST = 3, 12  # candidates with predictions that are measured
 
 

@@ -14,8 +14,17 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import Costs
+from han.tuning.costs.ratios import OF_DEVIATION
 from han.tuning.costs.stages import Pipeline
 from han.tuning.search.space import Pruned
+
+# The numbers of this file were measured: docs/decisions/strategies.md.
+FIRST = math.inf  # the margin of predictions while nothing is known about their errors
+LEAST, MOST = 1.05, 2.0  # of margins
+FEWEST, RECENT = 8, 200  # predictions from which a margin follows; the last ones count
+Z = 2.0  # deviations, as a prediction and the best one may both be wrong
+APART = 64  # the largest ratio of two sizes between which their winners are measured first
+NEAR = 1.03  # times the least time: such a choice wins too
 
 
 class OutOfTime(Exception):
@@ -96,14 +105,6 @@ class Found:
         return [result for result in self.results if result.measured is not None]
 
 
-FIRST = math.inf  # margin before anything is known
-LEAST, MOST = 1.05, 2.0
-FEWEST = 8  # predictions that tell something
-RECENT = 200
-Z = 2.0  # deviations, as a prediction and the best one may both be wrong
-OF_DEVIATION = 1.4826  # standard deviation over the median deviation, of a normal distribution
-
-
 class Errors:
     """Ratios of measured to predicted times.
 
@@ -122,17 +123,13 @@ class Errors:
             self._of[measured] = [*logs, math.log(seconds / predicted)][-RECENT:]
 
     def margin(self, measured: bool = False) -> float:
-        """How many times the best prediction a candidate may be predicted, and yet be the best."""
+        """Return the largest ratio of a prediction to the best one that errors explain."""
         logs = self._of[measured]
         if len(logs) < FEWEST:
             return FIRST
         middle = median(logs)
         spread = OF_DEVIATION * median(abs(x - middle) for x in logs)
         return min(MOST, max(LEAST, math.exp(Z * spread)))
-
-
-APART = 64  # times the smaller one of two sizes is the larger one, at most
-NEAR = 1.03  # times the best one: such a choice wins too
 
 
 class Winners:

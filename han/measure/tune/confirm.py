@@ -19,6 +19,7 @@ from han.measure.session import in_order
 from han.tasks.choice import Choice
 from han.tuning.tuned.points import GAIN
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 LOOKS = (12, 24, 48)  # pairs after which the comparison may end
 Z = 2.58  # of the normal distribution: 99 %, as it may end after each of several looks
 

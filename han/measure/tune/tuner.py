@@ -28,6 +28,7 @@ from han.tuning.search.strategies import STRATEGIES, run
 from han.tuning.tuned.points import Candidate, MeasuredCall, Point, key_of
 from han.tuning.tuned.uses import spell
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 KEPT = 5  # candidates that a point holds
 FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
 DUEL = 12  # turns of that at most: the best one is confirmed in calls back to back

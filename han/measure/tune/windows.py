@@ -33,6 +33,7 @@ from han.tuning.costs.stages import Ranks, stage_seconds
 
 Array = np.ndarray[Any, Any]
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 LEAST = 30e-6  # seconds of a window: between two observations ranks write down their times
 ROOM = 1.5  # the width of a window, as a multiple of an observation
 CROWDED = 300e-6  # seconds of a window beyond an observation, of ranks on fewer processors
