@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import mpi4py
 import numpy as np
 from mpi4py import MPI
 
@@ -19,30 +17,20 @@ from han.cli.common import say
 from han.comm import Comm
 from han.common.units import format_size, plural, spans
 from han.config.rails import rails_of
-from han.measure.bench_machine import (
-    allowed_cpus,
-    autogroups,
-    describe_wait,
-    described,
-    settings,
-)
+from han.measure.bench_machine import described, look
 from han.memory.arena import limit, process_arena
 from han.memory.pages import describe, policy
 from han.model.topology import Topology
 from han.ranks import autogroup
 from han.ranks.adapters import VARIABLES, bound, contradictions
-from han.ranks.machine import cpu_model, fingerprint, library_name, library_text
+from han.ranks.machine import fingerprint
+from han.runtime.state import State
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 from han.tuning.built_in.table import shipped
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from han.runtime.state import State
 
 PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # submodules are asked to serve this call
 SHOWN_GROUPS = 4
@@ -69,24 +57,23 @@ def info(config: options.Config = None, as_json: options.JsonFlag = False) -> No
 
 def collect(comm: Comm) -> dict[str, Any]:
     """Collect versions, settings, levels and submodules of a communicator; collective."""
-    state = comm._han
-    nodes = comm.allgather(MPI.Get_processor_name())
+    state, machine = comm._han, look(comm, comm)
     return {
         "han": han.__version__,
         "kernels": _native.isa(),
-        "python": platform.python_version(),
+        "python": machine.python,
         "numpy": np.__version__,
-        "mpi4py": mpi4py.__version__,
-        "library": library_name(),
-        "library_version": library_text(),
+        "mpi4py": machine.mpi4py,
+        "library": machine.library,
+        "library_version": machine.library_version,
         "standard": ".".join(map(str, MPI.Get_version())),
         "threads": THREADS[MPI.Query_thread()],
-        "cpu": cpu_model(),
-        "allowed_cpus": allowed_cpus(comm),
+        "cpu": machine.cpu,
+        "allowed_cpus": machine.allowed,
         "mesh": state.conditions.mesh,
-        "ranks": comm.size,
-        "nodes": len(set(nodes)),
-        "config": state.config.source,
+        "ranks": machine.ranks,
+        "nodes": machine.nodes,
+        "config": machine.config,
         "memory": state.config.memory,
         "tuned": {
             "table": state.tuned.table.source if state.tuned.table is not None else None,
@@ -100,10 +87,10 @@ def collect(comm: Comm) -> dict[str, Any]:
             "about": shipped().distance(fingerprint(state.config.wait)),
         },
         "check": state.config.check,
-        "wait": describe_wait(comm),
-        "autogroups": autogroups(comm),
+        "wait": machine.wait,
+        "autogroups": machine.autogroups,
         "timeout": state.config.wait.timeout,
-        "settings": settings(os.environ),
+        "settings": machine.settings,
         "attach": state.shared.attach_refused or True,
         "arenas": state.shared.arenas().refused or True,
         "arena": "" if state.shared.arenas().refused else process_arena().kind,

@@ -7,7 +7,7 @@ and after the timed calls.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,6 @@ from han.common.errors import ArgumentError
 from han.config.config import load_config
 from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, Prepared, check_case, prepare
 from han.measure.session import Session, summary
-from han.model.collectives import DATALESS
 from han.model.measurements import Times
 from han.runtime.tuned import tell_problem
 from han.tuning.costs.estimates import Estimate, estimate
@@ -156,14 +155,6 @@ class Bench(Session):
             self.comms[DEFAULT] = self.add_han(_with_table(config, False))
         if "mpi" in settings.sides or settings.compares:
             self.comms["mpi"] = self.add_mpi()
-
-    def rows(self, collective: str, sizes: Iterable[int]) -> Iterator[Row]:
-        """Measure a collective, size by size; collective over the communicator.
-
-        Raises ArgumentError before the first call of a size, and WrongResultError on all ranks.
-        """
-        for nbytes in sizes if collective not in DATALESS else (0,):
-            yield self.measure(self.settings.case(collective, nbytes))
 
     def measure(self, case: Case) -> Row:
         """Measure one case."""

@@ -17,7 +17,7 @@ from han.measure.bench_calls import Buffers, Mode, prepare
 from han.measure.limits import MOVING
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.programs import GROUPS, Programs
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import COLLECTIVES, DATALESS
 from han.ranks.machine import fingerprint
 from han.tuning.tuned.files import as_text, write
 from han.tuning.tuned.find import user_folder
@@ -25,6 +25,12 @@ from han.tuning.tuned.table import of_points
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+
+
+def rows_of(bench, collective, *sizes):
+    wanted = (0,) if collective in DATALESS else sizes
+    return [bench.measure(bench.settings.case(collective, nbytes)) for nbytes in wanted]
+
 
 QUICK = Settings(rounds=2, iterations=2, seconds=0)
 CONFIG = {"levels": [{"name": "node", "scope": {"size": 2}}, {"name": "network", "scope": "all"}]}
@@ -36,7 +42,7 @@ def test_every_collective_is_measured_on_both_sides(mpi_ranks, mode):
     settings = Settings(mode, rounds=2, iterations=2, root=mpi_ranks - 1)
     with Bench(MPI.COMM_WORLD, CONFIG, settings) as bench:
         for collective in COLLECTIVES:
-            rows = list(bench.rows(collective, [0, 8, 4096]))
+            rows = rows_of(bench, collective, 0, 8, 4096)
             assert [row.nbytes for row in rows] == (
                 [0] if collective == "barrier" else [0, 8, 4096]
             )
@@ -54,14 +60,14 @@ def test_types_and_operations(mpi_ranks, dtype, op):
     settings = Settings(dtype=dtype, op=op, rounds=1, iterations=1)
     with Bench(MPI.COMM_WORLD, None, settings) as bench:
         for collective in ("reduce", "allreduce"):
-            assert [row.nbytes for row in bench.rows(collective, [64])] == [64]
+            assert [row.nbytes for row in rows_of(bench, collective, 64)] == [64]
 
 
 @on_two
 def test_batches_are_as_long_on_every_rank(mpi_ranks):
     comm = MPI.COMM_WORLD
     with Bench(comm, None, Settings(rounds=1, seconds=0)) as bench:
-        (row,) = bench.rows("bcast", [8])
+        (row,) = rows_of(bench, "bcast", 8)
     assert len(set(comm.allgather(tuple(t.calls for t in row.times.values())))) == 1
 
 
@@ -87,7 +93,7 @@ def test_no_comparison_when_it_is_not_wanted(mpi_ranks, monkeypatch):
     monkeypatch.setattr(Buffers, "result", None)
     settings = Settings(rounds=1, iterations=1, check=False, only="han")
     with Bench(MPI.COMM_WORLD, None, settings) as bench:
-        (row,) = bench.rows("bcast", [8])
+        (row,) = rows_of(bench, "bcast", 8)
     assert list(row.times) == ["han"]
 
 
@@ -131,7 +137,7 @@ def test_tuned_choices_are_measured_beside_the_built_in_ones(mpi_ranks, tmp_path
         write(path, of_points((), fingerprint()))
     MPI.COMM_WORLD.Barrier()
     with Bench(MPI.COMM_WORLD, {"tuned": str(path)}, settings) as bench:
-        (row,) = bench.rows("bcast", [8])
+        (row,) = rows_of(bench, "bcast", 8)
         assert list(row.times) == ["han", "default", "mpi"]
         assert row.gain.median == row.record()["gain"]
         assert row.gain.median == row.times["default"].median / row.times["han"].median
@@ -139,7 +145,7 @@ def test_tuned_choices_are_measured_beside_the_built_in_ones(mpi_ranks, tmp_path
         assert bench.comms["default"]._han.tuned.table is None
     with Bench(MPI.COMM_WORLD, {"tuned": str(path)}, replace(settings, tuned=False)) as bench:
         assert bench.han._han.tuned.table is None
-        (row,) = bench.rows("bcast", [8])
+        (row,) = rows_of(bench, "bcast", 8)
         assert row.gain is None
 
 
@@ -179,7 +185,7 @@ def test_data_that_is_written_anew_before_each_call(mpi_ranks):
         np.testing.assert_array_equal(buffers.recv, 1)
     with Bench(MPI.COMM_WORLD, None, replace(QUICK, fresh=True)) as running:
         for name in ("bcast", "allreduce"):
-            assert all(row.ratio > 0 for row in running.rows(name, [64, 1 << 17]))
+            assert all(row.ratio > 0 for row in rows_of(running, name, 64, 1 << 17))
 
 
 @on_two
