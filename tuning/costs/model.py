@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -69,10 +69,6 @@ class Costs:
     def knows(self, stage: Stage) -> bool:
         """Whether the cost of a stage was measured itself."""
         return stage in self._known
-
-    def items(self) -> Iterable[tuple[Stage, Ranks]]:
-        """Return the measured costs."""
-        return self._known.items()
 
     def find(self, stage: Stage) -> Ranks | None:
         """Return the cost of a stage, measured or interpolated; None if unknown.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Protocol
 
@@ -97,7 +97,6 @@ class Found:
     results: tuple[Result, ...]
     pruned: tuple[Pruned, ...] = ()
     complete: bool = True
-    seconds: float = field(default=0.0, compare=False)
 
     @property
     def measured(self) -> Sequence[Result]:
