@@ -14,7 +14,6 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
-    ValidationError,
     model_validator,
 )
 
@@ -35,9 +34,10 @@ from han.config.document_types import (
     Parameter,
     Segment,
     Size,
+    validated,
     values_of,
 )
-from han.config.errors import Inconsistent, Origin, Problem, config_error, problems_of
+from han.config.errors import Inconsistent, Origin, Problem
 from han.config.rules import Composition, Schedule
 from han.model.topology import MAX_LEVELS
 
@@ -351,8 +351,4 @@ KNOWN_KEYS = {key: tuple(model.model_fields) for key, model in MODELS.items()}
 
 def checked(model: type[Model], data: object, origin: Origin) -> dict[str, Any]:
     """Return the plain data of a document by field; raises ConfigError with all problems."""
-    try:
-        document = model.model_validate(data)
-    except ValidationError as error:
-        raise config_error(problems_of(error, KNOWN_KEYS), origin) from None
-    return values_of(document)
+    return values_of(validated(model, data, origin, KNOWN_KEYS))
