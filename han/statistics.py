@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from han.collectives import Collectives
 from han.counted_calls import APART, OBJECTS, Method, methods, why_left
-from han.model.statistics import Counts, Key, size_range
+from han.model.statistics import CountedCalls, Counts, size_range
 from han.object_moves import ObjectMoves
 from han.objects import Objects
 from han.runtime.left import LeftPrequest, LeftRequest
@@ -40,7 +40,7 @@ class Counting:
     """Counts the calls of this rank, until `stop`."""
 
     def __init__(self) -> None:
-        self.record: dict[Key, Counts] = {}
+        self.record: dict[CountedCalls, Counts] = {}
         self._lock = threading.Lock()
         self._here = _Here()
         self._replaced: list[tuple[type, str, Any]] = []  # None: the class had no such attribute
@@ -75,7 +75,7 @@ class Counting:
             counts.__han_counts__ = True  # type: ignore[attr-defined]
             setattr(cls, name, counts)
 
-    def _add(self, key: Key, calls: int, nbytes: int, seconds: float) -> None:
+    def _add(self, key: CountedCalls, calls: int, nbytes: int, seconds: float) -> None:
         with self._lock:
             counts = self.record.setdefault(key, Counts())
             counts.calls += calls
@@ -112,7 +112,7 @@ class Counting:
                     nbytes = method.nbytes(comm, args, more)
                     ranks = comm.Get_size() if comm else 1
                     said = why or here.why or _why_apart(comm, method)
-                    key = Key(method.name, size_range(nbytes), ranks, said)
+                    key = CountedCalls(method.name, size_range(nbytes), ranks, said)
                     self._add(key, 1, nbytes or 0, taken)
             if isinstance(result, Request | LeftRequest):
                 _mark(result, method, key, nbytes)
@@ -181,7 +181,7 @@ def _why_apart(comm: Any, method: Method) -> str:
     return why if why == APART and state is not None and state.calls.leaves else ""
 
 
-def _mark(request: Any, method: Method, key: Key, nbytes: int | None) -> None:
+def _mark(request: Any, method: Method, key: CountedCalls, nbytes: int | None) -> None:
     """Remember what a request's ``Start`` and ``Wait`` count as."""
     if method.persistent:
         key = key._replace(call=f"{key.call}: Start")

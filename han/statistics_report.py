@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from han.common.tables import shown_table
 from han.common.units import UNITS, plural, spans
-from han.config.statistics import PRINTED, VARIABLE
+from han.config.environment import PRINTED, VARIABLE
 from han.model.statistics import UNKNOWN, Record, Row, Statistics
 from han.ranks.reporters import Reporters
 from han.runtime.leaving import leave

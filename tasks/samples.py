@@ -16,9 +16,8 @@ from dataclasses import replace
 
 from han.model.channel_layout import PAGE, RING_MAX
 from han.model.collectives import SPREADING
-from han.model.loops import period, repeated, roll
+from han.model.loops import period, repeated, roll, unroll
 from han.model.program import Program
-from han.model.unrolled import unroll
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 

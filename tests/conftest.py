@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from han.tuning.tuned import places
+from han.tuning.tuned import find
 
 CASES = "HAN_TEST_CASES"  # a file that each session appends the number of its tests to
 # Results must not depend on tuned tables: those of the user, and those that come with han.
 NOTHING = Path(__file__).parent / "no-data"
 os.environ["XDG_DATA_HOME"] = str(NOTHING)
-places.SHIPPED = NOTHING
+find.SHIPPED = NOTHING
 ISOLATED = "PYTEST_ISOLATE_MPI_IS_FORKED"  # set in a session that is one rank of a test
 _run: set[str] = set()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from han.model.topology import Topology
 from han.tasks.signature import Signature
 
 TUNED = "tuned table"  # the name of its rule
@@ -21,15 +20,6 @@ STAND_FOR: Mapping[str, Mapping[str, Any]] = {  # what the signature of a call o
     "user-defined": {"native": False, "commutative": True},
     "ordered": {"commutative": False},
 }
-
-
-class Table(Protocol):
-    """A tuned table."""
-
-    def find(
-        self, signature: Signature, topology: Topology, traits: tuple[bool, bool], /
-    ) -> object | None:
-        """Return what decides for a call; None if nothing does."""
 
 
 def operation_of(signature: Signature) -> str:
@@ -53,15 +43,3 @@ def stands_for(measured: str, signature: Signature) -> list[str]:
     if not measured or not operation or {signature.dtype, signature.op} <= {*words}:
         return []
     return [f"with {words[0]}, {words[1]}, which stands for {CLASSES[operation]}"]
-
-
-def other_class(
-    table: Table, signature: Signature, topology: Topology, traits: tuple[bool, bool]
-) -> tuple[tuple[str, str], ...]:
-    """Return why a table does not decide for a reduction, if it would for one of another class."""
-    own = operation_of(signature)
-    for name, values in STAND_FOR.items() if own else ():
-        if name == own or table.find(signature.changed(**values), topology, traits) is None:
-            continue
-        return ((TUNED, f"measured for {CLASSES[name]}; this call is of {CLASSES[own]}"),)
-    return ()

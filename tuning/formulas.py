@@ -1,8 +1,6 @@
-"""Allreduce in closed form, on the max-rate model: recursive doubling, SMP, NAP, and exchanges.
+"""Allreduce in closed form, on the max-rate model: recursive doubling, SMP and NAP.
 
-Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, equations 1 to 6.
-Exchanges: the steps of Jocksch et al., sections 2.1.2 and 2.1.3, which state no times, on the same
-model.
+Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, equations 3 to 6.
 The start-up cost of a message is its latency plus the overhead on both sides. Inside a node, the
 distance of messages doubles with each step, and a step costs as much as a message on the level that
 it crosses. Numbers of steps are whole: a count between two powers takes as many steps as the higher
@@ -16,7 +14,6 @@ from dataclasses import dataclass
 
 from han.common.errors import ArgumentError
 from han.config.machine import Link, MachineModel, ranks_on_a_rail
-from han.submodules.exchange.factors import Phases
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,6 @@ class Costs:
         """Return the time of a step inside a node."""
         return self.alpha_local + self.beta_local * nbytes
 
-    def ports(self, nbytes: float, factor: int, ppn: int) -> float:
-        """Return the time of a step in which each of `ppn` ranks sends to `factor` - 1 others."""
-        return self.max_rate(nbytes * (factor - 1), ppn)
-
     def max_rate(self, nbytes: float, ppn: int) -> float:
         """Return the time of a step between nodes in which `ppn` ranks of each node send.
 
@@ -64,25 +57,6 @@ class Costs:
         """
         sharing = ranks_on_a_rail(ppn, self.rails)
         return self.alpha + sharing * nbytes / min(self.injection, sharing * self.pair)
-
-
-def max_rate(
-    costs: Costs, local: tuple[int, float], across: tuple[int, float], combined: float, ppn: int
-) -> float:
-    """Return the time of equation 3 for a rank of a node whose `ppn` ranks do the same.
-
-    `local` and `across` are the numbers of its messages inside the node and to other nodes, and
-    their bytes together; `combined` are the bytes that it reduces. Without the limit of adapters it
-    is equation 2, and equation 1 if both kinds of messages cost the same.
-    """
-    messages, nbytes = across
-    return (
-        costs.alpha_local * local[0]
-        + costs.beta_local * local[1]
-        + costs.alpha * (messages - 1 if messages else 0)
-        + (costs.max_rate(nbytes, ppn) if messages else 0.0)
-        + costs.gamma * combined
-    )
 
 
 def message(machine: MachineModel, link: Link, nbytes: int, ppn: int) -> float:
@@ -117,22 +91,12 @@ def steps_of(count: int, base: int) -> int:
 
 def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     """Return the time of equation 4: every rank sends the whole message in every step."""
-    local, across = steps_of(ppn, 2), steps_of(nodes, 2)
-    return (
-        costs.local(nbytes) * local
-        + costs.max_rate(nbytes, ppn) * across
-        + costs.gamma * nbytes * (local + across)
-    )
+    return _in_steps(costs, nbytes, steps_of(ppn, 2), steps_of(nodes, 2), ppn)
 
 
 def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     """Return the time of equation 5: one rank of each node sends to other nodes, over one rail."""
-    local, across = steps_of(ppn, 2), steps_of(nodes, 2)
-    return (
-        costs.local(nbytes) * local
-        + costs.max_rate(nbytes, 1) * across
-        + costs.gamma * nbytes * (local + across)
-    )
+    return _in_steps(costs, nbytes, steps_of(ppn, 2), steps_of(nodes, 2), 1)
 
 
 def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
@@ -145,31 +109,16 @@ def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     if ppn == 1 < nodes:
         raise ArgumentError(f"NAP with 1 rank a node on {nodes} nodes: 2 or more a node expected")
     across = steps_of(nodes, ppn)
-    local = steps_of(ppn, 2) * (1 + across)
-    return (
-        costs.local(nbytes) * local
-        + costs.max_rate(nbytes, ppn) * across
-        + costs.gamma * nbytes * (local + across)
-    )
+    return _in_steps(costs, nbytes, steps_of(ppn, 2) * (1 + across), across, ppn)
 
 
-def exchange(costs: Costs, nbytes: int, ppn: int, phases: Phases) -> float:
-    """Return the time of an exchange between nodes in which `ppn` ranks of each node take part.
+def _in_steps(costs: Costs, nbytes: int, local: int, across: int, senders: int) -> float:
+    """Return the time of steps in which a rank sends the message and combines another one.
 
-    A step of factor f sends f - 1 messages at the same time (Jocksch et al., section 2.1.3: ports),
-    which share the adapter. Each step of the reduce-scatter leaves one part in f of the message;
-    the steps of the middle send that part as it is, and the allgather's parts grow by f.
+    Between nodes, so many ranks of each node send.
     """
-    seconds, part = 0.0, float(nbytes)
-    for factor in phases.scatter:
-        part /= factor
-        seconds += costs.ports(part, factor, ppn) + costs.gamma * part * (factor - 1)
-    for factor in phases.middle:
-        seconds += costs.ports(part, factor, ppn) + costs.gamma * part * (factor - 1)
-    for factor in phases.gather:
-        seconds += costs.ports(part, factor, ppn)
-        part *= factor
-    return seconds
+    combined = costs.gamma * nbytes * (local + across)
+    return costs.local(nbytes) * local + costs.max_rate(nbytes, senders) * across + combined
 
 
 FORMULAS: dict[str, Callable[[Costs, int, int, int], float]] = {

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.common.errors import NoRuleError
 from han.config.arrange import Facts, arrange
 from han.config.config import Config
 from han.config.rails import rails_of
-from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
+from han.tasks.size_classes import largest_of
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
-from han.tuning.rules import Decision, RuleTable
+from han.tuning.planner import Planner
+from han.tuning.rules import Decision
 
 PLAIN = NodeTraits()  # a core for each rank, no mesh
 
@@ -56,15 +55,11 @@ class ImaginedMachine:
         If no rule can serve it, raises NoRuleError, or with `leaves` returns that the call is left
         to the MPI library, where a communicator would leave it.
         """
-        topology = self.topology(config)
-        rules = RuleTable(config, topology, self.traits)
-        signature = rules.called(signature)
-        bound = bound_of(signature, bounds_of(config.thresholds(topology.size)))
-        asked = largest_of(class_of(signature, bound)) if bound else signature
-        try:
-            decision = rules.decide(asked)
-        except NoRuleError as error:
-            if not leaves or ROWS[signature.collective].kinds:
-                raise
-            decision = rules.leave(asked, error.passed)
-        return plan_of_choice(topology, signature, decision.choice, config.memory), decision
+        planner = Planner(self.topology(config), config, self.traits, 0, False)
+        asked = planner.sized(signature)
+        if leaves:
+            decision = planner.decide(asked, blocking=True)
+        else:
+            decision = planner.rules.decide(largest_of(asked))
+        called = planner.rules.called(signature)
+        return plan_of_choice(planner.topology, called, decision.choice, config.memory), decision

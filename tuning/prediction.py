@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from han.common.errors import ArgumentError
 from han.common.units import format_size
-from han.config.config import Config
+from han.config import documents
+from han.config.config import Config, validate_names
 from han.config.errors import Origin
 from han.config.machine import MachineModel
-from han.config.rules import KINDS
+from han.config.rules import KINDS, Rule
 from han.model.program import Program
 from han.model.timeline import Timeline, whole_tasks
 from han.submodules.catalogue import catalogue
@@ -42,6 +44,11 @@ class Where:
         """Number of ranks."""
         return self.nodes * self.ppn
 
+    @cached_property
+    def place(self) -> tuple[tuple[int, ...], ...]:
+        """The domain of each rank on each level of the machine."""
+        return self.machine.place(self.nodes, self.ppn)
+
     @property
     def oversubscribed(self) -> bool:
         """Whether ranks on a node outnumber its cores."""
@@ -49,7 +56,7 @@ class Where:
 
     def imagined(self) -> ImaginedMachine:
         """Return the machine for the planner; the level just inside nodes stands for sockets."""
-        place = self.machine.place(self.nodes, self.ppn)
+        place = self.place
         sockets = place[max(0, self.machine.node_level - 1)]
         traits = NodeTraits(self.oversubscribed, self.machine.node.mesh)
         return ImaginedMachine(place[self.machine.node_level], sockets, traits)
@@ -82,10 +89,6 @@ def with_choice(
     behind that of its level, ``LEVEL.KIND=ALGORITHM[:PARAMETER=VALUE,...]``. Raises ArgumentError
     for another form or an unknown level, ConfigError for other unknown names.
     """
-    from han.config import documents
-    from han.config.config import validate_names
-    from han.config.rules import Rule
-
     levels: dict[str, dict[str, Any]] = {}
     for text in algorithms:
         level, kind, given = _level_use(text, config)
@@ -141,9 +144,8 @@ def predict(
     tell: Callable[[], None] | None = None,
 ) -> Predicted:
     """Predict a plan; see ``simulate``. The plan is lowered unless `programs` are given."""
-    place = where.machine.place(where.nodes, where.ppn)
     found = simulate(
-        plan, where.machine, place, runs=runs, programs=programs, spans=spans, tell=tell
+        plan, where.machine, where.place, runs=runs, programs=programs, spans=spans, tell=tell
     )
     return Predicted(plan, found, runs, where.machine.names)
 
@@ -151,7 +153,7 @@ def predict(
 def timeline_of(where: Where, machine: str, predicted: Predicted) -> Timeline:
     """Return the timeline of a prediction with spans, for ``han trace``."""
     title = f"{machine}, {where.nodes} nodes of {where.ppn}"
-    nodes = where.machine.place(where.nodes, where.ppn)[where.machine.node_level]
+    nodes = where.place[where.machine.node_level]
     return Timeline("predicted", title, tuple(whole_tasks(predicted.simulation.spans)), nodes=nodes)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from han.common.suggest import unknown
+from han.common.units import parse_size
 from han.config.catalogue import ParameterInfo
 from han.config.rules import (
     KINDS,
@@ -23,8 +24,7 @@ from han.model.facts import COMPOSITIONS, FLAGS, SIZES, Facts
 from han.submodules.registry import registered, submodule
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.contract import Submodule
-from han.tuning.amounts import Amount, amount_of, size_of
-from han.tuning.row import Row
+from han.tuning.row import Amount, Row, amount_of
 
 CALLS = "calls"  # the section of rows for whole calls
 WHAT = {"segments": "segment", "compositions": "composition"}  # what rows say; others: use
@@ -72,19 +72,22 @@ def named_row(record: object, known: Iterable[str], what: str) -> Mapping[str, A
     given = known_keys(record, known, "")
     if not isinstance(given.get("name"), str) or not given["name"]:
         raise ValueError("name: expected a text")
-    if what not in given:
-        raise ValueError(f"the key {what!r} is missing")
-    return given
+    return known_keys(given, known, "", (what,))
 
 
-def known_keys(record: object, known: Iterable[str], where: str) -> Mapping[str, Any]:
-    """Return a record that has known keys only; raises ValueError."""
+def known_keys(
+    record: object, known: Iterable[str], where: str, needed: Iterable[str] = ()
+) -> Mapping[str, Any]:
+    """Return a record that has known keys only, and those that are needed; raises ValueError."""
     at = f"{where}: " if where else ""
     if not isinstance(record, dict):
         raise ValueError(f"{at}expected keys and values")
     for key in record:
         if key not in known:
             raise ValueError(f"{at}{unknown(f'key {key!r}', key, known)}")
+    for key in needed:
+        if key not in record:
+            raise ValueError(f"{at}the key {key!r} is missing")
     return record
 
 
@@ -141,7 +144,7 @@ def _range(key: str, value: object) -> Ends:
         return int(value), int(value)
     if key == "composition":
         return (COMPOSITIONS.index(_composition(value)),) * 2
-    number = size_of if key in SIZES else _count
+    number = parse_size if key in SIZES else _count
     if not isinstance(value, dict):
         return (number(value),) * 2
     ends = known_keys(value, ("min", "max"), "")
@@ -169,7 +172,7 @@ def use_of(record: object) -> Use | None:
             raise ValueError(f"use.{key}: {unknown(f'{key} {given[key]!r}', given[key], known)}")
     segment = given.get("segment")
     if segment not in (None, "whole"):
-        segment = size_of(segment)
+        segment = parse_size(segment)
         if not segment:
             raise ValueError("use.segment: a segment has at least 1 byte; or write 'whole'")
     levels = given.get("levels", {})

@@ -20,9 +20,9 @@ from han.tasks.compositions import TREE, Need, composition, side_of
 from han.tasks.outline import as_called
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import Rowed, facts_of_call
-from han.tuning.built_in.shipped import safe_table
+from han.tuning.built_in.table import safe_table
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.classes import TUNED, other_class
+from han.tuning.classes import CLASSES, STAND_FOR, TUNED, operation_of
 from han.tuning.heuristics import BUILT_IN, choose, composed, rowed
 from han.tuning.row import Row, Rows
 from han.tuning.trials import keeps_bits
@@ -109,7 +109,7 @@ class RuleTable:
     def _other_class(self, signature: Signature) -> Callable[[], Names] | None:
         if self.tuned is None or not signature.reduces:
             return None
-        return partial(other_class, self.tuned, signature, self.topology, self.traits)
+        return partial(_other_class, self.tuned, signature, self.topology, self.traits)
 
     @cached_property
     def _saying(self) -> tuple[Rule, ...]:
@@ -250,6 +250,18 @@ class RuleTable:
             return apart(self.topology)
         topology = as_called(self.topology, signature, choice.composition)
         return unfit(topology, signature, choice, blocking)
+
+
+def _other_class(
+    table: TunedTable, signature: Signature, topology: Topology, traits: NodeTraits
+) -> Names:
+    """Return why a table does not decide for a reduction, if it would for one of another class."""
+    own = operation_of(signature)
+    for name, values in STAND_FOR.items() if own else ():
+        if name == own or table.find(signature.changed(**values), topology, traits) is None:
+            continue
+        return ((TUNED, f"measured for {CLASSES[name]}; this call is of {CLASSES[own]}"),)
+    return ()
 
 
 def apart(topology: Topology) -> str:

@@ -10,8 +10,9 @@ from han.tasks.canonical import matters
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
-    from han.tuning.tuned.points import Timing
+    from han.tuning.costs.estimates import Estimate
 
+# The numbers of this file were measured: docs/decisions/trials.md.
 SHARE = 100  # trials may cost a hundredth of the time of all runs
 PROBE = 4  # runs of the other plan in the first trial (native/engine/judge.h)
 MOST = 1 << 20  # runs before it, at most
@@ -42,7 +43,7 @@ def keeps_bits(signature: Signature) -> bool:
     return signature.canonical or not matters(signature)
 
 
-def first_trial(times: tuple[Timing, Timing] | None, burst: int = 0) -> int:
+def first_trial(times: tuple[Estimate, Estimate] | None, burst: int = 0) -> int:
     """Return the runs before the first trial, so that it costs a hundredth of their time.
 
     `times` are those of the plan and of its rival in a tuned table; None: they are unknown. The

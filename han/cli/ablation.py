@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from mpi4py import MPI
 
-from han.cli.common import (
-    ConfigOption,
-    DtypeOption,
-    JsonOption,
-    OpOption,
-    PlotOption,
-    RootOption,
-    check_files,
-    shown_table,
-    wrote,
-)
+from han.cli import options
+from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
 from han.common.suggest import expect_known
+from han.common.tables import shown_table
 from han.common.units import format_size
+from han.measure.ablation import BUILT_IN, COLLECTIVES, VARIANTS, Ablation, Result
+from han.measure.bench import Settings
+from han.measure.bench_machine import document, heading, look
 from han.model.element_types import element_type
-
-if TYPE_CHECKING:
-    from han.measure.ablation import Ablation, Result
-    from han.measure.bench import Settings
-    from han.measure.bench_machine import Machine
+from han.plots import bars
 
 FORMAT, VERSION = "han-ablation", 1
 
@@ -38,17 +30,15 @@ def ablation(
     collectives: Annotated[
         list[str] | None, typer.Argument(help="bcast, reduce, allreduce. By default all.")
     ] = None,
-    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8,4KiB,64KiB,1MiB",
-    dtype: DtypeOption = "f8",
-    op: OpOption = "sum",
-    root: RootOption = 0,
+    sizes: options.Sizes = "8,4KiB,64KiB,1MiB",
+    dtype: options.Dtype = "f8",
+    op: options.Op = "sum",
+    root: options.Root = 0,
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each variant, in turns.")] = 7,
-    iterations: Annotated[
-        int | None, typer.Option(min=1, help="Calls in a batch. By default chosen by time.")
-    ] = None,
-    config: ConfigOption = None,
-    json_file: JsonOption = None,
-    plot: PlotOption = None,
+    iterations: options.Iterations = None,
+    config: options.Config = None,
+    json_file: options.JsonFile = None,
+    plot: options.Plot = None,
 ) -> None:
     """Measure what each optimisation in shared memory is worth, by leaving it out.
 
@@ -62,10 +52,7 @@ def ablation(
       mpiexec -n 4 han ablation reduce --sizes 8:4MiB:8 --plot ablation.png
       mpiexec -n 2 han ablation bcast --sizes 64KiB --json -
     """
-    from han.measure import bench as measuring
-    from han.measure.ablation import COLLECTIVES, Ablation
-
-    settings = measuring.Settings(
+    settings = Settings(
         dtype=element_type(dtype).name, op=op, root=root, rounds=rounds, iterations=iterations,
         seconds=0.02,
     )  # fmt: skip
@@ -80,9 +67,6 @@ def ablation(
 
 def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Path | None) -> None:
     """Measure all cases, print the tables, and write the files; collective."""
-    from han.measure.bench_machine import look
-    from han.measure.document import document, heading
-
     machine, tell = look(MPI.COMM_WORLD, running.han), prints(json_file)
     tell(heading(
         "ablation", f"reductions: {settings.dtype} {settings.op}", machine,
@@ -97,24 +81,13 @@ def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Pa
     for collective in dict.fromkeys(result.collective for result in results):
         tell("\n" + _table([r for r in results if r.collective == collective]))
     how = {name: getattr(settings, name) for name in ("dtype", "op", "root", "rounds")}
-    rows = [result.record() for result in results]
-    keep(document(FORMAT, VERSION, machine, rows, settings=how), json_file)
-    if plot is not None and not MPI.COMM_WORLD.rank:
-        _picture(results, machine, plot)
-
-
-def _picture(results: Sequence[Result], machine: Machine, plot: Path) -> None:
-    from han.plots import ablation as plots_ablation
-
+    keep(document(FORMAT, VERSION, machine, map(asdict, results), settings=how), json_file)
     title = f"{machine.ranks} ranks, {machine.library}, wait {machine.wait}"
-    plots_ablation.bars(results, plot, title)
-    wrote(plot)
+    drawn(plot, lambda path: bars.of_ablation(results, path, title))
 
 
 def _table(results: Sequence[Result]) -> str:
     """Return the table of one collective: a row for each variant, a column for each size."""
-    from han.measure.ablation import BUILT_IN, VARIANTS
-
     sizes = list(dict.fromkeys(r.nbytes for r in results))
     found = {(r.variant, r.nbytes): r for r in results}
     about = {BUILT_IN: "the built-in choice", **{v.name: v.about for v in VARIANTS}}
@@ -128,8 +101,6 @@ def _table(results: Sequence[Result]) -> str:
 
 
 def _cell(result: Result | None) -> str:
-    from han.measure.ablation import BUILT_IN
-
     if result is None:
         return "-"
     if result.variant == BUILT_IN:

@@ -5,30 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from mpi4py import MPI
 
-from han.cli import bench_programs
-from han.cli.common import (
-    ConfigOption,
-    DtypeOption,
-    OpOption,
-    PlotOption,
-    RootOption,
-    check_files,
-    wrote,
-)
+from han.cli import options
+from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints, tell_others
 from han.cli.progress import progress
-from han.measure.bench_calls import Mode, measurable
+from han.common.errors import ArgumentError
+from han.measure import bench_report, program_results
+from han.measure.bench import Bench, Row, Settings
+from han.measure.bench_calls import Case, Mode
+from han.measure.bench_machine import look
+from han.measure.program_results import Result
+from han.measure.programs import Programs, chosen
+from han.measure.programs import Row as ProgramRow
+from han.model.collectives import COLLECTIVES
 from han.model.element_types import element_type
+from han.model.measurements import Report
+from han.plots import bars, plots
 
-if TYPE_CHECKING:
-    from han.measure.bench import Bench, Row, Settings
-    from han.measure.bench_calls import Case
-    from han.model.measurements import Report
+# The parameters of the command that say something about programs too.
+OF_PROGRAMS = {
+    "collectives", "programs", "left", "replay", "rounds", "time", "check", "config", "json_file",
+    "plot",
+}  # fmt: skip
 
 
 class Side(str, Enum):
@@ -43,7 +46,7 @@ def bench(
     collectives: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"{', '.join(measurable())}. By default all. With --programs groups of rows."
+            help=f"{', '.join(COLLECTIVES)}. By default all. With --programs groups of rows."
         ),
     ] = None,
     programs: Annotated[
@@ -68,15 +71,13 @@ def bench(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Write the data before each call, within the time.")
     ] = False,
-    dtype: DtypeOption = "f8",
-    op: OpOption = "sum",
-    root: RootOption = 0,
+    dtype: options.Dtype = "f8",
+    op: options.Op = "sum",
+    root: options.Root = 0,
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each side, in turns.")] = 9,
-    iterations: Annotated[
-        int | None, typer.Option(min=1, help="Calls in a batch. By default chosen by time.")
-    ] = None,
-    time: Annotated[float, typer.Option(min=0, help="Approximate seconds for a size.")] = 0.3,
-    config: ConfigOption = None,
+    iterations: options.Iterations = None,
+    time: options.Time = 0.3,
+    config: options.Config = None,
     tuned: Annotated[
         bool | None,
         typer.Option(
@@ -86,10 +87,8 @@ def bench(
         ),
     ] = None,
     only: Annotated[Side | None, typer.Option(help="Measure one side only.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
-    ] = None,
-    plot: PlotOption = None,
+    json_file: options.JsonFile = None,
+    plot: options.Plot = None,
     check: Annotated[bool, typer.Option(help="Compare the results with MPI's.")] = True,
 ) -> None:
     """Measure han beside the MPI library, in turns, in the same run.
@@ -112,19 +111,16 @@ def bench(
       mpiexec -n 4 han bench --left --config virtual-2x2
     """
     if programs or left or replay is not None:
-        from han.measure.program_results import Settings as ProgramSettings
-
-        how = ProgramSettings(rounds, time, check, replay)
+        _check_options(ctx)
+        how = Settings(rounds=rounds, seconds=time, check=check)
         groups = ["left"] if left else collectives or []
-        bench_programs.measure(ctx, groups, how, config, json_file, plot)
+        _measure_programs(groups, replay, how, config, json_file, plot)
         return
-    from han.measure import bench as measuring
-
-    settings = measuring.Settings(
+    settings = Settings(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
         only.value if only else None, shared, fresh, tuned,
     )  # fmt: skip
-    _measure(collectives or measurable(), sizes, settings, config, json_file, plot)
+    _measure(collectives or COLLECTIVES, sizes, settings, config, json_file, plot)
 
 
 def _measure(
@@ -132,38 +128,71 @@ def _measure(
     json_file: Path | None, plot: Path | None,
 ) -> None:  # fmt: skip
     """Measure collectives of some sizes; print, keep and draw the results; collective."""
-    from han.measure.bench import Bench
-
     check_files(json_file, plot=plot)
     cases = cases_of(collectives, sizes, settings.case)
     if MPI.COMM_WORLD.size == 1:
         typer.echo("Only one rank, without a peer: start with mpiexec -n 2 han bench", err=True)
     with Bench(MPI.COMM_WORLD, config, settings) as running:
-        run = _run_bench(running, cases, prints(json_file))
+        run = _run(running, cases, prints(json_file))
     keep(run.data, json_file)
-    if plot is not None and not MPI.COMM_WORLD.rank:
-        from han.plots import plots
-
-        plots.comparison(plots.panels_of(run), plot, title=plots.title_of(run))
-        wrote(plot)
+    drawn(plot, lambda path: plots.comparison(plots.panels_of(run), path, plots.title_of(run)))
 
 
-def _run_bench(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> Report:
+def _run(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> Report:
     """Measure all cases, and print each row as soon as it is measured; collective."""
-    from han.measure import bench_machine as machines
-    from han.measure import bench_report as reports
-
     settings = running.settings
-    machine = machines.look(MPI.COMM_WORLD, running.han)
-    tell(reports.head(machine, settings))
+    machine = look(MPI.COMM_WORLD, running.han)
+    tell(bench_report.head(machine, settings))
     rows: list[Row] = []
     with progress(len(cases)) as advance:
         for case in cases:
             if not rows or rows[-1].collective != case.collective:
-                tell(reports.table_head(case.collective, machine, settings))
+                tell(bench_report.table_head(case.collective, machine, settings))
             rows.append(running.measure(case))
-            tell(reports.table_row(rows[-1]))
+            tell(bench_report.table_row(rows[-1]))
             advance()
     config = running.han._han.config.to_yaml() if running.han is not None else ""
     others = tell_others(running, tell)
-    return reports.report(machine, settings, rows, config, others)
+    return bench_report.report(machine, settings, rows, config, others)
+
+
+# ---- what programs do besides repeating one call ------------------------------------------------
+
+
+def _check_options(ctx: typer.Context) -> None:
+    """Raise ArgumentError for an option that says nothing about programs."""
+    for name in sorted(ctx.params.keys() - OF_PROGRAMS):
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ArgumentError(f"--{name} is for calls of one collective, not for --programs")
+
+
+def _measure_programs(
+    groups: Sequence[str], replay: Path | None, settings: Settings, config: str | None,
+    json_file: Path | None, plot: Path | None,
+) -> None:  # fmt: skip
+    """Measure the rows of some groups, or of all, and print or write the results; collective."""
+    check_files(json_file, plot=plot)
+    rows = chosen(groups, replay)
+    with Programs(MPI.COMM_WORLD, config, settings) as running:
+        record, results = _run_programs(running, rows, replay, prints(json_file))
+    keep(record, json_file)
+    title = f"{record['machine']['ranks']} ranks, {record['machine']['library']}"
+    drawn(plot, lambda path: bars.of_programs(results, path, title))
+
+
+def _run_programs(
+    running: Programs, rows: Sequence[ProgramRow], replay: Path | None, tell: Callable[[str], None]
+) -> tuple[dict[str, Any], list[Result]]:
+    """Measure all rows, and print the table; return the JSON document and the results."""
+    settings, machine = running.settings, look(MPI.COMM_WORLD, running.han)
+    tell(program_results.head(machine, settings))
+    results: list[Result] = []
+    with progress(len(rows)) as advance:
+        for row in rows:
+            results += running.measure(row)
+            advance()
+    tell(program_results.table(machine, results))
+    tell(program_results.summary(results))
+    config, others = running.han._han.config.to_yaml(), tell_others(running, tell)
+    return program_results.report(machine, settings, replay, results, config, others), results

@@ -5,26 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+import yaml
 
-from han.cli.common import JsonFlag, PlotOption, check_files, say, write_file, wrote
+from han.cli import options
+from han.cli.common import check_files, rank, say, write_file, wrote
 from han.cli.progress import progress
 from han.cli.simulate_texts import short
-from han.cli.world import rank
 from han.common.errors import ArgumentError
+from han.common.tables import shown_table
 from han.common.units import format_size
+from han.config.machine import MachineModel, load_machine
+from han.model.measurements import Report, read
+from han.plots.plots import Panel, lines
+from han.tuning import calibration
+from han.tuning.calibration import Compared, Comparison, Measured, Oracle
+from han.tuning.prediction import Where
 
-if TYPE_CHECKING:
-    from han.model.measurements import Report
-    from han.tuning.calibration import Compared, Comparison, Measured, Oracle
+HEADS = ("collective", "size", "run", "measured", "predicted", "error")
 
 
 def calibrate(
-    machine: Annotated[
-        str, typer.Option(help="A YAML file, or the name of a ready machine.", show_default=False)
-    ],
+    machine: options.Machine,
     files: Annotated[
         list[Path], typer.Argument(help="Files that 'han bench --json FILE' wrote on the machine.")
     ],
@@ -32,8 +36,8 @@ def calibrate(
         Path | None,
         typer.Option(help="Fit the machine to the measurements, and write it to a file."),
     ] = None,
-    plot: PlotOption = None,
-    as_json: JsonFlag = False,
+    plot: options.Plot = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Compare predictions with measurements, or fit a machine.
 
@@ -45,10 +49,6 @@ def calibrate(
       han calibrate --machine emulated-1gbit 32KiB.json 128KiB.json whole.json
       han calibrate --machine emulated-1gbit *.json --fit my-cluster.yaml
     """
-    from han.config.machine import load_machine
-    from han.model.measurements import read
-    from han.tuning import calibration
-
     check_files(fit, plot=plot)
     runs = [read(path) for path in files]
     cases = [case for run in runs for case in calibration.measured_of(run)]
@@ -71,10 +71,7 @@ def calibrate(
     _tell(calibration.Comparison(tuple(rows)), machine, plot, as_json)
 
 
-def _where(runs: Sequence[Report], machine: str) -> Any:
-    from han.config.machine import load_machine
-    from han.tuning.prediction import Where
-
+def _where(runs: Sequence[Report], machine: str) -> Where:
     places = {(run.data["machine"]["nodes"], run.data["machine"]["ranks"]) for run in runs}
     if len(places) > 1:
         raise ArgumentError(f"the runs have different (nodes, ranks): {sorted(places)}")
@@ -90,11 +87,7 @@ def _where(runs: Sequence[Report], machine: str) -> Any:
     return Where(load_machine(machine), nodes, ranks // nodes)
 
 
-def _fit(oracle: Oracle, cases: Sequence[Measured], path: Path) -> Any:
-    import yaml
-
-    from han.tuning import calibration
-
+def _fit(oracle: Oracle, cases: Sequence[Measured], path: Path) -> MachineModel:
     with progress(calibration.rounds(), "fitting") as advance:
         model = calibration.fit(oracle, cases, advance)
     data = calibration.to_mapping(model)
@@ -126,20 +119,17 @@ def _record(row: Compared) -> dict[str, Any]:
 
 def _lines(found: Comparison, machine: str) -> list[str]:
     same, clear, close = found.pairs()
-    lines = [
-        f"# {machine}: predicted against measured, microseconds per call",
-        f"#{'collective':>11}{'size':>9}  {'run':<28}{'measured':>11}{'predicted':>11}{'error':>8}",
-    ]
-    for row in found.rows:
-        collective, nbytes = row.case.key
-        lines.append(
-            f"{collective:>12}{format_size(nbytes):>9}  {row.case.choice:<28.28}"
-            f"{short(row.case.microseconds * 1e-6):>11}{short(row.predicted * 1e-6):>11}"
-            f"{row.error:>+8.0%}"
-        )
+    rows = [
+        [
+            row.case.key[0], format_size(row.case.key[1]), row.case.choice,
+            short(row.case.microseconds * 1e-6), short(row.predicted * 1e-6), f"{row.error:+.0%}",
+        ]
+        for row in found.rows
+    ]  # fmt: skip
     share = f" ({same / clear:.0%})" if clear else ""
     return [
-        *lines,
+        f"# {machine}: predicted against measured, microseconds per call",
+        shown_table("", HEADS, rows, left=["run"]),
         f"# median error {found.median_error:.1%} over {len(found.rows)} cases",
         f"# pairs of plans for one call: the same winner in {same} of {clear}{share}; "
         f"{close} more are within 5% of each other",
@@ -147,13 +137,11 @@ def _lines(found: Comparison, machine: str) -> list[str]:
 
 
 def _plot(found: Comparison, machine: str, path: Path) -> None:
-    from han.plots import lines as plots_lines
-
     panels: dict[str, dict[str, dict[int, float]]] = {}
     for row in found.rows:
         collective, nbytes = row.case.key
         series = panels.setdefault(collective, {})
         series.setdefault(f"{row.case.choice}, measured", {})[nbytes] = row.case.microseconds
         series.setdefault(f"{row.case.choice}, predicted", {})[nbytes] = row.predicted
-    drawn = [plots_lines.Panel(name, "bytes", series) for name, series in panels.items()]
-    plots_lines.lines(drawn, path, f"{machine}: predicted and measured")
+    drawn = [Panel(name, "bytes", series) for name, series in panels.items()]
+    lines(drawn, path, f"{machine}: predicted and measured")

@@ -1,62 +1,40 @@
-"""Options, printing on rank 0, tables and files of all commands."""
+"""The ranks that run a command, printing on rank 0, and files."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from han.cli.world import rank
 from han.common.atomic import write_output
-from han.common.errors import ArgumentError
+from han.common.errors import ArgumentError, MissingLibraryError
+from han.common.library import require_mpi
 from han.common.suggest import expect_known
-from han.common.tables import shown_table as shown_table
 from han.common.units import parse_size
-from han.model.collectives import calls, carried
+from han.model.collectives import carried
 from han.model.element_types import OPS
 from han.plots.plots import check_picture
 
-ConfigOption = Annotated[
-    str | None,
-    typer.Option("--config", help="A YAML file, or the name of a ready configuration."),
-]
-CollectiveArgument = Annotated[str, typer.Argument(help=", ".join(calls()))]
-SizeArgument = Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write JSON to a file; - is standard output.")
-]
-PlotOption = Annotated[
-    Path | None, typer.Option("--plot", help="Write a picture (.png, .pdf, .svg).")
-]
-DtypeOption = Annotated[str, typer.Option(help="The element type, by NumPy's name.")]
-OpOption = Annotated[str, typer.Option(help="The operation: sum, prod, max, min, land, band ...")]
-RanksOption = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help="Ranks of the imagined machine. It has a core for each rank and no mesh, unless "
-        "options say otherwise. Nothing is taken from this machine.",
-    ),
-]
-OversubscribedFlag = Annotated[
-    bool, typer.Option("--oversubscribed", help="Plan for nodes with more ranks than cores.")
-]
-MeshFlag = Annotated[
-    bool,
-    typer.Option(
-        "--mesh",
-        help="Plan for processors whose cores exchange cache lines slowly, as on a mesh. "
-        "'han info' shows whether this processor is one.",
-    ),
-]
-PpnOption = Annotated[
-    int | None, typer.Option(min=1, help="Ranks per node. By default one node has all ranks.")
-]
-RootOption = Annotated[int, typer.Option(min=0, help="The root of calls that have one.")]
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+def world() -> MPI.Intracomm:
+    """Return MPI.COMM_WORLD; raises MissingLibraryError."""
+    require_mpi()
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+def rank() -> int:
+    """Return this process's rank; 0 without an MPI library."""
+    try:
+        return world().rank
+    except MissingLibraryError:
+        return 0
 
 
 def say(text: str) -> None:
@@ -118,6 +96,13 @@ def write_file(path: Path, text: str) -> None:
     except OSError as error:
         raise ArgumentError(f"{path}: cannot be written: {error.strerror or error}") from None
     wrote(path)
+
+
+def drawn(path: Path | None, draw: Callable[[Path], object]) -> None:
+    """Draw a picture on rank 0, if a path is given, and say so."""
+    if path is not None and not rank():
+        draw(path)
+        wrote(path)
 
 
 def wrote(path: Path) -> None:

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from han.cli import imagined
-from han.cli.common import (
-    DtypeOption,
-    JsonFlag,
-    MeshFlag,
-    OpOption,
-    OversubscribedFlag,
-    PpnOption,
-    RanksOption,
-    RootOption,
-    call_of,
-    say,
-    size_of,
-)
-from han.cli.world import rank
+from han.cli import imagined, options
+from han.cli.common import call_of, rank, say, size_of
 from han.common.errors import ArgumentError
+from han.common.tables import shown_table
 from han.model.collectives import calls
-
-if TYPE_CHECKING:
-    from han.tasks.inspect.compare import Row, Side
-    from han.tuning.built_in.traits import NodeTraits
+from han.submodules.registry import submodule
+from han.tasks.files.store import load
+from han.tasks.inspect.compare import Row, Side, remarks, rows, side
+from han.tasks.lower import lower
+from han.tuning.built_in.traits import NodeTraits
 
 BUILT_IN = "default"
 SIDE = f"A configuration (a file, a ready one, or '{BUILT_IN}'), or a file of 'han plan --save'."
@@ -43,15 +31,15 @@ def diff(
     collective: Annotated[
         str | None, typer.Argument(help=f"The call, for configurations: {', '.join(calls())}.")
     ] = None,
-    size: Annotated[str, typer.Argument(help="Bytes: 4MiB, 64KiB, 8.")] = "0",
-    ranks: RanksOption = 8,
-    ppn: PpnOption = None,
-    oversubscribed: OversubscribedFlag = False,
-    mesh: MeshFlag = False,
-    op: OpOption = "sum",
-    dtype: DtypeOption = "f8",
-    root: RootOption = 0,
-    as_json: JsonFlag = False,
+    size: options.Size = "0",
+    ranks: options.Ranks = 8,
+    ppn: options.Ppn = None,
+    oversubscribed: options.Oversubscribed = False,
+    mesh: options.Mesh = False,
+    op: options.Op = "sum",
+    dtype: options.Dtype = "f8",
+    root: options.Root = 0,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Compare two plans: rules, tasks, operations, bytes.
 
@@ -63,9 +51,6 @@ def diff(
       han diff default mine.yaml bcast 64KiB --ranks 64 --ppn 8 --json
       han diff before.json after.json
     """
-    from han.tasks.inspect.compare import remarks, rows
-    from han.tuning.built_in.traits import NodeTraits
-
     call, traits = None, NodeTraits(oversubscribed, mesh)
     if collective is not None:
         call = call_of(collective, size_of(size), op, dtype, root)
@@ -82,11 +67,6 @@ def _side(
     traits: NodeTraits,
 ) -> Side:  # fmt: skip
     """Read a stored plan, or plan the call with a configuration."""
-    from han.submodules.registry import submodule
-    from han.tasks.files.store import load
-    from han.tasks.inspect.compare import side
-    from han.tasks.lower import lower
-
     if name.endswith(".json"):
         return side(name, *load(Path(name), submodule))
     config = None if name == BUILT_IN else name
@@ -114,40 +94,12 @@ def _as_json(sides: Sequence[Side], table: Sequence[Row], notes: Sequence[str]) 
     return json.dumps(record, indent=1)
 
 
-# ---- tables -------------------------------------------------------------------------------------
-
-
 def _show(names: Sequence[str], table: Sequence[Row], notes: Sequence[str]) -> None:
-    """Print a table with colours on a terminal, else plain text."""
-    if sys.stdout.isatty():
-        _print_table(names, table)
-    else:
-        print(_plain(names, table))
+    """Print a table, on a terminal with colours."""
+    cells = [(f"{MARK if r.differs else ' '} {r.label}", r.first, r.second) for r in table]
+    styles = [
+        "bold" if not r.label.startswith(" ") else "yellow" if r.differs else "dim" for r in table
+    ]
+    print(shown_table("", ["", *names], cells, left=names, styles=styles))
     for note in notes:
         print(f"# {note}")
-
-
-def _plain(names: Sequence[str], table: Sequence[Row]) -> str:
-    lines = [("", *names), *((r.label, r.first, r.second) for r in table)]
-    widths = [max(len(line[k]) for line in lines) for k in range(2)]
-    marks = [" ", *(MARK if r.differs else " " for r in table)]
-    return "\n".join(
-        f"{mark} {label:<{widths[0]}}  {first:<{widths[1]}}  {second}".rstrip()
-        for mark, (label, first, second) in zip(marks, lines, strict=True)
-    )
-
-
-def _print_table(names: Sequence[str], table: Sequence[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=None, pad_edge=False)
-    for head in ("", *names):
-        shown.add_column(Text(head), overflow="fold")
-    for row in table:
-        section = not row.label.startswith(" ")
-        style = "bold" if section else "yellow" if row.differs else "dim"
-        mark = f"{MARK if row.differs else ' '} {row.label}"
-        shown.add_row(*(Text(text, style) for text in (mark, row.first, row.second)))
-    Console().print(shown)

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 import typer
 
-from han.cli import imagined
-from han.cli.common import (
-    CollectiveArgument,
-    ConfigOption,
-    DtypeOption,
-    JsonFlag,
-    MeshFlag,
-    OpOption,
-    OversubscribedFlag,
-    PlotOption,
-    RootOption,
-    SizeArgument,
-    call_of,
-    check_files,
-    say,
-    size_of,
-    wrote,
-)
-from han.cli.world import rank, world
+from han.cli import imagined, options
+from han.cli.common import call_of, check_files, drawn, say, size_of, world
 from han.common.errors import ArgumentError
+from han.plots.tasks import plan_picture
 from han.tuning.built_in.traits import NodeTraits
-
-if TYPE_CHECKING:
-    from han.tuning.explanation import Explanation
+from han.tuning.explanation import Explanation
 
 
 def explain(
-    collective: CollectiveArgument,
-    size: SizeArgument = "0",
-    op: OpOption = "sum",
-    dtype: DtypeOption = "f8",
-    root: RootOption = 0,
-    config: ConfigOption = None,
+    collective: options.Collective,
+    size: options.Size = "0",
+    op: options.Op = "sum",
+    dtype: options.Dtype = "f8",
+    root: options.Root = 0,
+    config: options.Config = None,
     ranks: Annotated[
         int | None,
         typer.Option(
@@ -53,10 +35,10 @@ def explain(
         int | None,
         typer.Option(min=1, help="Ranks per node, with --ranks. By default one node has all."),
     ] = None,
-    oversubscribed: OversubscribedFlag = False,
-    mesh: MeshFlag = False,
-    plot: PlotOption = None,
-    as_json: JsonFlag = False,
+    oversubscribed: options.Oversubscribed = False,
+    mesh: options.Mesh = False,
+    plot: options.Plot = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Show what a call would run, and the rule that chose it.
 
@@ -70,7 +52,7 @@ def explain(
     call = call_of(collective, size_of(size), op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh)
     found = explained(call, config, ranks, ppn, traits, leaves=True)
-    draw(found, plot)
+    drawn(plot, partial(plan_picture, found.plan))
     say(imagined.explanation_json(found) if as_json else str(found))
 
 
@@ -99,12 +81,3 @@ def _explained_here(call: imagined.Call, config: str | None) -> Explanation:
 
     collective, nbytes, op, dtype, root = call
     return Comm(comm, config).explain(collective, nbytes, getattr(MPI, op.upper()), dtype, root)
-
-
-def draw(found: Explanation, path: Path | None) -> None:
-    """Draw the task graph on rank 0, if a path is given."""
-    if path is not None and not rank():
-        from han.plots.tasks import plan_picture
-
-        plan_picture(found.plan, path)
-        wrote(path)

@@ -4,43 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-import mpi4py
 import numpy as np
 from mpi4py import MPI
 
 import han
 from han import _native
-from han.cli.common import ConfigOption, JsonFlag, say
-from han.cli.info_rails import rails_lines, rails_record
+from han.cli import options
+from han.cli.common import say
 from han.comm import Comm
 from han.common.units import format_size, plural, spans
-from han.measure.bench_machine import (
-    allowed_cpus,
-    autogroups,
-    describe_wait,
-    described,
-    settings,
-)
+from han.config.rails import rails_of
+from han.measure.bench_machine import described, look
 from han.memory.arena import limit, process_arena
 from han.memory.pages import describe, policy
 from han.model.topology import Topology
 from han.ranks import autogroup
-from han.ranks.machine import cpu_model, fingerprint, library_name, library_text
+from han.ranks.adapters import VARIABLES, bound, contradictions
+from han.ranks.machine import fingerprint
+from han.runtime.state import State
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
-from han.tuning.built_in.shipped import shipped
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from han.runtime.state import State
+from han.tuning.built_in.table import shipped
 
 PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # submodules are asked to serve this call
 SHOWN_GROUPS = 4
@@ -52,7 +42,7 @@ THREADS = {
 }  # fmt: skip
 
 
-def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
+def info(config: options.Config = None, as_json: options.JsonFlag = False) -> None:
     """Show versions, levels, settings and usable submodules.
 
     \b
@@ -67,24 +57,23 @@ def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
 
 def collect(comm: Comm) -> dict[str, Any]:
     """Collect versions, settings, levels and submodules of a communicator; collective."""
-    state = comm._han
-    nodes = comm.allgather(MPI.Get_processor_name())
+    state, machine = comm._han, look(comm, comm)
     return {
         "han": han.__version__,
         "kernels": _native.isa(),
-        "python": platform.python_version(),
+        "python": machine.python,
         "numpy": np.__version__,
-        "mpi4py": mpi4py.__version__,
-        "library": library_name(),
-        "library_version": library_text(),
+        "mpi4py": machine.mpi4py,
+        "library": machine.library,
+        "library_version": machine.library_version,
         "standard": ".".join(map(str, MPI.Get_version())),
         "threads": THREADS[MPI.Query_thread()],
-        "cpu": cpu_model(),
-        "allowed_cpus": allowed_cpus(comm),
+        "cpu": machine.cpu,
+        "allowed_cpus": machine.allowed,
         "mesh": state.conditions.mesh,
-        "ranks": comm.size,
-        "nodes": len(set(nodes)),
-        "config": state.config.source,
+        "ranks": machine.ranks,
+        "nodes": machine.nodes,
+        "config": machine.config,
         "memory": state.config.memory,
         "tuned": {
             "table": state.tuned.table.source if state.tuned.table is not None else None,
@@ -98,10 +87,10 @@ def collect(comm: Comm) -> dict[str, Any]:
             "about": shipped().distance(fingerprint(state.config.wait)),
         },
         "check": state.config.check,
-        "wait": describe_wait(comm),
-        "autogroups": autogroups(comm),
+        "wait": machine.wait,
+        "autogroups": machine.autogroups,
         "timeout": state.config.wait.timeout,
-        "settings": settings(os.environ),
+        "settings": machine.settings,
         "attach": state.shared.attach_refused or True,
         "arenas": state.shared.arenas().refused or True,
         "arena": "" if state.shared.arenas().refused else process_arena().kind,
@@ -256,3 +245,50 @@ def _groups(groups: Sequence[str]) -> str:
 def _usable_line(use: Mapping[str, Any]) -> str:
     parts = [f"yes: {', '.join(use['algorithms'])}"] if use["algorithms"] else []
     return "; ".join([*parts, *(f"no: {reason}" for reason in use["reasons"])])
+
+
+SHOWN = 4
+
+
+def rails_record(comm: Comm) -> dict[str, Any]:
+    """Return the rails of the configuration and the adapters of the environment; collective."""
+    state = comm._han
+    config = state.config
+    count, rails = config.rails.count, rails_of(config.rails, state.facts, config.origin)
+    found = comm.allgather(bound(MPI.Get_processor_name(), os.environ))
+    missing = {
+        f"{one.host} has no adapter {m}" for row in found for one in row for m in one.missing
+    }
+    adapters: dict[str, dict[str, list[int]]] = {}
+    for rank, row in enumerate(found):
+        for one in row:
+            adapters.setdefault(one.variable, {}).setdefault(one.value, []).append(rank)
+    return {
+        "count": count,
+        "ranks": [spans([r for r in range(comm.size) if rails[r] == k]) for k in range(count)],
+        "adapters": {
+            variable: {value: spans(ranks) for value, ranks in values.items()}
+            for variable, values in adapters.items()
+        },
+        "problems": sorted(missing) + (contradictions(rails, found) if count > 1 else []),
+    }
+
+
+def rails_lines(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the record; none for one rail that nothing names."""
+    if record["count"] == 1 and not record["adapters"]:
+        return
+    shown = "; ".join(
+        f"{k}: ranks {ranks}" if ranks else f"{k}: no rank"
+        for k, ranks in enumerate(record["ranks"])
+    )
+    yield f"rails      {plural(record['count'], 'rail')} a node; {shown}"
+    for variable, values in record["adapters"].items():
+        bound_to = "; ".join(f"{value}: ranks {ranks}" for value, ranks in values.items())
+        yield f"adapters   {variable} (read by {VARIABLES[variable]}): {bound_to}"
+    if not record["adapters"]:
+        yield f"adapters   the MPI library chooses: none of {', '.join(VARIABLES)} is set"
+    problems = record["problems"]
+    yield from (f"  problem: {problem}" for problem in problems[:SHOWN])
+    if len(problems) > SHOWN:
+        yield f"  and {len(problems) - SHOWN} more problems"

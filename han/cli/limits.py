@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from mpi4py import MPI
 
-from han.cli.common import ConfigOption, JsonOption, check_files, shown_table
+from han.cli import options
+from han.cli.common import check_files
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
 from han.common.suggest import expect_known
+from han.common.tables import shown_table
 from han.common.units import format_size
-
-if TYPE_CHECKING:
-    from han.measure.bench import Settings
-    from han.measure.bench_calls import Case
-    from han.measure.limits import Limit
+from han.measure.bench import Bench, Settings
+from han.measure.bench_calls import Case
+from han.measure.bench_machine import document, heading, look
+from han.measure.limits import MODES, MOVING, USUAL, Limit, measure
 
 HEADS = (
     "collective", "size", "arrays", "han us", "GB/s", "plain us", "GB/s", "by", "reached",
@@ -30,7 +31,7 @@ def limits(
         list[str] | None,
         typer.Argument(help="Collectives. By default allreduce, bcast, reduce, allgather."),
     ] = None,
-    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "64MiB",
+    sizes: options.Sizes = "64MiB",
     shared: Annotated[
         bool | None,
         typer.Option(
@@ -40,9 +41,9 @@ def limits(
         ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each, in turns.")] = 9,
-    time: Annotated[float, typer.Option(min=0, help="Approximate seconds for a size.")] = 0.3,
-    config: ConfigOption = None,
-    json_file: JsonOption = None,
+    time: options.Time = 0.3,
+    config: options.Config = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Compare the speed of collectives with plain copies and additions of the same bytes.
 
@@ -57,16 +58,13 @@ def limits(
       mpiexec -n 4 han limits allreduce --sizes 1MiB:64MiB:8 --shared
       mpiexec -n 2 han limits bcast --ordinary --json limits.json
     """
-    from han.measure import bench
-    from han.measure.limits import COLLECTIVES, MODES, USUAL
-
     check_files(json_file)
     names = collectives or list(USUAL)
     for name in names:
-        expect_known("collective", name, COLLECTIVES)
+        expect_known("collective", name, MOVING)
     kinds = (True, False) if shared is None else (shared,)
     settings = [
-        bench.Settings(MODES[kind], rounds=rounds, seconds=time, only="han", shared=kind)
+        Settings(MODES[kind], rounds=rounds, seconds=time, only="han", shared=kind)
         for kind in kinds
     ]
     _run(config, settings, cases_of(names, sizes, settings[0].case), json_file)
@@ -76,11 +74,6 @@ def _run(
     config: str | None, settings: Sequence[Settings], cases: Sequence[Case], json_file: Path | None
 ) -> None:
     """Measure all cases on each kind of array, print the table, write the file; collective."""
-    from han.measure.bench import Bench
-    from han.measure.bench_machine import look
-    from han.measure.document import document, heading
-    from han.measure.limits import measure
-
     found: list[Limit] = []
     tell = prints(json_file)
     with progress(len(cases) * len(settings)) as advance:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mpi4py import MPI
 
 from han.cli.common import say, write_file
-from han.measure.sizes import parse_sizes
+from han.common.units import parse_sizes
+from han.measure.bench_calls import Case, check_case
+from han.measure.other_load import note
+from han.measure.session import Session
 from han.model.collectives import DATALESS
-
-if TYPE_CHECKING:
-    from han.measure.bench_calls import Case
-    from han.measure.session import Session
 
 
 def cases_of(names: Iterable[str], sizes: str, make: Callable[[str, int], Case]) -> list[Case]:
@@ -23,8 +22,6 @@ def cases_of(names: Iterable[str], sizes: str, make: Callable[[str, int], Case])
 
     A collective that carries no data has one case.
     """
-    from han.measure.bench_calls import check_case
-
     wanted = parse_sizes(sizes)
     cases = [make(name, n) for name in names for n in ([0] if name in DATALESS else wanted)]
     for case in cases:
@@ -39,8 +36,6 @@ def prints(json_file: Path | None) -> Callable[[str], None]:
 
 def tell_others(running: Session, tell: Callable[[str], None]) -> float:
     """Tell of other programs that used processors; return how many they used; collective."""
-    from han.measure.other_load import note
-
     processors = running.others()
     if text := note(processors):
         tell(text)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from han.cli.common import JsonFlag, PlotOption, check_files, say, wrote
+from han.cli import options
+from han.cli import paper_texts as texts
+from han.cli.common import check_files, rank, say, wrote
 from han.cli.progress import phases
-from han.cli.world import rank
+from han.common.errors import ArgumentError
+from han.common.suggest import expect_known
+from han.common.units import parse_sizes
+from han.config.machine import load_machine
+from han.plots import plots
+from han.tuning.papers import bienz, jocksch, luo
+from han.tuning.papers.figure import Figure, Found, Setting
 
-if TYPE_CHECKING:
-    from han.tuning.papers.figure import Figure, Found, Setting
+FIGURES: dict[str, Figure] = {**bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES}
 
 FigureArgument = Annotated[
     str | None, typer.Argument(help="The figure, such as bienz-10. Without it: a list of all.")
@@ -35,8 +42,8 @@ def paper(
     nodes: NodesOption = None,
     ppn: PpnOption = None,
     nbytes: BytesOption = None,
-    plot: PlotOption = None,
-    as_json: JsonFlag = False,
+    plot: options.Plot = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Compute a figure of a paper beside what the paper says about it.
 
@@ -50,15 +57,12 @@ def paper(
       han paper bienz-14 --nodes 16
       han paper jocksch-3
     """
-    from han.cli import paper_texts as texts
-    from han.tuning.papers.catalogue import FIGURES
-    from han.tuning.papers.catalogue import figure as figure_of
-
     check_files(plot=plot)
     if figure is None:
         say(texts.listing(FIGURES))
         return
-    row = figure_of(figure)
+    expect_known("figure", figure, FIGURES)
+    row = FIGURES[figure]
     setting = _setting(row, machine, nodes, ppn, nbytes)
     if rank():
         return
@@ -75,10 +79,6 @@ def paper(
 def _setting(
     row: Figure, machine: str | None, nodes: int | None, ppn: int | None, nbytes: str | None
 ) -> Setting:
-    from han.config.machine import load_machine
-    from han.measure.sizes import parse_sizes
-    from han.tuning.papers.figure import Setting
-
     model = load_machine(machine or row.machine or "two-cores")
     sizes = row.sizes if nbytes is None else tuple(parse_sizes(nbytes))
     return Setting(model, nodes or row.nodes, ppn or row.ppn, sizes)
@@ -93,14 +93,11 @@ def _made(row: Figure, setting: Setting) -> Found:
 
 
 def _plot(figure: str, machine: str, found: Found, path: Path) -> None:
-    from han.common.errors import ArgumentError
-    from han.plots import lines
-
     if not found.panels:
         raise ArgumentError(f"{figure} is text; it has no picture")
     panels = [
-        lines.Panel(one.title, one.over, one.series, one.marks, unit=one.unit)
+        plots.Panel(one.title, one.over, one.series, one.marks, unit=one.unit)
         for one in found.panels
     ]
-    lines.lines(panels, path, f"{figure} on {machine}" if machine else figure)
+    plots.lines(panels, path, f"{figure} on {machine}" if machine else figure)
     wrote(path)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from han.common.tables import shown_table
 from han.common.units import format_size
-
-if TYPE_CHECKING:
-    from han.tuning.papers.figure import Figure, Found, Panel, Setting
+from han.tuning.papers.figure import Figure, Found, Panel, Setting
 
 WIDTH = 100
 
@@ -47,20 +46,15 @@ def _wrapped(word: str, told: str) -> list[str]:
 
 def _table(panel: Panel) -> list[str]:
     """Return a table of a panel: a row for each x, a column for each name; * marks the least."""
-    names, rows = list(panel.series), sorted({x for p in panel.series.values() for x in p})
-    widths = [max(len(name) + 2, 10) for name in names]
-    head = "".join(f"{name:>{width}} " for name, width in zip(names, widths, strict=True))
-    lines = ["", f"# {panel.title}: {panel.unit}", f"#{_unit(panel):>9}{head}".rstrip()]
-    for x in rows:
+    names, rows = list(panel.series), []
+    for x in sorted({x for points in panel.series.values() for x in points}):
         values = [panel.series[name].get(x) for name in names]
         known = [v for v in values if v is not None]
-        marks = len(known) > 1 and panel.unit.startswith("time ")
-        cells = (
-            f"{_number(v, panel):>{width}}{'*' if marks and v == min(known) else ' '}"
-            for v, width in zip(values, widths, strict=True)
-        )
-        lines.append(f"{_x(x, panel):>10}{''.join(cells)}".rstrip())
-    return lines
+        least = min(known) if len(known) > 1 and panel.unit.startswith("time ") else None
+        marks = ("*" if least is not None and v == least else "" for v in values)
+        cells = (mark + _number(v, panel) for mark, v in zip(marks, values, strict=True))
+        rows.append([_x(x, panel), *cells])
+    return ["", f"# {panel.title}: {panel.unit}", shown_table("", [_unit(panel), *names], rows)]
 
 
 def _unit(panel: Panel) -> str:

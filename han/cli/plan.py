@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import json
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from han.cli import imagined, plan_texts
-from han.cli.common import (
-    CollectiveArgument,
-    ConfigOption,
-    DtypeOption,
-    JsonFlag,
-    MeshFlag,
-    OpOption,
-    OversubscribedFlag,
-    PlotOption,
-    PpnOption,
-    RanksOption,
-    RootOption,
-    SizeArgument,
-    call_of,
-    check_files,
-    say,
-    size_of,
-    write_file,
-)
-from han.cli.explain import draw, explained
+from han.cli import imagined, options, plan_texts
+from han.cli.common import call_of, check_files, drawn, rank, say, size_of, write_file
+from han.cli.explain import explained
 from han.cli.progress import phases
-from han.cli.world import rank
+from han.plots.tasks import plan_picture
 from han.tuning.built_in.traits import NodeTraits
 
 
@@ -44,16 +27,16 @@ class Form(str, Enum):
 
 
 def plan(
-    collective: CollectiveArgument,
-    size: SizeArgument = "0",
-    ranks: RanksOption = 8,
-    ppn: PpnOption = None,
-    oversubscribed: OversubscribedFlag = False,
-    mesh: MeshFlag = False,
-    op: OpOption = "sum",
-    dtype: DtypeOption = "f8",
-    root: RootOption = 0,
-    config: ConfigOption = None,
+    collective: options.Collective,
+    size: options.Size = "0",
+    ranks: options.Ranks = 8,
+    ppn: options.Ppn = None,
+    oversubscribed: options.Oversubscribed = False,
+    mesh: options.Mesh = False,
+    op: options.Op = "sum",
+    dtype: options.Dtype = "f8",
+    root: options.Root = 0,
+    config: options.Config = None,
     form: Annotated[Form, typer.Option("--as", help="The format of the task graph.")] = Form.STAGES,
     disassemble: Annotated[
         int | None, typer.Option(min=0, metavar="RANK", help="List the operations of a rank.")
@@ -66,11 +49,11 @@ def plan(
             "its class, or show a counterexample.",
         ),
     ] = False,
-    plot: PlotOption = None,
+    plot: options.Plot = None,
     save: Annotated[
         Path | None, typer.Option(help="Write graph and programs to a file for 'han verify'.")
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Show what each rank would do for a call, and prove it right.
 
@@ -85,7 +68,7 @@ def plan(
     check_files(save, plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
     found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh))
-    draw(found, plot)
+    drawn(plot, partial(plan_picture, found.plan))
     if save is not None and not rank():
         write_file(save, plan_texts.stored(found))
     if verify:

@@ -7,22 +7,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from han.common.errors import ArgumentError, HanError
 from han.model.channel_layout import PAGE, SMALL_BANKS
+from han.model.program import Program
 from han.submodules.registry import submodule
 from han.tasks.files.store import load, to_json
 from han.tasks.inspect.listing import disassemble, listing_record
 from han.tasks.inspect.pictures import dot, mermaid
 from han.tasks.lower import lower
+from han.tasks.plan import Plan
 from han.tasks.samples import lower_as_run
 from han.tasks.verify import Progress, Refuted, Report, Unproved, lower_all, verify, verify_class
-
-if TYPE_CHECKING:
-    from han.model.program import Program
-    from han.tasks.plan import Plan
-    from han.tuning.explanation import Explanation
+from han.tuning.explanation import Explanation
 
 RUNS = 3  # calls in a row; up to MOST_RUNS where fewer do not reuse shared memory
 MOST_RUNS = SMALL_BANKS + 1

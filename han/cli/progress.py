@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from han.cli.world import rank
+from han.cli.common import rank
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

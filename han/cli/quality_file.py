@@ -12,12 +12,13 @@ from mpi4py import MPI
 
 from han.common.atomic import write_whole
 from han.common.errors import ArgumentError
+from han.common.json_files import Format
 from han.common.version import __version__
 from han.measure.tune.quality import Compared, Row, compared
 from han.measure.tune.tuner import Plans
 from han.ranks.machine import fingerprint
 
-FORMAT, VERSION = "han-tuning-quality", 2
+FORMAT = Format("han-tuning-quality", 2, "comparison of strategies", "make", ArgumentError)
 # What of two runs must agree, so that their rows stand in one table.
 CONDITIONS = (
     "machine",
@@ -54,7 +55,7 @@ def conditions(
 def as_record(found: Compared, where: Mapping[str, Any]) -> dict[str, Any]:
     """Return a comparison as plain data."""
     return {
-        "format": FORMAT, "version": VERSION, "han": __version__, "unit": "s", **where,
+        "format": FORMAT.name, "version": FORMAT.version, "han": __version__, "unit": "s", **where,
         "complete": not found.left, "left": [asdict(one) for one in found.left],
         "rows": [row.record() for row in found.rows],
     }  # fmt: skip
@@ -79,12 +80,10 @@ def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
     Raises ArgumentError if that run was made under other conditions.
     """
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = FORMAT.record(FORMAT.read(file), str(file))
+    except ArgumentError:
         return ()
-    if not isinstance(record, dict) or record.get("complete", True):
-        return ()
-    if (record.get("format"), record.get("version")) != (FORMAT, VERSION):
+    if record.get("complete", True):
         return ()
     for name in CONDITIONS:
         if record.get(name) != where[name]:
@@ -103,16 +102,12 @@ def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
 
 def rows_of(file: Path) -> tuple[Row, ...]:
     """Return the rows of a comparison, complete or not. Raises ArgumentError."""
+    record = FORMAT.record(FORMAT.read(file), str(file))
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        if (record["format"], record["version"]) != (FORMAT, VERSION):
-            raise ValueError(f"format {record['format']}, version {record['version']}")
         rows = tuple(map(Row.of, record["rows"]))
-    except OSError as error:
-        raise ArgumentError(f"{file}: cannot be read: {error.strerror or error}") from None
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError) as error:
         raise ArgumentError(
-            f"{file}: not a comparison of this han: {type(error).__name__}: {error}; make one with "
+            f"{file}: a damaged comparison: {type(error).__name__}: {error}; make one with "
             "'han tune quality --json'"
         ) from None
     if not rows:

@@ -112,5 +112,4 @@ def _error(pair: Any) -> list[str]:
 
 def left_text(left: Sequence[Input]) -> str:
     """Return the line of the inputs that the budget did not allow."""
-    named = (f"{one.collective} of {format_size(one.nbytes)}" for one in left)
-    return f"# left out for the budget: {', '.join(named)}"
+    return f"# left out for the budget: {', '.join(map(str, left))}"

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from han.cli.common import ConfigOption, check_files
+from han.cli import options
+from han.cli.common import check_files
 from han.cli.program import CODE, MODULE, STDIN, Program
 from han.common.errors import ArgumentError
 
@@ -31,7 +32,7 @@ Words = Annotated[
 
 def run(
     program: Words,
-    config: ConfigOption = None,
+    config: options.Config = None,
     stats: StatsFlag = False,
     json_file: StatsFile = None,
 ) -> Program:

@@ -10,6 +10,8 @@ import typer
 
 from han.cli.common import check_files, say, write_file
 from han.cli.endings import is_first
+from han.config.schema import schema_text
+from han.submodules.catalogue import catalogue
 
 EDITORS_LINE = "# yaml-language-server: $schema="
 
@@ -40,9 +42,6 @@ def schema(
       han schema --out han-config.json
       han schema machine --out han-machine.json
     """
-    from han.config.schema import schema_text
-    from han.submodules.catalogue import catalogue
-
     check_files(out)
     text = schema_text(kind.value, catalogue().submodules)
     if out is None or str(out) == "-":

@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from mpi4py import MPI
 
-from han.cli.common import (
-    ConfigOption,
-    JsonOption,
-    PlotOption,
-    check_files,
-    shown_table,
-    wrote,
-)
+from han.cli import options
+from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
+from han.common.tables import shown_table
 from han.common.units import format_size
-from han.measure.bench_calls import Case, measurable
-from han.measure.bench_machine import look
-
-if TYPE_CHECKING:
-    from han.measure.setup_costs import Costs
+from han.measure.bench_calls import Case
+from han.measure.bench_machine import document, heading, look
+from han.measure.session import Session
+from han.measure.setup_costs import PARTS, Costs, measure, rounds_of
+from han.model.collectives import COLLECTIVES
+from han.plots.plots import Panel, lines
 
 CALLS = [1 << k for k in range(15)]  # shown in pictures
 
 
 def setup_costs(
     collectives: Annotated[
-        list[str] | None, typer.Argument(help=f"{', '.join(measurable())}. By default all.")
+        list[str] | None, typer.Argument(help=f"{', '.join(COLLECTIVES)}. By default all.")
     ] = None,
-    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8,64KiB,8MiB",
+    sizes: options.Sizes = "8,64KiB,8MiB",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds with new communicators.")] = 5,
     calls: Annotated[int, typer.Option(min=1, help="Calls in a batch.")] = 20,
-    config: ConfigOption = None,
-    json_file: JsonOption = None,
-    plot: PlotOption = None,
+    config: options.Config = None,
+    json_file: options.JsonFile = None,
+    plot: options.Plot = None,
 ) -> None:
     """Measure the costs of set-up, of first and later calls, and of persistent calls.
 
@@ -53,12 +50,8 @@ def setup_costs(
       mpiexec -n 4 han setup-costs allreduce --sizes 8,1MiB --plot costs.png
       mpiexec -n 4 han setup-costs --json costs.json
     """
-    from han.measure.document import document, heading
-    from han.measure.session import Session
-    from han.measure.setup_costs import PARTS, measure, rounds_of
-
     check_files(json_file, plot=plot)
-    cases = cases_of(collectives or measurable(), sizes, Case)
+    cases = cases_of(collectives or COLLECTIVES, sizes, Case)
     tell = prints(json_file)
     with Session(MPI.COMM_WORLD, rounds) as session:
         machine = look(session.control, session.add_han(config))
@@ -71,14 +64,10 @@ def setup_costs(
         settings={"rounds": rounds, "calls": calls}, parts=PARTS,
     )  # fmt: skip
     keep(record, json_file)
-    if plot is not None and not MPI.COMM_WORLD.rank:
-        _picture(found, plot)
-        wrote(plot)
+    drawn(plot, partial(_picture, found))
 
 
 def _table(found: Sequence[Costs]) -> str:
-    from han.measure.setup_costs import PARTS
-
     rows = [
         [
             one.collective, format_size(one.nbytes),
@@ -93,8 +82,6 @@ def _table(found: Sequence[Costs]) -> str:
 
 def _picture(found: Sequence[Costs], plot: Path) -> None:
     """Draw the time per call over the number of calls, set-up included."""
-    from han.plots.lines import Panel, lines
-
     panels = []
     for one in found:
         series: dict[str, dict[int, float]] = {}

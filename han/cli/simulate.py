@@ -4,45 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from han.cli.common import (
-    ConfigOption,
-    DtypeOption,
-    JsonFlag,
-    OpOption,
-    RootOption,
-    check_files,
-    known_op,
-    say,
-    write_file,
-    wrote,
-)
+from han.cli import options
+from han.cli import simulate_texts as texts
+from han.cli.common import check_files, known_op, rank, say, write_file, wrote
 from han.cli.progress import progress
-from han.cli.world import rank
+from han.cli.simulate_texts import Answers
 from han.common.errors import ArgumentError, HanError
+from han.common.units import parse_sizes
+from han.config.config import Config, load_config
+from han.config.machine import load_machine
 from han.model.collectives import DATALESS, calls, carried
+from han.model.program import Program
+from han.plots import plots
+from han.plots import timeline as plots_timeline
+from han.submodules.registry import submodule
+from han.tasks.call import call_signature
+from han.tasks.files.store import load
+from han.tasks.plan import Plan
+from han.tasks.signature import Signature
+from han.trace import timeline_files
+from han.tuning.prediction import Where, plan_of, predict, sized, timeline_of, with_choice
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from han.config.config import Config
-    from han.model.program import Program
-    from han.tasks.plan import Plan
-    from han.tasks.signature import Signature
-    from han.tuning.prediction import Predicted, Where
-
-    Case = tuple[Plan, Sequence[Program] | None]
-    Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
-
-
-MachineOption = Annotated[
-    str, typer.Option(help="A YAML file, or the name of a ready machine.", show_default=False)
-]
+Case = tuple[Plan, Sequence[Program] | None]
 CollectiveOption = Annotated[str, typer.Option(help=f"The call: {', '.join(calls())}.")]
 BytesOption = Annotated[
     str, typer.Option("--bytes", help="Bytes: 4MiB, 8:4MiB (doubling), 8:4MiB:8 or 8,1KiB,1MiB.")
@@ -82,7 +71,7 @@ TimelineOption = Annotated[
 
 
 def simulate(
-    machine: MachineOption,
+    machine: options.Machine,
     collective: CollectiveOption = "bcast",
     nbytes: BytesOption = "4MiB",
     nodes: NodesOption = None,
@@ -90,15 +79,15 @@ def simulate(
     algorithm: AlgorithmOption = None,
     segment: SegmentOption = "",
     composition: CompositionOption = "",
-    op: OpOption = "sum",
-    dtype: DtypeOption = "f8",
-    root: RootOption = 0,
-    config: ConfigOption = None,
+    op: options.Op = "sum",
+    dtype: options.Dtype = "f8",
+    root: options.Root = 0,
+    config: options.Config = None,
     plan: PlanOption = None,
     calls: CallsOption = 1,
     plot: PlotOption = None,
     timeline: TimelineOption = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Predict the time of a call on a described machine.
 
@@ -114,9 +103,6 @@ def simulate(
       han simulate --machine blue-waters --collective allreduce --bytes 8 --composition tree,nap
       han simulate --machine emulated-1gbit --bytes 1MiB --plot gantt.png --timeline predicted.json
     """
-    from han.config.machine import load_machine
-    from han.tuning.prediction import Where
-
     check_files(timeline, plot=plot)
     model = load_machine(machine)
     where = Where(model, nodes or model.nodes, ppn or model.ppn)
@@ -141,9 +127,6 @@ def _choices(
     config: str | None, algorithms: Sequence[str], segments: str, compositions: str
 ) -> dict[str, Config]:
     """Return a configuration for each segment size and composition, or for what the rules say."""
-    from han.config.config import load_config
-    from han.tuning.prediction import with_choice
-
     base, sizes, names = load_config(config), segments.split(","), compositions.split(",")
     if segments and not all(sizes):
         raise ArgumentError(f"--segment {segments!r}: a size is missing; write 32KiB,128KiB,whole")
@@ -161,10 +144,6 @@ def _choices(
 def _signatures(
     where: Where, collective: str, nbytes: str, op: str, dtype: str, root: int
 ) -> list[Signature]:
-    from han.measure.sizes import parse_sizes
-    from han.tasks.call import call_signature
-    from han.tuning.prediction import sized
-
     collective = carried(collective)
     if not 0 <= root < where.size:
         raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
@@ -177,8 +156,6 @@ def _cases(
     where: Where, choices: dict[str, Config], signatures: list[Signature]
 ) -> dict[tuple[int, str], Case]:
     """Plan every size with every choice, which finds mistakes before the simulation."""
-    from han.tuning.prediction import plan_of
-
     return {
         (signature.nbytes, name): (plan_of(where, config, signature), None)
         for signature in signatures
@@ -187,9 +164,6 @@ def _cases(
 
 
 def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
-    from han.submodules.registry import submodule
-    from han.tasks.files.store import load
-
     plan, programs = load(path, submodule)
     if plan.topology.size != where.size:
         raise ArgumentError(
@@ -200,8 +174,6 @@ def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
 
 
 def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans: bool) -> Answers:
-    from han.tuning.prediction import predict
-
     answers: Answers = {}
     with progress(len(cases) * where.size * calls, "simulating") as advance:
         for key, (plan, programs) in cases.items():
@@ -222,8 +194,6 @@ def _named(name: str) -> Iterator[None]:
 
 
 def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: bool) -> None:
-    from han.cli import simulate_texts as texts
-
     if as_json:
         say(json.dumps(texts.record(answers, where, machine, calls), indent=1))
     else:
@@ -233,28 +203,22 @@ def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: b
 def _write(
     answers: Answers, where: Where, machine: str, plot: Path | None, timeline: Path | None
 ) -> None:
-    from han.plots import timeline as plots_timeline
-    from han.trace import timeline_files as _timeline_files
-    from han.tuning.prediction import timeline_of
-
     if len(answers) == 1:
         line = timeline_of(where, machine, *answers.values())
         if plot is not None:
             plots_timeline.gantt([line], plot)
             wrote(plot)
         if timeline is not None:
-            write_file(timeline, _timeline_files.to_json(line))
+            write_file(timeline, timeline_files.to_json(line))
     elif plot is not None:
         _plot(answers, where, machine, plot)
         wrote(plot)
 
 
 def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
-    from han.plots import lines as plots_lines
-
     series: dict[str, dict[int, Any]] = {}
     for (nbytes, name), one in answers.items():
         series.setdefault(name, {})[nbytes] = one.seconds * 1e6
     collective = next(iter(answers.values())).plan.signature.collective
     title = f"{collective} on {machine}: {where.nodes} nodes of {where.ppn}, predicted"
-    plots_lines.lines([plots_lines.Panel("", "bytes", series)], plot, title)
+    plots.lines([plots.Panel("", "bytes", series)], plot, title)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from han.common.tables import shown_table
 from han.common.units import format_size
+from han.tuning.prediction import Predicted, Where
 
-if TYPE_CHECKING:
-    from han.tuning.prediction import Predicted, Where
-
-    Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
-
-COLUMN = 14
+Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
 
 
 def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
@@ -27,16 +24,13 @@ def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
     if len(answers) == 1:
         return "\n".join([*lines, *_details(*answers.values())])
     lines += ["# *: the fastest"] if len(answers) > len({n for n, _ in answers}) else []
-    names = list(dict.fromkeys(name for _, name in answers))
-    lines.append("#" + f"{'size':>9}" + "".join(f"{name:>{COLUMN}}" for name in names))
+    names, rows = list(dict.fromkeys(name for _, name in answers)), []
     for nbytes in dict.fromkeys(nbytes for nbytes, _ in answers):
         times = [answers[nbytes, name].seconds for name in names]
-        marks = ["*" if len(names) > 1 and t == min(times) else " " for t in times]
-        cells = "".join(
-            f"{short(t):>{COLUMN - 1}}{mark}" for t, mark in zip(times, marks, strict=True)
-        )
-        lines.append(f"{format_size(nbytes):>10}{cells}")
-    return "\n".join(lines)
+        marks = ["*" if len(names) > 1 and t == min(times) else "" for t in times]
+        cells = (mark + short(t) for mark, t in zip(marks, times, strict=True))
+        rows.append([format_size(nbytes), *cells])
+    return "\n".join([*lines, shown_table("", ["size", *names], rows)])
 
 
 def _details(one: Predicted) -> list[str]:

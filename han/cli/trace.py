@@ -6,17 +6,18 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from han.cli.common import JsonFlag, check_files, say, write_file, wrote
-from han.cli.world import rank
+from han.cli import options
+from han.cli.common import check_files, drawn, say, write_file
 from han.common.errors import ArgumentError
+from han.common.tables import shown_table
 from han.model.timeline import (
     Share,
-    StreamShare,
     Timeline,
     TimelineError,
     remarks,
@@ -25,6 +26,7 @@ from han.model.timeline import (
     stream_shares,
     typical_call,
 )
+from han.plots import timeline as plots_timeline
 from han.trace.timeline_files import load, to_chrome
 from han.trace.timeline_parts import matches, merge, select, silent
 
@@ -64,7 +66,7 @@ def trace(
         list[Path] | None,
         typer.Option(help="Show a predicted timeline beside the measured ones. May be repeated."),
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Show when the tasks of a traced program ran.
 
@@ -94,9 +96,7 @@ def trace(
     )
     if chrome is not None:
         write_file(chrome, to_chrome(timelines))
-    if gantt is not None:
-        _draw(timelines, gantt)
-        wrote(gantt)
+    drawn(gantt, partial(_draw, timelines))
 
 
 # ---- options --------------------------------------------------------------------------
@@ -160,38 +160,28 @@ def _call(text: str | None) -> tuple[int, int] | None:
 def _text(timeline: Timeline, remark: str) -> str:
     name = f" {timeline.communicator}" if timeline.communicator else ""
     found = shares(timeline)
-    rows = stream_shares(timeline)
-    width = max([10, *(len(_shape(row)) for row in rows)])
-    columns = " ".join(f"{name:>10}" for name in SHARES)
-    head = f"{'call':<{width}} {'task':<5}{'stream':<20}{'tasks':>8}{'median us':>11} {columns}"
-    each = [f"rank {rank}" for rank in found.ranks][:MOST_RANKS]
+    rows = [
+        [
+            shape_name(row.collective, row.nbytes), row.kind, row.stream, str(row.tasks),
+            f"{row.median * 1e6:.2f}", *_columns(row.share),
+        ]
+        for row in stream_shares(timeline)
+    ]  # fmt: skip
+    each = [(f"rank {rank}", share) for rank, share in found.ranks.items()][:MOST_RANKS]
+    for whose, share in [("all ranks", found.overall), *each]:
+        rows.append([whose, "", "", "", "", *_columns(share)])
+    heads = ["call", "task", "stream", "tasks", "median us", *SHARES]
     lines = [
         f"# {timeline.source}{name}: {timeline.title}{remarks(timeline)}{remark}",
-        head,
-        *(
-            f"{_shape(row):<{width}} {row.kind:<5}{row.stream:<20}{row.tasks:>8}"
-            f"{row.median * 1e6:>11.2f} {_columns(row.share)}"
-            for row in rows
-        ),
-        *(
-            f"{name:<{width + 45}} {_columns(share)}"
-            for name, share in [
-                ("all ranks", found.overall),
-                *zip(each, found.ranks.values(), strict=False),
-            ]
-        ),
+        shown_table("", heads, rows, left=["task", "stream"]),
     ]
     if len(found.ranks) > MOST_RANKS:
         lines.append(f"... {len(found.ranks) - MOST_RANKS} more ranks, see --ranks and --json")
     return "\n".join(lines)
 
 
-def _shape(row: StreamShare) -> str:
-    return shape_name(row.collective, row.nbytes)
-
-
-def _columns(share: Share) -> str:
-    return " ".join(f"{getattr(share, name) * 100:>8.1f} %" for name in SHARES)
+def _columns(share: Share) -> list[str]:
+    return [f"{getattr(share, name) * 100:.1f} %" for name in SHARES]
 
 
 def _as_json(timelines: Sequence[Timeline]) -> str:
@@ -215,10 +205,6 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
 
 def _draw(timelines: Sequence[Timeline], path: Path) -> None:
     """Draw the typical call of each timeline, of the busiest ones if there are too many."""
-    from han.plots import timeline as plots_timeline
-
-    if rank():
-        return
     busy = sorted(timelines, key=lambda line: -shares(line).overall.seconds)[:MOST_PANELS]
     drawn = [select(line, typical_call(line)) for line in timelines if line in busy]
     left = len(timelines) - len(drawn)

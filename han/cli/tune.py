@@ -1,42 +1,25 @@
-"""The command ``han tune``."""
+"""The command ``han tune``, and what it does with tables without measuring."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from han.cli.common import (
-    ConfigOption,
-    DtypeOption,
-    JsonOption,
-    OpOption,
-    check_files,
-    known_op,
-    say,
-    write_file,
-    wrote,
-)
-from han.cli.world import rank
-from han.common.atomic import write_whole
+from han.cli import options
+from han.cli.common import check_files, rank, say, write_file, wrote
 from han.common.errors import ArgumentError
-from han.common.suggest import expect_known
+from han.model import measurements
+from han.tuning.tuned.export import as_rules, chosen, confirmed
+from han.tuning.tuned.files import as_text, read
+from han.tuning.tuned.find import AUTO, find_table, left_out_file
+from han.tuning.tuned.merge import merge
+from han.tuning.tuned.table import TunedTable
 
-if TYPE_CHECKING:
-    from han.measure.tune.session import Outcome
-    from han.measure.tune.tuner import Input, Plans, Tuned
-    from han.tuning.tuned.table import TunedTable
-
-Tell = Callable[[str], None]
 COLLECTIVES = "bcast,reduce,allreduce,allgather"
-SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
-FORMAT, VERSION = "han-tuning", 2
-USUAL, USUAL_BUDGET = "task+heuristic", "2min"
 
 
 class Action(str, Enum):
@@ -67,7 +50,7 @@ def tune(
         ),
     ] = None,
     collectives: Annotated[str, typer.Option(help="Collectives, with commas.")] = COLLECTIVES,
-    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8:8MiB:4",
+    sizes: options.Sizes = "8:8MiB:4",
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -87,9 +70,9 @@ def tune(
     shared: Annotated[
         bool, typer.Option("--shared", help="Tune calls on shared arrays instead of ordinary ones.")
     ] = False,
-    dtype: DtypeOption = "f8",
-    op: OpOption = "sum",
-    config: ConfigOption = None,
+    dtype: options.Dtype = "f8",
+    op: options.Op = "sum",
+    config: options.Config = None,
     out: Annotated[
         Path | None, typer.Option(help="The tuned table. By default that of this machine.")
     ] = None,
@@ -124,7 +107,7 @@ def tune(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print all that was left out, with the reasons.")
     ] = False,
-    json_file: JsonOption = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Find the best choices on this machine, and keep them in a tuned table.
 
@@ -142,173 +125,20 @@ def tune(
       mpiexec -n 2 han tune quality quality.png --collectives bcast --strategy task
       han tune merge all.json --table monday.json --table tuesday.json
     """
-    if action is Action.QUALITY:
-        from han.cli.tune_quality import compare, wanted
-
-        check_files(json_file, plot=file)
-        names = wanted(strategy)
-        plans = _plans(collectives, sizes, names, budget or "0", space, machine, dtype, op, shared)
-        plans = replace(plans, limit=_seconds(limit or "0") or None)
-        compare(config, plans, names, fresh, restart, file, json_file)
-    elif action is not Action.RUN:
+    if action in (Action.EXPORT, Action.REPORT, Action.MERGE):
         _show(action, file, table or [], bench or [], quality)
+        return
+    from han.cli import tune_quality, tune_run
+
+    asked = tune_run.Asked(
+        collectives, sizes, strategy, budget, limit, space, machine, dtype, op, shared
+    )
+    if action is Action.QUALITY:
+        tune_quality.run(asked, config, fresh, restart, file, json_file)
     elif file is not None:
         raise ArgumentError(f"{file}: the table is named with --out")
     else:
-        check_files(out, json_file)
-        names = [strategy or USUAL]
-        budget = budget or USUAL_BUDGET
-        plans = _plans(collectives, sizes, names, budget, space, machine, dtype, op, shared)
-        tell = (lambda text: None) if str(json_file) == "-" else say
-        found = _measured(plans, config, out, fresh, restart, tell)
-        _tell_end(found, plans, tell, json_file, verbose)
-
-
-def _measured(
-    plans: Plans, config: Any, out: Path | None, fresh: bool, restart: bool, tell: Tell
-) -> Outcome:
-    """Tune, with a bar that shows how many inputs are done; collective."""
-    from mpi4py import MPI
-
-    from han.cli.progress import phases
-    from han.cli.tune_texts import head
-    from han.measure.tune import session
-
-    comm = MPI.COMM_WORLD
-    tell(head(plans, comm.size))
-    with phases() as bar:
-
-        def step(tuned: Tuned, done: int, total: int) -> None:
-            if bar is not None:
-                bar("tuning", done, total)
-
-        return session.tune(
-            comm, config, plans, out, fresh=fresh, restart=restart, step=step, warn=say
-        )
-
-
-def _plans(
-    collectives: str, sizes: str, strategies: Sequence[str], budget: str, space: Path | None,
-    machine: str | None, dtype: str, op: str, shared: bool,
-) -> Plans:  # fmt: skip
-    """Return what to tune; raises ArgumentError before anything runs."""
-    from han.measure.bench_calls import Case
-    from han.measure.tune.tuner import Input, Plans
-    from han.model.collectives import DATALESS
-    from han.model.element_types import element_type
-    from han.tuning.search.space import EVERYTHING
-    from han.tuning.search.strategies import STRATEGIES
-
-    for name in strategies:
-        expect_known("strategy", name, STRATEGIES)
-    model = None
-    modelled = [name for name in strategies if STRATEGIES[name].models]
-    if modelled:
-        from han.config.machine import load_machine
-
-        if machine is None:
-            raise ArgumentError(f"strategy {modelled[0]}: name the machine model with --machine")
-        model = load_machine(machine)
-    limits = EVERYTHING
-    if space is not None:
-        from han.tuning.search.limits import load_limits
-
-        limits = load_limits(space)
-    names = [name for name in collectives.split(",") if name]
-    for name in (name for name in names if name in DATALESS):
-        raise ArgumentError(f"{name} carries no data: its choice follows from the ranks alone")
-    from han.cli.measuring import cases_of
-
-    def case(name: str, nbytes: int) -> Case:
-        return Case(name, nbytes, element_type(dtype).name, known_op(op))
-
-    cases = cases_of(names, sizes, case)
-    inputs = tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
-    seconds = _seconds(budget)
-    return Plans(
-        inputs, strategies[0], seconds or None, limits, model, element_type(dtype).name, op, shared
-    )
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|min|h|)\s*", text)
-    if found is None:
-        raise ArgumentError(f"budget {text!r}: expected a time such as 90s, 2min or 1h")
-    return float(found[1]) * SECONDS[found[2]]
-
-
-def _tell_end(
-    found: Outcome, plans: Plans, tell: Tell, json_file: Path | None, verbose: bool
-) -> None:
-    """Print the table and what is left, and write JSON; raises ArgumentError for a lost table."""
-    from han.cli.tune_texts import table_text
-
-    tell(table_text(found.table.points))
-    _tell_pruned(found, tell, verbose)
-    if not found.complete:
-        tell(f"# {_left(found.left)}; run the same command again to go on")
-    if not found.problem and found.table.points and not rank():
-        wrote(found.path)
-    if json_file is not None:
-        from han.cli.measuring import keep
-
-        keep(_record(found, plans), json_file)
-    if found.problem:
-        raise ArgumentError(found.problem)
-
-
-def _tell_pruned(found: Outcome, tell: Tell, verbose: bool) -> None:
-    """Write what was left out beside the table, and print a summary of it, or all of it.
-
-    It is printed whole if it cannot be written.
-    """
-    from han.cli.tune_texts import pruned_list, pruned_text
-    from han.tuning.tuned.places import left_out_file
-
-    if not found.pruned:
-        return
-    file, everything = left_out_file(found.path), pruned_list(found.pruned)
-    try:
-        if not rank():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, everything + "\n")
-    except OSError as error:
-        say(f"# {file}: cannot be written: {error.strerror or error}")
-        verbose = True
-    lines = "\n".join(f"#   {line}" for line in everything.splitlines())
-    tell(f"# left out:\n{lines}" if verbose else pruned_text(found.pruned, str(file)))
-
-
-def _left(left: Sequence[Input]) -> str:
-    from han.common.units import format_size, plural
-
-    if not left:
-        return "the budget was spent before some candidates were measured"
-    named = ", ".join(f"{one.collective} of {format_size(one.nbytes)}" for one in left[:4])
-    more = ", ..." if len(left) > 4 else ""
-    return f"the budget was spent before {plural(len(left), 'input')}: {named}{more}"
-
-
-def _record(found: Outcome, plans: Plans) -> dict[str, Any]:
-    """Return what was measured, predicted and left out as plain data."""
-    import json
-
-    from han.common.version import __version__
-    from han.tuning.tuned.files import as_text
-
-    table = json.loads(as_text(found.table))
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "han": __version__,
-        "unit": "s",
-        "machine": table["machines"][0],
-        "strategy": plans.strategy,
-        "complete": found.complete,
-        "left": [{"collective": one.collective, "nbytes": one.nbytes} for one in found.left],
-        "pruned": [*map(str, found.pruned)],
-        "rows": table["calls"],
-    }
+        tune_run.run(asked, config, out, fresh, restart, json_file, verbose)
 
 
 # ---- export and report ----------------------------------------------------------------------
@@ -336,13 +166,8 @@ def _show(
     if rank():
         return
     if action is Action.EXPORT:
-        from han.model.measurements import read
-        from han.tuning.tuned.confirmed import confirmed
-        from han.tuning.tuned.export import as_rules, chosen
-        from han.tuning.tuned.files import as_text
-
         if runs:
-            found = confirmed(found, [read(path) for path in runs])
+            found = confirmed(found, [measurements.read(path) for path in runs])
         write_file(file, as_text(chosen(found)) if file.suffix == ".json" else as_rules(found))
         return
     from han.cli.quality_file import rows_of
@@ -355,8 +180,6 @@ def _show(
 
 def _left_out(source: str) -> str:
     """Return what the last run into a table left out, or ""."""
-    from han.tuning.tuned.places import left_out_file
-
     try:
         return left_out_file(Path(source)).read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -365,14 +188,10 @@ def _left_out(source: str) -> str:
 
 def _merge(file: Path, tables: Sequence[Path]) -> None:
     """Write the points of several tables, and tell where their runs contradict each other."""
-    from han.tuning.tuned.files import as_text, read
-    from han.tuning.tuned.merge import merge
-
     if not tables:
         raise ArgumentError("han tune merge: name the tables to join, each with --table")
-    read_ones = [read(path) for path in tables]
-    found = merge(read_ones)
-    for note in (*filter(None, (one.note for one in read_ones)), *found.notes):
+    found = merge([read(path) for path in tables])
+    for note in found.notes:
         say(f"# {note}")
     if not rank():
         write_file(file, as_text(found.table))
@@ -380,12 +199,9 @@ def _merge(file: Path, tables: Sequence[Path]) -> None:
 
 def _table(path: Path | None) -> TunedTable:
     """Return the table of a file, or that of this machine; raises TunedError or ArgumentError."""
-    from han.tuning.tuned.files import read
-
     if path is not None:
         return read(path)
     from han.ranks.machine import fingerprint
-    from han.tuning.tuned.places import AUTO, find_table
 
     found = find_table(AUTO, fingerprint)
     if found.table is None:

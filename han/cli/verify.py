@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from han.cli import plan_texts
-from han.cli.common import JsonFlag, say
+from han.cli import options, plan_texts
+from han.cli.common import say
 from han.cli.progress import phases
 
 
 def verify(
     files: Annotated[list[Path], typer.Argument(help="Files that 'han plan --save FILE' wrote.")],
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Prove stored plans right.
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 from mpi4py import MPI
 
-from han.cli.common import ConfigOption, JsonOption, check_files, shown_table
+from han.cli import options
+from han.cli.common import check_files
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
 from han.common.suggest import expect_known
+from han.common.tables import shown_table
 from han.common.units import format_size
+from han.config.parts import POLICIES
 from han.measure.bench_calls import Case
-from han.measure.bench_machine import look
-
-if TYPE_CHECKING:
-    from han.measure.waits import Waited
+from han.measure.bench_machine import document, heading, look
+from han.measure.session import Session
+from han.measure.waits import Waited, measure
 
 
 def waits(
     collective: Annotated[str, typer.Argument(help="The collective.")] = "allreduce",
-    sizes: Annotated[str, typer.Option(help="As for han bench.")] = "8,64KiB",
+    sizes: options.Sizes = "8,64KiB",
     policies: Annotated[
         str | None, typer.Option(help="Policies, separated by commas. By default all.")
     ] = None,
@@ -31,8 +34,8 @@ def waits(
     work: Annotated[
         float, typer.Option(min=0, help="Microseconds that ranks but 0 work before each call.")
     ] = 0.0,
-    config: ConfigOption = None,
-    json_file: JsonOption = None,
+    config: options.Config = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Measure every wait policy (HAN_WAIT) and the MPI library in turns, on these ranks.
 
@@ -43,11 +46,6 @@ def waits(
       mpiexec -n 3 han waits --sizes 8 --work 3000
       mpiexec -n 2 han waits --json waits.json
     """
-    from han.config.parts import POLICIES
-    from han.measure.document import document, heading
-    from han.measure.session import Session
-    from han.measure.waits import measure
-
     check_files(json_file)
     names = policies.split(",") if policies else list(POLICIES)
     for name in names:
@@ -61,7 +59,7 @@ def waits(
             found = measure(session, config, names, cases, time, work * 1e-6, advance)
     tell(_table(found))
     how = {"rounds": rounds, "seconds": time, "work": work}
-    rows = [one.record() for one in found]
+    rows = map(asdict, found)
     keep(document("han-waits", 1, machine, rows, settings=how), json_file)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from han.common.errors import HanError
 
-M = TypeVar("M", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+M = TypeVar("M", bound="BaseModel")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ class Format:
 
     def validate(self, model: type[M], text: str, place: str) -> M:
         """Return `text` as a `model`; raise the error with the first wrong key."""
-        self.check(text, place)
+        from pydantic import ValidationError
+
+        self.record(text, place)
         try:
             return model.model_validate_json(text, strict=True)
         except ValidationError as error:
@@ -45,14 +48,26 @@ class Format:
             key = ".".join(map(str, first["loc"])) or "the file"
             raise self.error(f"{place}: {key}: {first['msg']}") from None
 
-    def check(self, text: str, place: str) -> None:
-        """Raise the error unless `text` is of this format and version; `place` names the file."""
+    def record(self, text: str | bytes, place: str) -> dict[str, Any]:
+        """Return the content of `text`; raise the error unless it is of this format and version.
+
+        `place` names the file.
+        """
+        return self.checked(self.content(text, place), place)
+
+    def content(self, text: str | bytes, place: str) -> Any:
+        """Return what `text` holds, of whatever format; raise the error if it is not JSON."""
         try:
-            record = json.loads(text)
+            return json.loads(text)
         except RecursionError:
             raise self.error(f"{place}: not a {self.what}: nested too deep") from None
         except ValueError as error:
-            raise self.error(f"{place}: not JSON: {error}") from None
+            raise self.error(
+                f"{place}: damaged, not JSON: {error}; {self.again} it again"
+            ) from None
+
+    def checked(self, record: Any, place: str) -> dict[str, Any]:
+        """Return the content of a file; raise the error if it is of another format or version."""
         if not isinstance(record, dict) or record.get("format") != self.name:
             raise self.error(f"{place}: not a {self.what}: its format is not {self.name}")
         if record.get("version") != self.version:
@@ -60,3 +75,4 @@ class Format:
                 f"{place}: version {record.get('version')!r}, this han reads version "
                 f"{self.version}; {self.again} it again with this han"
             )
+        return record

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from han.common.errors import ArgumentError
+
 if TYPE_CHECKING:
     from fractions import Fraction
 
@@ -42,11 +44,15 @@ def parse_size(text: object) -> int:
 def _exact_size(text: object) -> int | Fraction | None:
     if isinstance(text, int) and not isinstance(text, bool):
         return text
-    from fractions import Fraction
-
     match = re.fullmatch(_SIZE, text, re.ASCII) if isinstance(text, str) else None
     factor = _FACTORS.get(match[2].lower()) if match else None
-    return Fraction(match[1]) * factor if match and factor else None
+    if match is None or factor is None:
+        return None
+    if match[1].isdigit():
+        return int(match[1]) * factor
+    from fractions import Fraction
+
+    return Fraction(match[1]) * factor
 
 
 def format_size(size: int) -> str:
@@ -76,3 +82,32 @@ def spans(numbers: Iterable[int]) -> str:
 def format_us(value: float) -> str:
     """Return microseconds with two, one or no decimals: ``0.53``, ``133.2``, ``1354``."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+MOST_SIZES = 200
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Return the sizes of ``8:8MiB`` (doubling), ``8:8MiB:4`` (times 4) or ``8,1KiB,1MiB``.
+
+    Raises ArgumentError, with examples of the syntax.
+    """
+    sizes = [size for part in text.split(",") for size in _range(part, text)]
+    return list(dict.fromkeys(sizes))
+
+
+def _range(part: str, text: str) -> list[int]:
+    bounds = part.split(":")
+    try:
+        start, stop = parse_size(bounds[0]), parse_size(bounds[min(1, len(bounds) - 1)])
+        factor = int(bounds[2]) if len(bounds) == 3 else 2
+        if len(bounds) > 3 or factor < 2 or (len(bounds) > 1 and not 0 < start <= stop):
+            raise ValueError("expected start:stop[:factor], 0 < start <= stop and factor >= 2")
+    except ValueError as error:
+        raise ArgumentError(
+            f"sizes {text!r}: {error}; write 8:8MiB, 8:8MiB:4 or 8,1KiB,1MiB"
+        ) from None
+    sizes = [start]
+    while sizes[-1] * factor <= stop and len(sizes) < MOST_SIZES:
+        sizes.append(sizes[-1] * factor)
+    return sizes if len(bounds) > 1 else [start]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     PlainSerializer,
     PlainValidator,
+    ValidationError,
     WithJsonSchema,
 )
 
@@ -20,9 +21,11 @@ from han.common.suggest import unknown
 from han.common.units import format_size, parse_size
 from han.config import parts, rules
 from han.config.catalogue import ParameterValue
+from han.config.errors import Origin, config_error, problems_of
 from han.model.collectives import COLLECTIVES, expect_collective
 
 T = TypeVar("T")
+D = TypeVar("D", bound=BaseModel)
 SCOPES = (*parts.NAMED_SCOPES, "{size: k}", "{hosts: {group: [host, ...]}}", "{regex: '...'}")
 
 
@@ -35,6 +38,17 @@ class Model(BaseModel):
         """Return the plain data of the same name."""
         name = type(self).__name__
         return getattr(parts if hasattr(parts, name) else rules, name)(**values_of(self))
+
+
+def validated(model: type[D], data: object, origin: Origin, keys: Mapping[str, Iterable[str]]) -> D:
+    """Return data as a document; raises ConfigError with all problems.
+
+    `keys` has the keys that each mapping takes, by the key of the mapping.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise config_error(problems_of(error, keys), origin) from None
 
 
 def values_of(document: Model) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
-    ValidationError,
     model_validator,
 )
 
@@ -35,9 +34,10 @@ from han.config.document_types import (
     Parameter,
     Segment,
     Size,
+    validated,
     values_of,
 )
-from han.config.errors import Inconsistent, Origin, Problem, config_error, problems_of
+from han.config.errors import Inconsistent, Origin, Problem
 from han.config.rules import Composition, Schedule
 from han.model.topology import MAX_LEVELS
 
@@ -49,6 +49,11 @@ OF_LEVELS = {
     "composition": "is what a rule decides: write it in use",
     "reproducible": "is what a rule decides: write it in use",
 }
+
+
+def _optional(about: str) -> Any:
+    """Return the field of a key that need not be given."""
+    return Field(default=None, description=about)
 
 
 class SizeScope(Model):
@@ -146,56 +151,34 @@ class Count(_Range):
 class Bytes(_Range):
     """A range of sizes. Both ends are included; without an end the range is open there."""
 
-    min: Size | None = Field(default=None, description="The least size in bytes.")
-    max: Size | None = Field(default=None, description="The largest size in bytes.")
+    min: Size | None = _optional("The least size in bytes.")
+    max: Size | None = _optional("The largest size in bytes.")
 
 
 class When(Model):
     """The calls that a rule is for. A key that is not given is for all calls."""
 
-    collective: Collectives | None = Field(
-        default=None, description="A collective, or a list of collectives."
-    )
-    bytes: Bytes | None = Field(default=None, description="The bytes of one rank's data.")
-    nodes: Count | None = Field(default=None, description="The number of nodes.")
-    ppn: Count | None = Field(default=None, description="The largest number of ranks on a node.")
-    commutative: bool | None = Field(
-        default=None, description="Whether the operation is commutative."
-    )
-    ranks: Count | None = Field(default=None, description="The number of ranks.")
-    prime: Count | None = Field(
-        default=None, description="The largest prime factor of the number of ranks."
-    )
-    root: Count | None = Field(default=None, description="The rank of the root.")
-    rails: Count | None = Field(
-        default=None, description="The number of network adapters that ranks are bound to."
-    )
-    share: Bytes | None = Field(default=None, description="The bytes, divided among the ranks.")
-    link: Bytes | None = Field(
-        default=None, description="The bytes for each link of a chain of all ranks."
-    )
-    total: Bytes | None = Field(default=None, description="The bytes of all ranks.")
-    native: bool | None = Field(
-        default=None, description="Whether han has a kernel for the operation and the type."
-    )
-    heavy: bool | None = Field(default=None, description="Whether it is slower than memory.")
-    mapped: bool | None = Field(
-        default=None, description="Whether all buffers of all ranks are shared arrays."
-    )
-    attach: bool | None = Field(
-        default=None, description="Whether ranks can attach each other's memory."
-    )
-    uneven: bool | None = Field(default=None, description="Whether blocks differ in size.")
-    in_place: bool | None = Field(default=None, description="Whether the call is in place.")
-    mesh: bool | None = Field(
-        default=None, description="Whether cache lines move slowly from core to core."
-    )
-    oversubscribed: bool | None = Field(
-        default=None, description="Whether ranks outnumber processors on a node."
-    )
-    sockets: bool | None = Field(
-        default=None, description="Whether ranks that share memory are on several sockets."
-    )
+    collective: Collectives | None = _optional("A collective, or a list of collectives.")
+    bytes: Bytes | None = _optional("The bytes of one rank's data.")
+    nodes: Count | None = _optional("The number of nodes.")
+    ppn: Count | None = _optional("The largest number of ranks on a node.")
+    commutative: bool | None = _optional("Whether the operation is commutative.")
+    ranks: Count | None = _optional("The number of ranks.")
+    prime: Count | None = _optional("The largest prime factor of the number of ranks.")
+    root: Count | None = _optional("The rank of the root.")
+    rails: Count | None = _optional("The number of network adapters that ranks are bound to.")
+    share: Bytes | None = _optional("The bytes, divided among the ranks.")
+    link: Bytes | None = _optional("The bytes for each link of a chain of all ranks.")
+    total: Bytes | None = _optional("The bytes of all ranks.")
+    native: bool | None = _optional("Whether han has a kernel for the operation and the type.")
+    heavy: bool | None = _optional("Whether it is slower than memory.")
+    mapped: bool | None = _optional("Whether all buffers of all ranks are shared arrays.")
+    attach: bool | None = _optional("Whether ranks can attach each other's memory.")
+    uneven: bool | None = _optional("Whether blocks differ in size.")
+    in_place: bool | None = _optional("Whether the call is in place.")
+    mesh: bool | None = _optional("Whether cache lines move slowly from core to core.")
+    oversubscribed: bool | None = _optional("Whether ranks outnumber processors on a node.")
+    sockets: bool | None = _optional("Whether ranks that share memory are on several sockets.")
 
     @model_validator(mode="before")
     @classmethod
@@ -218,9 +201,8 @@ class KindUse(Model):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Parameter]
 
-    algorithm: str | None = Field(
-        default=None,
-        description="An algorithm. By default the level's, with the level's parameters.",
+    algorithm: str | None = _optional(
+        "An algorithm. By default the level's, with the level's parameters."
     )
 
     def data(self) -> rules.KindUse:
@@ -235,12 +217,11 @@ class LevelUse(Model):
     __pydantic_extra__: dict[str, Parameter]
 
     submodule: str = Field(description="The submodule that carries out the tasks of the level.")
-    algorithm: str | None = Field(
-        default=None,
-        description="An algorithm of the submodule. By default the built-in choice's or the first.",
+    algorithm: str | None = _optional(
+        "An algorithm of the submodule. By default the built-in choice's or the first."
     )
-    reduce: KindUse | None = Field(default=None, description="What reductions run, if other.")
-    bcast: KindUse | None = Field(default=None, description="What broadcasts run, if other.")
+    reduce: KindUse | None = _optional("What reductions run, if other.")
+    bcast: KindUse | None = _optional("What broadcasts run, if other.")
 
     def data(self) -> rules.LevelUse:
         """Return the plain data: all keys but the named ones are parameters."""
@@ -252,26 +233,20 @@ class LevelUse(Model):
 class Use(Model):
     """What a rule decides. The built-in choice decides what the rule does not name."""
 
-    composition: Composition | None = Field(
-        default=None,
-        description="How the levels work together: 'tree' reduces up the levels and broadcasts "
+    composition: Composition | None = _optional(
+        "How the levels work together: 'tree' reduces up the levels and broadcasts "
         "down, 'flat' has all ranks in one group, in 'nap' every rank of a node exchanges with "
         "another node, in 'lanes' ranks of one place in their nodes combine a share each, in "
-        "'ring' pieces go round all nodes.",
+        "'ring' pieces go round all nodes."
     )
-    segment: Segment | None = Field(
-        default=None, description="Bytes of a segment, or 'whole' for no segmentation."
-    )
-    schedule: Schedule | None = Field(
-        default=None,
-        description="When tasks start: with their data (dataflow), or stage by stage (lockstep).",
+    segment: Segment | None = _optional("Bytes of a segment, or 'whole' for no segmentation.")
+    schedule: Schedule | None = _optional(
+        "When tasks start: with their data (dataflow), or stage by stage (lockstep)."
     )
     levels: Mapping[str, LevelUse] = Field(
         default={}, description="The submodule of each level, by the name of the level."
     )
-    reproducible: bool | None = Field(
-        default=None, description="Whether results have the same bits in any placement."
-    )
+    reproducible: bool | None = _optional("Whether results have the same bits in any placement.")
 
 
 class Rule(Model):
@@ -376,8 +351,4 @@ KNOWN_KEYS = {key: tuple(model.model_fields) for key, model in MODELS.items()}
 
 def checked(model: type[Model], data: object, origin: Origin) -> dict[str, Any]:
     """Return the plain data of a document by field; raises ConfigError with all problems."""
-    try:
-        document = model.model_validate(data)
-    except ValidationError as error:
-        raise config_error(problems_of(error, KNOWN_KEYS), origin) from None
-    return values_of(document)
+    return values_of(validated(model, data, origin, KNOWN_KEYS))

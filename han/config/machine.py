@@ -19,14 +19,13 @@ from typing import Annotated, Any
 from pydantic import (
     BeforeValidator,
     Field,
-    ValidationError,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from han.config.document_types import FromList, Model, Size
-from han.config.errors import Inconsistent, Problem, config_error, problems_of
+from han.config.document_types import FromList, Model, Size, validated
+from han.config.errors import Inconsistent, Problem
 from han.config.source import READY, read_document
 
 MACHINES = READY / "machines"
@@ -273,7 +272,4 @@ def load_machine(source: str | Path | Mapping[str, Any]) -> MachineModel:
     Raises ConfigError with the file, line and key of everything that is wrong.
     """
     document = read_document(source, "machine", ready_machines())
-    try:
-        return MachineModel.model_validate(document.data)
-    except ValidationError as error:
-        raise config_error(problems_of(error, KEYS), document.origin) from None
+    return validated(MachineModel, document.data, document.origin, KEYS)

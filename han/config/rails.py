@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from han.config.errors import Origin, Problem, config_error
-from han.model.rails import local_ranks, rail_of
 
 if TYPE_CHECKING:
     from han.config.arrange import Facts
@@ -55,3 +54,18 @@ def rail_problems(rails: Rails) -> Iterator[Problem]:
             last = f", rails are 0 to {rails.count - 1}" if rails.count > 1 else ", only rail 0"
             reason = f"there is no such rail: count is {rails.count}{last}"
             yield Problem(("rails", "bind", k), reason, rail)
+
+
+def rail_of(local: int, rails: int) -> int:
+    """Return the rail that carries all messages of rank number `local` of a node."""
+    return local % rails
+
+
+def local_ranks(nodes: Sequence[int]) -> list[int]:
+    """Return the number of each rank among the ranks of its node; `nodes` are by rank."""
+    seen: dict[int, int] = {}
+    found = []
+    for node in nodes:
+        found.append(seen.get(node, 0))
+        seen[node] = found[-1] + 1
+    return found

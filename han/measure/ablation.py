@@ -7,7 +7,7 @@ MPI library's. Source: Jain, sections VI-A and VI-B.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -141,10 +141,6 @@ class Result:
     ratio: float
     low: float
     high: float
-
-    def record(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
 
 class Ablation(Session):

@@ -7,7 +7,7 @@ and after the timed calls.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,11 +18,10 @@ from han.common.errors import ArgumentError
 from han.config.config import load_config
 from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, Prepared, check_case, prepare
 from han.measure.session import Session, summary
-from han.model.collectives import DATALESS
 from han.model.measurements import Times
 from han.runtime.tuned import tell_problem
-from han.tuning.costs.estimates import estimate
-from han.tuning.tuned.places import AUTO, OFF
+from han.tuning.costs.estimates import Estimate, estimate
+from han.tuning.tuned.find import AUTO, OFF
 
 SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
 LONGEST_BATCH = 0.020
@@ -75,26 +74,18 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Gain:
-    """How many times longer built-in choices take than tuned ones: median of the rounds' ratios.
-
-    The interval holds the true median with a probability of 95 % (from six rounds on).
-    """
-
-    gain: float
-    gain_low: float
-    gain_high: float
-
-
-@dataclass(frozen=True)
 class Row:
-    """One size of one collective."""
+    """One size of one collective.
+
+    `gain` says how many times longer built-in choices take than tuned ones, of the rounds' ratios;
+    None if it was not measured. From six rounds on its interval holds the true median with 95 %.
+    """
 
     collective: str
     nbytes: int
     times: Mapping[str, Times]
     notes: tuple[str, ...] = ()
-    gain: Gain | None = None  # of tuned over built-in choices; None if not measured
+    gain: Estimate | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -107,8 +98,11 @@ class Row:
         """Return the row as plain data."""
         record: dict[str, Any] = {"collective": self.collective, "nbytes": self.nbytes}
         record |= {side: asdict(times) for side, times in self.times.items()}
-        gain = {} if self.gain is None else asdict(self.gain)
-        return record | {"ratio": self.ratio, **gain, "notes": list(self.notes)}
+        record["ratio"] = self.ratio
+        if self.gain is not None:
+            ends = {"gain_low": self.gain.low, "gain_high": self.gain.high}
+            record |= {"gain": self.gain.median, **ends}
+        return record | {"notes": list(self.notes)}
 
 
 def _with_table(source: Any, tuned: bool | None) -> Any:
@@ -129,12 +123,11 @@ def alike(counts: Mapping[str, int]) -> dict[str, int]:
     return {side: most if side in ("han", DEFAULT) else n for side, n in counts.items()}
 
 
-def _gain(us: Mapping[str, Array]) -> Gain | None:
+def _gain(us: Mapping[str, Array]) -> Estimate | None:
     """Return the gain from the microseconds of each round; None if there is no tuned side."""
     if DEFAULT not in us:
         return None
-    found = estimate([float(ratio) for ratio in us[DEFAULT] / us["han"]])
-    return Gain(found.median, found.low, found.high)
+    return estimate([float(ratio) for ratio in us[DEFAULT] / us["han"]])
 
 
 def _write_and_call(buffers: Buffers, call: Call) -> None:
@@ -162,14 +155,6 @@ class Bench(Session):
             self.comms[DEFAULT] = self.add_han(_with_table(config, False))
         if "mpi" in settings.sides or settings.compares:
             self.comms["mpi"] = self.add_mpi()
-
-    def rows(self, collective: str, sizes: Iterable[int]) -> Iterator[Row]:
-        """Measure a collective, size by size; collective over the communicator.
-
-        Raises ArgumentError before the first call of a size, and WrongResultError on all ranks.
-        """
-        for nbytes in sizes if collective not in DATALESS else (0,):
-            yield self.measure(self.settings.case(collective, nbytes))
 
     def measure(self, case: Case) -> Row:
         """Measure one case."""

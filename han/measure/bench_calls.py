@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -31,11 +31,6 @@ class Mode(str, enum.Enum):
     PERSISTENT = "persistent"
 
 
-def measurable() -> Sequence[str]:
-    """Return the collectives that can be measured."""
-    return COLLECTIVES
-
-
 @dataclass(frozen=True)
 class Case:
     """One collective of one size. `nbytes` is the size of the message, or of one block."""
@@ -58,7 +53,7 @@ class Case:
 
 def check_case(case: Case, size: int) -> None:
     """Raise ArgumentError for a case that cannot be measured on `size` ranks."""
-    expect_known("collective", case.collective, measurable())
+    expect_known("collective", case.collective, COLLECTIVES)
     if not 0 <= case.root < size:
         raise ArgumentError(f"root {case.root} is not in 0..{size - 1}")
     expect_known("operation", case.op, OPS)

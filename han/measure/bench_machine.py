@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 from han.comm import Comm
 from han.common.units import plural, spans
+from han.common.version import __version__
 from han.ranks.autogroup import autogroup, describe
 from han.ranks.machine import cpu_model, library_name, library_text
 
@@ -45,10 +46,6 @@ class Machine:
     autogroups: int = 0  # automatic groups of the scheduler, see han/ranks/autogroup.py
     oversubscribed: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
-
-    def record(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
     def lines(self) -> list[str]:
         """Return lines for the head of a table."""
@@ -149,3 +146,27 @@ def described(name: str, text: str) -> str:
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[a-z]+|[0-9][0-9.]*", text.lower())
+
+
+def heading(command: str, about: str, machine: Machine, *notes: str) -> str:
+    """Return the comment lines above the tables of a command.
+
+    `about` says what is measured, `notes` how to read the tables.
+    """
+    lines = [f"han {__version__} {command}: {about}", *machine.lines(), *notes]
+    return "\n".join(f"# {line}" for line in lines)
+
+
+def document(
+    name: str, version: int, machine: Machine, rows: Iterable[Mapping[str, Any]], **about: object
+) -> dict[str, Any]:
+    """Return the JSON document of a measurement: format, version, machine, `about`, rows."""
+    return {
+        "format": name,
+        "version": version,
+        "han": __version__,
+        "unit": "us",
+        "machine": asdict(machine),
+        **about,
+        "rows": list(rows),
+    }

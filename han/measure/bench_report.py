@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from han.common.units import format_size, format_us
 from han.measure.bench import DEFAULT, Row, Settings
-from han.measure.bench_machine import Machine
-from han.measure.document import document, heading
-from han.model.measurements import FORMAT, VERSION, Report, Times
+from han.measure.bench_machine import Machine, document, heading
+from han.model.measurements import FORMAT, Report, Times
 
 COLUMN = 20  # holds a library's name and version
 
@@ -35,13 +33,8 @@ def report(
     if others is not None:
         more["others"] = round(others, 2)
     records = [row.record() for row in rows]
-    data = document(FORMAT, VERSION, machine, records, settings=how, **more)
+    data = document(FORMAT.name, FORMAT.version, machine, records, settings=how, **more)
     return Report(machine.library, data)
-
-
-def to_json(run: Report) -> str:
-    """Return a Report as JSON."""
-    return json.dumps(run.data, indent=1)
 
 
 # ---- tables -----------------------------------------------------------------------------------
@@ -82,7 +75,7 @@ def table_row(row: Row) -> str:
     ratios = "" if row.ratio is None else f"{row.ratio:>6.2f}"
     if row.gain is not None:
         one = row.gain
-        ratios += f"{one.gain:>6.2f} ({one.gain_low:.2f} .. {one.gain_high:.2f})"
+        ratios += f"{one.median:>6.2f} ({one.low:.2f} .. {one.high:.2f})"
     notes = "".join(f"  # {note}" for note in row.notes)
     return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratios}{notes}"
 

@@ -24,17 +24,17 @@ from han import _native
 from han.comm import Comm
 from han.common.errors import ArgumentError
 from han.measure.bench import Bench
-from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, measurable, prepare
+from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, prepare
 from han.memory.arena import sharing
 from han.model.channel_layout import LINE
-from han.model.collectives import DATALESS
+from han.model.collectives import ROWS
 from han.model.element_types import kernel
 from han.model.measurements import Times
 from han.model.opcodes import COMBINATIONS, COPIES
 from han.model.program import PEER, Code, PeerBase, Program
 from han.tasks.lower import lower
 
-COLLECTIVES = tuple(name for name in measurable() if name not in DATALESS)
+MOVING = tuple(name for name, row in ROWS.items() if row.recv)  # collectives that move data
 USUAL = ("allreduce", "bcast", "reduce", "allgather")
 MODES = {True: Mode.PERSISTENT, False: Mode.BLOCKING}  # of calls on shared and ordinary arrays
 DTYPE, OP = "float64", "sum"
@@ -43,7 +43,7 @@ OWN = -1  # the peer of data that is in no peer's array
 
 
 @dataclass(frozen=True)
-class Piece:
+class MovedBytes:
     """Bytes that a rank copies or combines out of its own memory or of the array of `peer`."""
 
     combines: bool
@@ -87,7 +87,7 @@ class Limit:
         return {**asdict(self), **rates, "by": self.by, "share": self.share}
 
 
-def pieces_of(program: Program, element: int, ranks: Sequence[Sequence[int]]) -> list[Piece]:
+def pieces_of(program: Program, element: int, ranks: Sequence[Sequence[int]]) -> list[MovedBytes]:
     """Return the bytes that a rank copies and combines; ``ranks[c]`` are those of channel c."""
     found: Counter[tuple[bool, int]] = Counter()
     for row in program.code:
@@ -98,7 +98,7 @@ def pieces_of(program: Program, element: int, ranks: Sequence[Sequence[int]]) ->
             found[True, _source(row["base"][1:3], ranks)] += n * element
         if code == Code.REDUCE2:
             found[False, OWN] += n * element
-    return [Piece(*key, nbytes) for key, nbytes in sorted(found.items()) if nbytes]
+    return [MovedBytes(*key, nbytes) for key, nbytes in sorted(found.items()) if nbytes]
 
 
 def _source(bases: Any, ranks: Sequence[Sequence[int]]) -> int:
@@ -110,7 +110,7 @@ def _source(bases: Any, ranks: Sequence[Sequence[int]]) -> int:
 class Plain:
     """A rank's arrays for plain copies of the bytes of a call. Making one is collective."""
 
-    def __init__(self, comm: Comm, pieces: Sequence[Piece], shared: bool) -> None:
+    def __init__(self, comm: Comm, pieces: Sequence[MovedBytes], shared: bool) -> None:
         self.pieces = pieces
         mine = sum(-(-piece.nbytes // LINE) * LINE for piece in pieces)
         room = comm.allreduce(mine, MPI.MAX)
@@ -196,7 +196,7 @@ def measure(bench: Bench, case: Case) -> Limit:
     return Limit(case.collective, case.nbytes, shared, moved, ours, times)
 
 
-def _work(comm: Comm, case: Case, shared: bool) -> list[Piece]:
+def _work(comm: Comm, case: Case, shared: bool) -> list[MovedBytes]:
     """Return what this rank moves in a call."""
     state = comm._han
     if shared:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from han.common.errors import ArgumentError
+from han.common.tables import shown_table
 from han.common.units import format_size, format_us
 from han.model.measurements import Report, Times
 
@@ -98,34 +99,30 @@ def _names(runs: Sequence[Report]) -> list[str]:
 
 
 def table(rows: Sequence[Merged]) -> str:
-    """Return the table that ``han compare`` prints."""
+    """Return the tables that ``han compare`` prints."""
     names = list(dict.fromkeys(name for row in rows for name in row.mpi))
-    width = max(12, *(len(name) + 2 for name in names))
-    lines = [
-        "# median microseconds per call; han's are those under the library where it is fastest",
-        "# ratio: library's time / han's in the same run, the least (*); above 1, han is faster",
+    parts = [
+        "# median microseconds per call; han's are those under the library where it is fastest\n"
+        "# ratio: library's time / han's in the same run, the least (*); above 1, han is faster"
     ]
     for collective in dict.fromkeys(row.collective for row in rows):
-        titles = "".join(f"{name:>{width}}" for name in names)
-        lines += ["", f"# {collective}", f"#{'size':>8}{'han':>12}{titles}{'ratio':>8}"]
-        lines += [_row(r, names, width) for r in rows if r.collective == collective]
+        cells = [_cells(row, names) for row in rows if row.collective == collective]
+        parts.append(shown_table(collective, ["size", "han", *names, "ratio"], cells))
     least = min(rows, key=lambda row: row.ratio)
     mean = statistics.geometric_mean(row.ratio for row in rows)
-    lines += ["", f"# ratios: geometric mean {mean:.2f}, least {least.ratio:.2f} "
-              f"({least.collective} of {format_size(least.nbytes)})"]  # fmt: skip
-    return "\n".join(lines)
+    parts.append(f"# ratios: geometric mean {mean:.2f}, least {least.ratio:.2f} "
+                 f"({least.collective} of {format_size(least.nbytes)})")  # fmt: skip
+    return "\n\n".join(parts)
 
 
-def _row(row: Merged, names: Sequence[str], width: int) -> str:
-    rival = row.rival
-    cells = [
-        (format_us(row.mpi[name].median) if name in row.mpi else "-")
-        + ("*" if name == rival else " ")
+def _cells(row: Merged, names: Sequence[str]) -> list[str]:
+    times = [
+        f"{'*' if name == row.rival else ''}{format_us(row.mpi[name].median)}"
+        if name in row.mpi else "-"
         for name in names
-    ]
-    others = "".join(f"{cell:>{width}}" for cell in cells)
+    ]  # fmt: skip
     best = format_us(row.best_han[1].median)
-    return f"{format_size(row.nbytes):>9}{best:>12}{others}{row.ratio:>8.2f}"
+    return [format_size(row.nbytes), best, *times, f"{row.ratio:.2f}"]
 
 
 def to_json(rows: Sequence[Merged]) -> str:

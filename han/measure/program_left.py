@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.common.units import format_size
-from han.measure.program_rows import ProgramRow, Work
+from han.measure.program_rows import ProgramRow, Work, restart
 from han.model.collectives import ROWS as COLLECTIVES
 
 LEFT = "left"  # the group
@@ -45,11 +45,6 @@ def _finish(make: Callable[..., Any], *arguments: Any) -> None:
     make(*arguments).Wait()
 
 
-def _start(request: Any) -> None:
-    request.Start()
-    request.Wait()
-
-
 def _blocking(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
     arguments, results = _arguments(comm, name, nbytes)
     return Work(partial(getattr(comm, name.capitalize()), *arguments), results)
@@ -63,7 +58,7 @@ def _nonblocking(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
 def _persistent(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
     arguments, results = _arguments(comm, name, nbytes)
     request = getattr(comm, f"{name.capitalize()}_init")(*arguments)
-    return Work(partial(_start, request), results, free=request.Free, kept=arguments)
+    return Work(partial(restart, request), results, free=request.Free, kept=arguments)
 
 
 def _object(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from mpi4py import MPI
 
 from han.config.source import READY
-from han.measure.bench_calls import Buffers, Call, Case, Mode, Prepared, prepare
+from han.measure.bench_calls import Buffers, Case, Mode, prepare
 from han.measure.program_rows import ProgramRow, Work
 from han.model.recorded import MAKING, Mix, Recorded, read_mix
 
@@ -18,48 +17,34 @@ STEPS = 100  # calls in a sequence
 DEFAULT = READY / "mixes" / "pylops-mpi.json"
 
 
-class MixedCalls:
-    """The calls of a mix on one communicator; each kind has its own buffers and requests."""
-
-    def __init__(self, comm: MPI.Intracomm, mix: Mix) -> None:
-        self.comm = comm
-        self.made: list[Prepared] = []
-        self.buffers: dict[Recorded, Buffers] = {}
-        calls: dict[Recorded, Call] = {}
-        sequence = mix.sequence(STEPS)
-        for kind in dict.fromkeys(sequence):
-            calls[kind] = self._call(kind)
-        self.calls = [calls[kind] for kind in sequence]
-
-    def _call(self, kind: Recorded) -> Call:
-        comm = self.comm
-        buffers = Buffers(Case(kind.collective, kind.nbytes), comm.Get_rank(), comm.Get_size())
-        buffers.reset()
-        self.buffers[kind] = buffers
-        if kind.how == MAKING:
-            return partial(_make_and_free, partial(prepare, comm, buffers, Mode.PERSISTENT))
-        self.made.append(prepare(comm, buffers, Mode(kind.how)))
-        return self.made[-1].call
-
-    def run(self) -> None:
-        """Make all calls."""
-        for call in self.calls:
-            call()
-
-    def free(self) -> None:
-        """Free the persistent requests."""
-        for one in self.made:
-            one.free()
-
-
-def _make_and_free(make: Callable[[], Prepared]) -> None:
-    make().free()
+def _of_kind(comm: MPI.Intracomm, kind: Recorded) -> Work:
+    """Return the calls of one kind, which have buffers and requests of their own."""
+    buffers = Buffers(Case(kind.collective, kind.nbytes), comm.Get_rank(), comm.Get_size())
+    buffers.reset()
+    results = [] if buffers.recv is None else [buffers.recv]
+    if kind.how == MAKING:
+        make = partial(prepare, comm, buffers, Mode.PERSISTENT)
+        return Work(lambda: make().free(), results)
+    made = prepare(comm, buffers, Mode(kind.how))
+    return Work(made.call, results, free=made.free, kept=[buffers])
 
 
 def _make(mix: Mix, comm: MPI.Intracomm) -> Work:
-    mixed_calls = MixedCalls(comm, mix)
-    results = [one.recv for one in mixed_calls.buffers.values() if one.recv is not None]
-    return Work(mixed_calls.run, results, STEPS, mixed_calls.free)
+    """Make the calls of a mix."""
+    sequence = mix.sequence(STEPS)
+    works = {kind: _of_kind(comm, kind) for kind in dict.fromkeys(sequence)}
+    calls = [works[kind].call for kind in sequence]
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    def free() -> None:
+        for work in works.values():
+            work.free()
+
+    results = [result for work in works.values() for result in work.results]
+    return Work(run, results, STEPS, free, [*works.values()])
 
 
 def mixed(path: Path | None = None) -> ProgramRow:

@@ -10,34 +10,14 @@ from typing import Any
 
 from han.common.tables import shown_table
 from han.common.units import format_us
-from han.measure.bench import LONGEST_BATCH, SHORTEST_BATCH, SIDES
-from han.measure.bench_machine import Machine
-from han.measure.document import document, heading
+from han.measure.bench import SIDES, Settings
+from han.measure.bench_machine import Machine, document, heading
 from han.measure.program_mix import DEFAULT
 from han.model.measurements import Times
 
 FORMAT, VERSION = "han-bench-programs", 1
 LOW = 0.9  # ratios below are marked
 SPREAD = "min .. max"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to measure; `seconds` is the approximate time for one row, of both sides together.
-
-    `replay` is a file of statistics, whose calls take the place of han's own mix.
-    """
-
-    rounds: int = 9
-    seconds: float = 0.3
-    check: bool = True
-    replay: Path | None = None
-
-    @property
-    def batch_seconds(self) -> float:
-        """The approximate length of a batch in seconds."""
-        share = self.seconds / (self.rounds * len(SIDES))
-        return min(max(share, SHORTEST_BATCH), LONGEST_BATCH)
 
 
 @dataclass(frozen=True)
@@ -73,22 +53,21 @@ def mean_ratio(results: Sequence[Result]) -> float | None:
 
 
 def report(
-    machine: Machine, settings: Settings, results: Sequence[Result], config: str, others: float
-) -> dict[str, Any]:
+    machine: Machine, settings: Settings, replay: Path | None, results: Sequence[Result],
+    config: str, others: float,
+) -> dict[str, Any]:  # fmt: skip
     """Return the JSON document of a run.
 
-    `config` is han's configuration as YAML, `others` the number of processors that other programs
-    used.
+    `replay` is a file of statistics, whose calls took the place of han's own mix. `config` is han's
+    configuration as YAML, `others` the number of processors that other programs used.
     """
-    records = [one.record() for one in results]
     how = {
         "rounds": settings.rounds, "seconds": settings.seconds, "check": settings.check,
-        "mix": (settings.replay or DEFAULT).name,
+        "mix": (replay or DEFAULT).name,
     }  # fmt: skip
-    mean = mean_ratio(results)
     return document(
-        FORMAT, VERSION, machine, records, settings=how, config=config, mean_ratio=mean,
-        others=round(others, 2),
+        FORMAT, VERSION, machine, [one.record() for one in results], settings=how, config=config,
+        mean_ratio=mean_ratio(results), others=round(others, 2),
     )  # fmt: skip
 
 
@@ -114,7 +93,7 @@ def table(machine: Machine, results: Sequence[Result]) -> str:
     for one in results:
         rows.append([one.group if one.group != before else "", one.name, *_cells(one)])
         before = one.group
-    return shown_table("", heads, rows, left=("a call or step", "")).lstrip("\n")
+    return shown_table("", heads, rows, left=("a call or step", ""))
 
 
 def _cells(one: Result) -> list[str]:

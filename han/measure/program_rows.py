@@ -203,13 +203,18 @@ def _orders_in_turn(comm: MPI.Intracomm) -> Work:
     return Work(call, [recv], len(orders))
 
 
+def restart(request: Any) -> None:
+    """Start a persistent request, and wait for it."""
+    request.Start()
+    request.Wait()
+
+
 def _from_init_to_free(comm: MPI.Intracomm) -> Work:
     send, recv = pair(comm)
 
     def call() -> None:
         request = comm.Allreduce_init(send, recv)
-        request.Start()
-        request.Wait()
+        restart(request)
         request.Free()
 
     return Work(call, [recv])
@@ -218,12 +223,7 @@ def _from_init_to_free(comm: MPI.Intracomm) -> Work:
 def _restarted(comm: MPI.Intracomm) -> Work:
     send, recv = pair(comm, LONGER)
     request = comm.Allreduce_init(send, recv)
-
-    def call() -> None:
-        request.Start()
-        request.Wait()
-
-    return Work(call, [recv], free=request.Free, kept=[send])
+    return Work(partial(restart, request), [recv], free=request.Free, kept=[send])
 
 
 def _restarted_vector(comm: MPI.Intracomm) -> Work:
@@ -232,15 +232,11 @@ def _restarted_vector(comm: MPI.Intracomm) -> Work:
     comm.Bcast_init([matrix, 1, column], root=0).Free()  # plans
     request = comm.Bcast_init([matrix, 1, column], root=0)
 
-    def call() -> None:
-        request.Start()
-        request.Wait()
-
     def free() -> None:
         request.Free()
         column.Free()
 
-    return Work(call, [matrix], free=free)
+    return Work(partial(restart, request), [matrix], free=free)
 
 
 def _many(comm: MPI.Intracomm) -> Work:
@@ -261,9 +257,48 @@ def _many(comm: MPI.Intracomm) -> Work:
     return Work(call, results, MANY, free, [send for send, _ in pairs])
 
 
+# ---- objects: mpi4py's lower-case methods, as programs use them ---------------------------------
+
+ELEMENTS = 2048  # numbers of the 16 KiB of an array
+OF_OBJECTS: dict[str, Callable[[Any, Array], Any]] = {
+    "allreduce(int)": lambda comm, array: comm.allreduce(3),
+    "allreduce(float, MAX)": lambda comm, array: comm.allreduce(2.5, MPI.MAX),
+    "bcast(tuple)": lambda comm, array: comm.bcast((1, 2.5)),
+    "allgather(int)": lambda comm, array: comm.allgather(3),
+    "gather(float)": lambda comm, array: comm.gather(2.5),
+    "reduce(float)": lambda comm, array: comm.reduce(2.5),
+    "scatter(int)": lambda comm, array: comm.scatter([*range(comm.size)]),
+    "allreduce(NumPy scalar)": lambda comm, array: comm.allreduce(np.float64(2.5)),
+    "bcast(array of 16KiB)": lambda comm, array: comm.bcast(array),
+    "allgather(array of 16KiB)": lambda comm, array: comm.allgather(array),
+    "gather(array of 16KiB)": lambda comm, array: comm.gather(array),
+    "allreduce(array of 16KiB)": lambda comm, array: comm.allreduce(array),
+    "allgather(list of 2048 floats)": lambda comm, array: comm.allgather(array.tolist()),
+}
+
+
+class Shown:
+    """The last result of a method, as a number for comparison."""
+
+    found: Any = None
+
+    def __array__(self, *how: Any, **more: Any) -> Any:
+        return np.array(0.0 if self.found is None else np.sum(self.found))
+
+
+def _object(make: Callable[[Any, Array], Any], comm: MPI.Intracomm) -> Work:
+    shown, array = Shown(), np.full(ELEMENTS, comm.Get_rank() + 1.0)
+
+    def call() -> None:
+        shown.found = make(comm, array)
+
+    return Work(call, [shown])
+
+
 # ---- the table ----------------------------------------------------------------------------------
 
 SPELLINGS, COMMUNICATORS, PERSISTENT = "spellings", "communicators", "persistent"
+OBJECTS = "objects"
 TORCH = ProgramRow(SPELLINGS, "Allreduce(torch.Tensor)", _torch)
 ROWS = (
     ProgramRow(SPELLINGS, "Allreduce(array)", partial(_allreduce, np.asarray)),
@@ -286,6 +321,7 @@ ROWS = (
     ProgramRow(SPELLINGS, "Allgatherv of blocks with gaps", _apart),
     ProgramRow(SPELLINGS, "Reduce_scatter(a, b)", _without_counts),
     ProgramRow(SPELLINGS, f"{KINDS} kinds of Allreduce in turn", _kinds),
+    *(ProgramRow(OBJECTS, name, partial(_object, make)) for name, make in OF_OBJECTS.items()),
     ProgramRow(COMMUNICATORS, "Split, Free", _split),
     ProgramRow(COMMUNICATORS, "Dup, Free", _dup),
     ProgramRow(COMMUNICATORS, "Split, Allreduce of 8B, Free", _split_and_call),

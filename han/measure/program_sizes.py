@@ -146,7 +146,7 @@ def _pass(
         chunk, number = counts[done : done + CHUNK], done // CHUNK
         done += len(chunk)
         mine = [side.seconds(session.control, chunk, number) for side in sides.values()]
-        spent += session.slowest(np.array(mine))
+        spent += session.slowest(mine)
     return dict(zip(sides, map(float, spent * 1e6 / done), strict=True)), done
 
 

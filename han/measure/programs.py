@@ -18,17 +18,17 @@ from han.comm import Comm
 from han.common.errors import WrongResultError
 from han.common.suggest import expect_known
 from han.common.units import spans
-from han.measure import program_left, program_objects, program_rows, program_solver
-from han.measure.bench import SIDES
+from han.measure import program_left, program_rows, program_solver
+from han.measure.bench import SIDES, Settings
 from han.measure.program_mix import MIXED, mixed
-from han.measure.program_results import Result, Settings
+from han.measure.program_results import Result
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.program_sizes import BLOCKS, LARGE, SIZES, SMALL, Passes, Sizes, passes
 from han.measure.session import WARM_UP, Session
 from han.model.measurements import Times
 
 GROUPS = (
-    program_rows.SPELLINGS, SIZES, program_objects.OBJECTS, program_rows.COMMUNICATORS,
+    program_rows.SPELLINGS, SIZES, program_rows.OBJECTS, program_rows.COMMUNICATORS,
     program_rows.PERSISTENT, MIXED, program_solver.SOLVER,
 )  # fmt: skip
 ROUNDS_OF_PASSES = 3  # at most, as each one makes communicators
@@ -50,7 +50,6 @@ def chosen(groups: Sequence[str] = (), replay: Path | None = None) -> list[Row]:
         SMALL,
         LARGE,
         BLOCKS,
-        *program_objects.ROWS,
         *program_solver.ROWS,
         mixed(replay),
     ]

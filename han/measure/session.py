@@ -106,15 +106,15 @@ class Session:
             return self.calls
         count = 1
         while True:
-            each = float(self.slowest(np.array([self.batch(call, count)]))[0])
+            each = float(self.slowest([self.batch(call, count)])[0])
             if each * count >= seconds / 4 or count >= MOST_CALLS:
                 return max(1, min(MOST_CALLS, round(seconds / each)))
             count = min(4 * count, max(count + 1, math.ceil(seconds / each)))
 
-    def slowest(self, mine: Array) -> Array:
+    def slowest(self, mine: Array | list[float]) -> Array:
         """Return the maximum of each number over all ranks; collective."""
-        found = np.empty_like(mine)
-        self.control.Allreduce(mine, found, MPI.MAX)
+        found = np.array(mine, float)
+        self.control.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
         return found
 
     # ---- results ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ library's own call is measured too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from time import perf_counter
 from typing import Any
@@ -33,10 +33,6 @@ class Waited:
     median: float
     low: float
     high: float
-
-    def record(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
 
 def measure(

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from han.common.errors import ArgumentError
+from han.common.json_files import Format
 
-FORMAT = "han-bench"
-VERSION = 1
+FORMAT = Format("han-bench", 1, "report of 'han bench --json'", "measure", ArgumentError)
 
 
 @dataclass(frozen=True)
@@ -96,22 +96,6 @@ class Report:
 
 def read(path: Path) -> Report:
     """Read a report of ``han bench --json``; raises ArgumentError for any other file."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ArgumentError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ArgumentError(f"{path}: is not JSON: {error}") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ArgumentError(f"{path}: was not written by 'han bench --json'")
-    if data.get("version") != VERSION:
-        raise ArgumentError(f"{path}: version {data.get('version')}, {VERSION} expected")
-    try:
-        _Run.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ArgumentError(
-            f"{path}: {place}: {first['msg']}: not as 'han bench --json' writes it; measure again"
-        ) from None
-    return Report(str(path), data)
+    text = FORMAT.read(path)
+    FORMAT.validate(_Run, text, str(path))
+    return Report(str(path), json.loads(text))

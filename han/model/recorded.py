@@ -36,11 +36,10 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Mix:
-    """The calls of a program that both sides can make, and the number of the others."""
+    """The calls of a program that both sides can make."""
 
     name: str
     kinds: tuple[Recorded, ...]
-    others: float
 
     def sequence(self, count: int) -> list[Recorded]:
         """Return `count` calls in a random order, as often as recorded; the same on all ranks."""
@@ -72,8 +71,7 @@ def read_mix(path: Path) -> Mix:
     kinds = tuple(_kinds(rows))
     if not kinds:
         raise ArgumentError(f"{path}: holds no collective of several ranks that han has")
-    known = sum(kind.calls for kind in kinds)
-    return Mix(path.stem, kinds, sum(row.calls for row in rows) - known)
+    return Mix(path.stem, kinds)
 
 
 def _kinds(rows: list[_Row]) -> Iterator[Recorded]:

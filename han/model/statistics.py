@@ -30,7 +30,7 @@ def size_range(nbytes: int | None) -> int:
     return most
 
 
-class Key(NamedTuple):
+class CountedCalls(NamedTuple):
     """What is counted together: calls of one name, class of sizes, and size of communicators.
 
     `ranks` is the number of ranks of the communicators. `why` says why a call was the MPI library's
@@ -59,7 +59,7 @@ class Counts:
     seconds: float = 0.0
 
 
-Record = Mapping[Key, Counts]  # of one rank
+Record = Mapping[CountedCalls, Counts]  # of one rank
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Row:
     among the `callers`, the ranks that made such calls.
     """
 
-    key: Key
+    key: CountedCalls
     callers: int
     calls: float
     nbytes: float
@@ -82,7 +82,7 @@ class Row:
     most: float
 
     @classmethod
-    def of(cls, key: Key, counts: list[Counts]) -> Row:
+    def of(cls, key: CountedCalls, counts: list[Counts]) -> Row:
         """Return the row of a key."""
         calls, nbytes = sum(c.calls for c in counts), sum(c.nbytes for c in counts)
         times = [c.seconds for c in counts]
@@ -123,7 +123,7 @@ class Statistics:
 
         `missing` are the ranks of MPI.COMM_WORLD without a record.
         """
-        found: dict[Key, list[Counts]] = {}
+        found: dict[CountedCalls, list[Counts]] = {}
         for record in records:
             for key, counts in record.items():
                 found.setdefault(key, []).append(counts)

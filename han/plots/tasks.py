@@ -25,11 +25,11 @@ COLUMN, LANE = 0.92, 0.72  # inches
 INK, GREY, STRIPE = "#333333", "#8c8c8c", "#f3f3f3"
 
 
-# ---- layout -------------------------------------------------------------------------------------
+# ---- positions ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Layout:
+class TaskGrid:
     """The positions of tasks: columns are stages, rows are streams.
 
     Tasks of stages that are not drawn are in the column `gap`.
@@ -52,7 +52,7 @@ class Layout:
         return self.column[task] != self.gap
 
 
-def layout(graph: TaskGraph) -> Layout:
+def task_grid(graph: TaskGraph) -> TaskGrid:
     """Place tasks: all stages, or all but the middle of a long graph's steady part."""
     stages, names = graph.stages(), graph.stage_names()
     streams = {stream: k for k, stream in enumerate(graph.streams())}
@@ -62,7 +62,7 @@ def layout(graph: TaskGraph) -> Layout:
         s - min(max(s - hidden.start, 0), max(len(hidden) - 1, 0)) for s in range(len(stages))
     ]
     drawn = [s for s in range(len(stages)) if s not in hidden]
-    return Layout(
+    return TaskGrid(
         column={task: columns[s] for s, stage in enumerate(stages) for task in stage},
         row={task: streams[task.stream] for task in graph},
         titles={columns[s]: names[s] for s in drawn},
@@ -132,19 +132,19 @@ def drawn(graph: TaskGraph, title: str = "", levels: Sequence[str] = ()) -> Any:
     A solid arrow is a data dependency, a dashed arrow is order only. `levels` names the levels. A
     column of dots stands for the stages that are left out of a long graph.
     """
-    places = layout(graph)
+    grid = task_grid(graph)
     lanes = _lanes(graph, levels)
-    columns, rows = max(2, places.columns), max(1, len(lanes))
+    columns, rows = max(2, grid.columns), max(1, len(lanes))
     figure, axis = new_figure(1.2 * COLUMN * columns, 1.3 * LANE * rows)
     _frame(axis, columns, rows)
     _draw_lanes(axis, lanes)
-    _draw_columns(axis, places, len(lanes))
+    _draw_columns(axis, grid, len(lanes))
     for first, second, edge in graph.edges(data=True):
-        _draw_edge(axis, places, first, second, edge["why"] == "data")
-    for task in filter(places.shown, graph):
-        _draw_task(axis, places, task)
+        _draw_edge(axis, grid, first, second, edge["why"] == "data")
+    for task in filter(grid.shown, graph):
+        _draw_task(axis, grid, task)
     _legend(axis, graph, levels)
-    axis.set_title(title or "tasks", fontsize=11, loc="left", pad=_title_pad(places))
+    axis.set_title(title or "tasks", fontsize=11, loc="left", pad=_title_pad(grid))
     return figure
 
 
@@ -152,9 +152,9 @@ def _folded(name: str) -> str:
     return textwrap.fill(name, NAME_WIDTH)
 
 
-def _title_pad(places: Layout) -> float:
+def _title_pad(grid: TaskGrid) -> float:
     """Return the points between title and lanes, enough for the titles of the columns."""
-    lines = max((_folded(name).count("\n") for name in places.titles.values()), default=0)
+    lines = max((_folded(name).count("\n") for name in grid.titles.values()), default=0)
     return 30 + 11 * lines
 
 
@@ -180,29 +180,29 @@ def _draw_lanes(axis: Any, lanes: Sequence[str]) -> None:
         axis.text(-0.4, 0, "no tasks: the rank is alone", va="center", color=GREY)
 
 
-def _draw_columns(axis: Any, places: Layout, lanes: int) -> None:
+def _draw_columns(axis: Any, grid: TaskGrid, lanes: int) -> None:
     """Write a stage's composite task above its column and its number below; shade every other."""
-    for column, name in places.titles.items():
+    for column, name in grid.titles.items():
         axis.text(
             column, -0.56, _folded(name), ha="center", va="bottom", fontsize=8, family="monospace"
         )
         if column % 2:
             axis.axvspan(column - 0.5, column + 0.5, color=STRIPE, linewidth=0, zorder=0)
-    axis.set_xticks(list(places.numbers), [str(s) for s in places.numbers.values()], fontsize=8)
-    axis.set_xlabel("stage" if places.titles else "", fontsize=9)
-    if places.gap is not None:
-        count, _, name = places.left_out.partition(" x ")
+    axis.set_xticks(list(grid.numbers), [str(s) for s in grid.numbers.values()], fontsize=8)
+    axis.set_xlabel("stage" if grid.titles else "", fontsize=9)
+    if grid.gap is not None:
+        count, _, name = grid.left_out.partition(" x ")
         text = "\n".join(["...", f"{count} x" if name else count, _folded(name), "..."])
         axis.text(
-            places.gap, (lanes - 1) / 2, text, ha="center", va="center", color=INK,
+            grid.gap, (lanes - 1) / 2, text, ha="center", va="center", color=INK,
             fontsize=8, family="monospace",
         )  # fmt: skip
 
 
-def _draw_edge(axis: Any, places: Layout, first: Task, second: Task, data: bool) -> None:
+def _draw_edge(axis: Any, grid: TaskGrid, first: Task, second: Task, data: bool) -> None:
     """Draw an arrow. If only one of the tasks is drawn, draw the half next to it."""
-    ends = [(places.column[task], places.row[task]) for task in (first, second)]
-    shown = [places.shown(task) for task in (first, second)]
+    ends = [(grid.column[task], grid.row[task]) for task in (first, second)]
+    shown = [grid.shown(task) for task in (first, second)]
     if not any(shown):
         return
     start, stop = (
@@ -228,10 +228,10 @@ def _towards(
     return end[0] + share * (other[0] - end[0]), end[1] + share * (other[1] - end[1])
 
 
-def _draw_task(axis: Any, places: Layout, task: Task) -> None:
+def _draw_task(axis: Any, grid: TaskGrid, task: Task) -> None:
     box = {"boxstyle": "round,pad=0.35", "facecolor": _color(task), "edgecolor": "none"}
     axis.text(
-        places.column[task], places.row[task], str(task), ha="center", va="center",
+        grid.column[task], grid.row[task], str(task), ha="center", va="center",
         color="white", fontsize=8, bbox=box,
     )  # fmt: skip
 

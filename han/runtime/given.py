@@ -9,12 +9,12 @@ import hashlib
 from typing import Any, NamedTuple
 
 from han.common.errors import ConfigError
-from han.config.statistics import statistics_output
+from han.config.environment import statistics_output
 from han.ranks.discover import Settings, try_to_load
 from han.runtime.tuned import tuned_table
 from han.trace.trace_files import trace_folder
-from han.tuning.built_in.shipped import digest
-from han.tuning.tuned.places import Search
+from han.tuning.built_in.table import digest
+from han.tuning.tuned.find import Search
 
 
 class Given(NamedTuple):

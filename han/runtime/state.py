@@ -53,7 +53,7 @@ from han.runtime.waiting import Waiting, naps
 from han.trace.tracing import Tracing
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
-from han.tuning.tuned.places import Search
+from han.tuning.tuned.find import Search
 
 check_compiled()
 

@@ -10,7 +10,7 @@ from han.common.units import plural
 from han.config.config import Config
 from han.config.parts import Wait
 from han.ranks.machine import fingerprint
-from han.tuning.tuned.places import OFF, Search, find_table
+from han.tuning.tuned.find import OFF, Search, find_table
 
 LISTED = 8  # ranks in a message, at most
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from han.common.atomic import write_whole
 from han.config.rc import rc
 from han.ranks.clocks import Clock, Reading
 
@@ -65,12 +66,7 @@ def write_part(path: Path, part: Timeline) -> None:
     """Write one rank's part; the file appears as a whole or not at all."""
     from han.trace.timeline_files import to_json
 
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(to_json(part), encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, to_json(part))
 
 
 class TraceFile:

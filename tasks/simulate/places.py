@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from han.config.machine import MachineModel
+from han.config.rails import local_ranks, rail_of
 from han.model.channel_layout import SMALL
 from han.model.opcodes import ATTACHED, DATA, READS, WRITES
 from han.model.program import PEER, Area, Base, PeerBase
-from han.model.rails import local_ranks, rail_of
 from han.tasks.equal_roles import Role
 from han.tasks.plan import Plan
 from han.tasks.simulate.caches import Caches

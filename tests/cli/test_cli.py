@@ -15,13 +15,12 @@ from han.cli.imagined import imagine
 from han.cli.info import submodule_uses
 from han.cli.main import app
 from han.common.errors import ArgumentError, NoRuleError
-from han.common.units import spans
+from han.common.units import parse_sizes, spans
 from han.config.rc import VARIABLES
 from han.measure import merged
 from han.measure.bench import Row, Settings
-from han.measure.bench_calls import Buffers, Case, check_case, measurable
+from han.measure.bench_calls import Buffers, Case, check_case
 from han.measure.bench_machine import described, settings
-from han.measure.sizes import parse_sizes
 from han.model.channel_layout import INLINE
 from han.model.collectives import COLLECTIVES
 from han.model.measurements import Report, Times
@@ -328,7 +327,7 @@ def test_help_has_examples(command):
 @pytest.mark.parametrize("mode", ["blocking", "nonblocking", "persistent"])
 def test_bench_measures_every_collective_on_one_rank(mode):
     text = call("bench", "--sizes", "8,1KiB", "--mode", mode, *QUICK)
-    for collective in measurable():
+    for collective in COLLECTIVES:
         assert f"# {collective}\n" in text
     assert "1KiB" in text
     assert f"{mode} calls" in text
@@ -369,10 +368,6 @@ def test_sizes():
     assert parse_sizes("8:64") == [8, 16, 32, 64]
     assert parse_sizes("8:1KiB:4") == [8, 32, 128, 512]
     assert parse_sizes("8,1KiB,8:16,0") == [8, 1024, 16, 0]
-
-
-def test_every_collective_can_be_measured():
-    assert set(COLLECTIVES) == set(measurable())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex128", "bool"])
@@ -418,7 +413,7 @@ def test_compare_holds_han_against_each_library_in_its_own_run():
     assert [r.ratios for r in rows] == [{"A 1": 3, "B 2": 4}, {"A 1": 0.75, "B 2": 9}]
     assert [r.rival for r in rows] == ["A 1", "A 1"]
     table = merged.table(rows)
-    assert "3.00*" in table
+    assert "*3.00" in table
     assert table.endswith("# ratios: geometric mean 1.50, least 0.75 (bcast of 16B)")
 
 
@@ -439,7 +434,7 @@ def test_runs_that_differ_do_not_compare():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("{", "not JSON"), ("{}", "not written by"), (None, "cannot be read")]
+    ("text", "said"), [("{", "not JSON"), ("{}", "not a report of"), (None, "cannot be read")]
 )
 def test_other_files_do_not_compare(tmp_path, text, said):
     path = tmp_path / "x.json"
@@ -539,7 +534,7 @@ def steady_part(places):
 
 def test_a_short_graph_is_drawn_whole():
     graph = graph_of(8)
-    places = plot_tasks.layout(graph)
+    places = plot_tasks.task_grid(graph)
     assert list(places.titles.values()) == graph.stage_names()
     assert places.gap is None
     assert len(set(places.row.values())) == 4
@@ -548,7 +543,7 @@ def test_a_short_graph_is_drawn_whole():
 
 def test_the_middle_of_a_long_graph_is_left_out_and_counted():
     graph = graph_of(64)
-    places = plot_tasks.layout(graph)
+    places = plot_tasks.task_grid(graph)
     assert places.left_out == "57 x sbibirsr"
     assert len(steady_part(places)) == 4
     assert places.columns == 3 + 2 + 1 + 2 + 3
@@ -562,7 +557,7 @@ def test_a_long_graph_without_a_steady_part_is_cut_in_the_middle():
     tasks = [Task("s" + "rb"[k % 2], ("reduce", "bcast")[k % 2], 0, k, 0, 8) for k in range(100)]
     for first, second in itertools.pairwise(tasks):
         graph.after(first, second, "data")
-    places = plot_tasks.layout(graph)
+    places = plot_tasks.task_grid(graph)
     assert places.left_out == "60 stages"
     assert places.columns == plot_tasks.MOST_COLUMNS + 1
 

@@ -13,17 +13,18 @@ from disks import full_disk
 from typer.testing import CliRunner
 
 from han.cli.main import app
-from han.cli.quality_file import FORMAT, VERSION
-from han.cli.tune_texts import MOST_TOLD, pruned_list, pruned_text
+from han.cli.quality_file import FORMAT
+from han.cli.tune_run import MOST_TOLD, pruned_list, pruned_text
 from han.common.errors import HanError
 from han.config import load_config
 from han.config.rules import KindUse, LevelUse, Use
 from han.measure.tune.quality import Predicted, Row
 from han.ranks.machine import fingerprint
+from han.tuning.costs.estimates import Estimate
 from han.tuning.search.space import IN_A_ROW, UNFIT, Pruned
 from han.tuning.tuned.files import parse, read, write
-from han.tuning.tuned.places import find_table
-from han.tuning.tuned.points import Candidate, Key, Point, Timing
+from han.tuning.tuned.find import find_table
+from han.tuning.tuned.points import Candidate, MeasuredCall, Point
 from han.tuning.tuned.table import of_points
 
 LEVELS = ("node", "network")
@@ -38,8 +39,8 @@ def refuse(*arguments):
 def point(nbytes=1024, us=10.0, collective="allreduce"):
     level = LevelUse("sm", "flat", {"chunk": 4096}, {"reduce": KindUse("kary", {"radix": 2})})
     use = Use("whole", "dataflow", {"node": level})
-    timing = Timing(us * 1e-6, us * 0.9e-6, us * 1.1e-6, 40)
-    key = Key(collective, "native" if collective == "allreduce" else "", 1, 4, LEVELS)
+    timing = Estimate(us * 1e-6, us * 0.9e-6, us * 1.1e-6, 40)
+    key = MeasuredCall(collective, "native" if collective == "allreduce" else "", 1, 4, LEVELS)
     slow = replace(timing, median=2 * timing.median, high=2 * timing.high)
     candidates = (Candidate(use, timing, 9e-6), Candidate(Use(levels={}), slow))
     return Point(key, nbytes, False, candidates, slow, slow, "task", "", 2.0, 7)
@@ -115,16 +116,16 @@ def test_a_report_has_what_strategies_cost_and_how_good_they_are(tables, tmp_pat
     row = Row("bcast", 1024, 9, dict.fromkeys(both, "node: sm flat"), dict.fromkeys(both, 1.0),
               {"exhaustive": 5.0, "task": 0.5}, {"exhaustive": 9, "task": 4},
               (Predicted("node: sm flat", 1e-6, 1.1e-6),))  # fmt: skip
-    head = {"format": FORMAT, "version": VERSION}
+    head = {"format": FORMAT.name, "version": FORMAT.version}
     compared.write_text(json.dumps({**head, "rows": [row.record()]}))
     given = ("tune", "report", str(out), "--table", str(tables[0]), "--quality", str(compared))
     call(*given)
     assert (tmp_path / "report-strategies.png").stat().st_size > 1000
     assert "Strategies beside exhaustive search" in out.read_text()
     for text, said in (
-        ("{}", "not a comparison of this han: KeyError: 'format'"),
+        ("{}", "not a comparison of strategies: its format is not han-tuning-quality"),
         (json.dumps({**head, "rows": []}), "nothing was compared"),
-        (json.dumps({**head, "rows": [{}]}), "not a comparison of this han"),
+        (json.dumps({**head, "rows": [{}]}), "a damaged comparison"),
         (None, "cannot be read: No such file"),
     ):
         compared.unlink() if text is None else compared.write_text(text)

@@ -6,6 +6,7 @@ In turns, other load on the machine affects all configurations equally. Writes a
 configuration, as ``han bench --json`` does.
 """
 
+import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
@@ -14,10 +15,10 @@ from typing import Annotated
 import typer
 from mpi4py import MPI
 
+from han.common.units import parse_sizes
 from han.measure.bench import Bench, Row, Settings
 from han.measure.bench_machine import look
-from han.measure.bench_report import report, to_json
-from han.measure.sizes import parse_sizes
+from han.measure.bench_report import report
 from han.model.measurements import Times
 
 COLLECTIVES = ("bcast", "reduce", "allreduce")
@@ -48,7 +49,9 @@ def main(
         config = bench.han._han.config.to_yaml()
         made = report(machine, settings, rows[path], config)
         if not comm.rank:
-            (out / f"{path.stem}.json").write_text(to_json(made), encoding="utf-8")
+            (out / f"{path.stem}.json").write_text(
+                json.dumps(made.data, indent=1), encoding="utf-8"
+            )
 
 
 def _together(found: list[Times]) -> Times:

@@ -18,7 +18,7 @@ import typer
 from mpi4py import MPI
 
 import han
-from han.measure.sizes import parse_sizes
+from han.common.units import parse_sizes
 
 LIBRARY = "MPI library"
 AHEAD = 0.5  # seconds within which all ranks learn when to begin, from the last one's arrival

@@ -19,7 +19,7 @@ from wiring import Links
 from han.common.units import format_size
 from han.config.config import Config
 from han.config.machine import load_machine
-from han.plots.lines import Panel, lines
+from han.plots.plots import Panel, lines
 from han.tasks.call import call_signature
 from han.tuning.prediction import Where, plan_of, predict, with_choice
 

@@ -10,7 +10,7 @@ from machines import topology_of
 
 from han import _native
 from han.explain import make_signature
-from han.measure.limits import OWN, WAYS, Piece, pieces_of
+from han.measure.limits import OWN, WAYS, MovedBytes, pieces_of
 from han.model.element_types import kernel
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
@@ -29,13 +29,13 @@ def work(collective, submodule, algorithm, rank, mapped=False, size=3):
 
 def test_work_is_what_a_rank_copies_and_combines():
     assert work("bcast", "sm", "flat", 0) == work("bcast", "sm", "flat", 1)
-    assert work("bcast", "sm", "flat", 1) == [Piece(False, OWN, NBYTES)]
+    assert work("bcast", "sm", "flat", 1) == [MovedBytes(False, OWN, NBYTES)]
     assert work("bcast", "solo", "pull", 0) == []
-    assert work("bcast", "solo", "pull", 1) == [Piece(False, OWN, NBYTES)]
+    assert work("bcast", "solo", "pull", 1) == [MovedBytes(False, OWN, NBYTES)]
 
 
 def test_work_on_shared_arrays_is_done_from_those_of_the_same_peers():
-    assert work("bcast", "solo", "pull", 2, mapped=True) == [Piece(False, 0, NBYTES)]
+    assert work("bcast", "solo", "pull", 2, mapped=True) == [MovedBytes(False, 0, NBYTES)]
     everyone = [work("allreduce", "solo", "split", rank, mapped=True) for rank in range(3)]
     for combines in (True, False):
         shares = [p.nbytes for pieces in everyone for p in pieces if p.combines == combines]

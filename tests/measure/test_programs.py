@@ -11,8 +11,9 @@ from mpi4py import MPI
 
 import han
 from han.common.errors import ArgumentError, WrongResultError
+from han.measure.bench import Settings
 from han.measure.program_mix import DEFAULT
-from han.measure.program_results import Result, Settings, mean_ratio, summary
+from han.measure.program_results import Result, mean_ratio, summary
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, passes, repeated_sizes
 from han.measure.programs import GROUPS, Programs, chosen
@@ -99,7 +100,7 @@ def test_a_mix_has_the_calls_that_han_knows(tmp_path):
 
 def test_a_sequence_is_the_same_everywhere_and_has_the_weights():
     often, seldom = Recorded("bcast", BLOCKING, 8, 30), Recorded("barrier", BLOCKING, 0, 10)
-    mix = Mix("two", (often, seldom), 0)
+    mix = Mix("two", (often, seldom))
     calls = mix.sequence(4000)
     assert calls == mix.sequence(4000)
     assert 2800 < Counter(calls)[often] < 3200

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from han.cli.main import app
 from han.cli.quality_texts import Lines
 from han.measure.tune import quality
-from han.measure.tune.pace import Pace, expected, spread, trend
-from han.measure.tune.quality import Predicted, Row, row_by_row
+from han.measure.tune.quality import Pace, Predicted, Row, expected, row_by_row, spread, trend
 from han.measure.tune.tuner import Input, Plans
 
 SIZES = (8, 1024, 1 << 17, 1 << 24)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from han.measure.tune.confirm import confirmation
-from han.measure.tune.simpler import simplified
+from han.measure.tune.confirm import confirmation, simplified
 from han.tasks.choice import Choice, level_choice
 
 BASE = Choice((level_choice("sm", "flat"), level_choice("adapt", "binomial")), 4096)

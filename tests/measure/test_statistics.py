@@ -8,10 +8,10 @@ from mpi4py import MPI
 from tensors import GPU, OnDevice, Tensor
 
 from han import statistics_report as report
+from han.config.environment import PRINTED, statistics_output
 from han.config.rc import rc
-from han.config.statistics import PRINTED, statistics_output
 from han.counted_calls import APART, DEVICE, NEVER, OBJECTS, UNFIT, methods, why_left
-from han.model.statistics import UNKNOWN, Counts, Key, Statistics, size_range
+from han.model.statistics import UNKNOWN, CountedCalls, Counts, Statistics, size_range
 
 TEN = np.zeros(10)
 
@@ -35,7 +35,7 @@ def size_of(name, *args, **more):
 def test_classes_of_sizes_are_powers_of_four():
     sizes = {None: UNKNOWN, 0: 0, 1: 64, 64: 64, 65: 256, 256: 256, 4096: 4096, 4097: 16384}
     assert {n: size_range(n) for n in sizes} == sizes
-    assert [Key("Bcast", n, 2).size for n in (UNKNOWN, 0, 64, 4096)] == [
+    assert [CountedCalls("Bcast", n, 2).size for n in (UNKNOWN, 0, 64, 4096)] == [
         "?",
         "0B",
         "<= 64B",
@@ -90,11 +90,14 @@ def test_reasons():
 
 RECORDS = [
     {
-        Key("Bcast", 64, 2): Counts(5, 40, 2.0),
-        Key("Bcast", 64, 1): Counts(7, 56, 0.5),
-        Key("bcast", UNKNOWN, 1, OBJECTS): Counts(1, 0, 1.0),
+        CountedCalls("Bcast", 64, 2): Counts(5, 40, 2.0),
+        CountedCalls("Bcast", 64, 1): Counts(7, 56, 0.5),
+        CountedCalls("bcast", UNKNOWN, 1, OBJECTS): Counts(1, 0, 1.0),
     },
-    {Key("Bcast", 64, 2): Counts(3, 90, 4.0), Key("Scan", 1024, 1, NEVER): Counts(2, 2000, 1.0)},
+    {
+        CountedCalls("Bcast", 64, 2): Counts(3, 90, 4.0),
+        CountedCalls("Scan", 1024, 1, NEVER): Counts(2, 2000, 1.0),
+    },
 ]
 SOME = Statistics.merged(RECORDS, [3, 1])
 
@@ -111,7 +114,9 @@ def test_a_call_counts_once_however_many_ranks_make_it():
     assert (first.calls, first.nbytes) == (4, 65)
     assert (SOME.calls, SOME.of_han().calls, SOME.seconds) == (14, 11, 8.5)
     assert {why: part.calls for why, part in SOME.reasons().items()} == {OBJECTS: 1, NEVER: 2}
-    uneven = [{Key("Gatherv", 64 * 4**rank, 3, NEVER): Counts(10, 0, 1.0)} for rank in range(3)]
+    uneven = [
+        {CountedCalls("Gatherv", 64 * 4**rank, 3, NEVER): Counts(10, 0, 1.0)} for rank in range(3)
+    ]
     found = Statistics.merged(uneven)
     assert found.calls == pytest.approx(10)
     assert [report.number(row.calls) for row in found.rows] == ["3.3"] * 3

@@ -16,9 +16,7 @@ from han.measure.bench_calls import Case
 from han.measure.tune import windows
 from han.measure.tune.lab import CLEAR, CONNECTED, TIMED, TIMED_IN_ROW, Lab
 from han.measure.tune.session import tuned_config
-from han.measure.tune.stage_times import typical
-from han.measure.tune.visits import BUSY_MOST, SINGLE
-from han.measure.tune.windows import RECENT, Series, Windows
+from han.measure.tune.windows import BUSY_MOST, RECENT, SINGLE, Series, Windows, typical
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice

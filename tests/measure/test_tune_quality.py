@@ -13,7 +13,7 @@ from han.cli.quality_texts import text_of
 from han.measure.tune.quality import Predicted, Row, errors, summaries
 from han.measure.tune.tuner import Input, sparse_first
 from han.measure.tune.windows import Series, durations, joined
-from han.plots.quality import quality
+from han.plots.tuning import quality
 
 
 def row(nbytes=1024, ratio=1.0, predicted=11e-6):

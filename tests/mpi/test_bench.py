@@ -13,18 +13,24 @@ from han.cli.main import app
 from han.common.errors import ArgumentError, WrongResultError
 from han.measure.ablation import BUILT_IN, VARIANTS
 from han.measure.bench import Bench, Settings
-from han.measure.bench_calls import Buffers, Mode, measurable, prepare
-from han.measure.limits import COLLECTIVES
-from han.measure.program_results import Settings as ProgramSettings
+from han.measure.bench_calls import Buffers, Mode, prepare
+from han.measure.limits import MOVING
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.programs import GROUPS, Programs
+from han.model.collectives import COLLECTIVES, DATALESS
 from han.ranks.machine import fingerprint
 from han.tuning.tuned.files import as_text, write
-from han.tuning.tuned.places import user_folder
+from han.tuning.tuned.find import user_folder
 from han.tuning.tuned.table import of_points
 
 on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+
+
+def rows_of(bench, collective, *sizes):
+    wanted = (0,) if collective in DATALESS else sizes
+    return [bench.measure(bench.settings.case(collective, nbytes)) for nbytes in wanted]
+
 
 QUICK = Settings(rounds=2, iterations=2, seconds=0)
 CONFIG = {"levels": [{"name": "node", "scope": {"size": 2}}, {"name": "network", "scope": "all"}]}
@@ -35,8 +41,8 @@ CONFIG = {"levels": [{"name": "node", "scope": {"size": 2}}, {"name": "network",
 def test_every_collective_is_measured_on_both_sides(mpi_ranks, mode):
     settings = Settings(mode, rounds=2, iterations=2, root=mpi_ranks - 1)
     with Bench(MPI.COMM_WORLD, CONFIG, settings) as bench:
-        for collective in measurable():
-            rows = list(bench.rows(collective, [0, 8, 4096]))
+        for collective in COLLECTIVES:
+            rows = rows_of(bench, collective, 0, 8, 4096)
             assert [row.nbytes for row in rows] == (
                 [0] if collective == "barrier" else [0, 8, 4096]
             )
@@ -54,14 +60,14 @@ def test_types_and_operations(mpi_ranks, dtype, op):
     settings = Settings(dtype=dtype, op=op, rounds=1, iterations=1)
     with Bench(MPI.COMM_WORLD, None, settings) as bench:
         for collective in ("reduce", "allreduce"):
-            assert [row.nbytes for row in bench.rows(collective, [64])] == [64]
+            assert [row.nbytes for row in rows_of(bench, collective, 64)] == [64]
 
 
 @on_two
 def test_batches_are_as_long_on_every_rank(mpi_ranks):
     comm = MPI.COMM_WORLD
     with Bench(comm, None, Settings(rounds=1, seconds=0)) as bench:
-        (row,) = bench.rows("bcast", [8])
+        (row,) = rows_of(bench, "bcast", 8)
     assert len(set(comm.allgather(tuple(t.calls for t in row.times.values())))) == 1
 
 
@@ -87,14 +93,14 @@ def test_no_comparison_when_it_is_not_wanted(mpi_ranks, monkeypatch):
     monkeypatch.setattr(Buffers, "result", None)
     settings = Settings(rounds=1, iterations=1, check=False, only="han")
     with Bench(MPI.COMM_WORLD, None, settings) as bench:
-        (row,) = bench.rows("bcast", [8])
+        (row,) = rows_of(bench, "bcast", 8)
     assert list(row.times) == ["han"]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", r"damaged, not JSON: .*; tune again$"),
+        ("{", r"damaged, not JSON: .*; tune it again$"),
         (None, "cannot be read: No such file or directory; make one with han tune$"),
         (as_text(of_points((), replace(fingerprint(), cores=99))), "cores: .* there; make one"),
     ],
@@ -131,15 +137,15 @@ def test_tuned_choices_are_measured_beside_the_built_in_ones(mpi_ranks, tmp_path
         write(path, of_points((), fingerprint()))
     MPI.COMM_WORLD.Barrier()
     with Bench(MPI.COMM_WORLD, {"tuned": str(path)}, settings) as bench:
-        (row,) = bench.rows("bcast", [8])
+        (row,) = rows_of(bench, "bcast", 8)
         assert list(row.times) == ["han", "default", "mpi"]
-        assert row.gain.gain == row.record()["gain"]
-        assert row.gain.gain == row.times["default"].median / row.times["han"].median
-        assert row.record()["gain_low"] <= row.gain.gain <= row.record()["gain_high"]
+        assert row.gain.median == row.record()["gain"]
+        assert row.gain.median == row.times["default"].median / row.times["han"].median
+        assert row.record()["gain_low"] <= row.gain.median <= row.record()["gain_high"]
         assert bench.comms["default"]._han.tuned.table is None
     with Bench(MPI.COMM_WORLD, {"tuned": str(path)}, replace(settings, tuned=False)) as bench:
         assert bench.han._han.tuned.table is None
-        (row,) = bench.rows("bcast", [8])
+        (row,) = rows_of(bench, "bcast", 8)
         assert row.gain is None
 
 
@@ -179,7 +185,7 @@ def test_data_that_is_written_anew_before_each_call(mpi_ranks):
         np.testing.assert_array_equal(buffers.recv, 1)
     with Bench(MPI.COMM_WORLD, None, replace(QUICK, fresh=True)) as running:
         for name in ("bcast", "allreduce"):
-            assert all(row.ratio > 0 for row in running.rows(name, [64, 1 << 17]))
+            assert all(row.ratio > 0 for row in rows_of(running, name, 64, 1 << 17))
 
 
 @on_two
@@ -204,14 +210,14 @@ def test_info_shows_rails_and_adapters_that_contradict_them(mpi_ranks, tmp_path,
 @on_ranks
 def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
     record = tmp_path / "limits.json"
-    arguments = ["limits", *COLLECTIVES, "--sizes", "8,256KiB", "--rounds", "2", "--time", "0"]
+    arguments = ["limits", *MOVING, "--sizes", "8,256KiB", "--rounds", "2", "--time", "0"]
     done = CliRunner().invoke(app, [*arguments, "--json", str(record)])
     assert done.exit_code == 0, done.exception
     if not MPI.COMM_WORLD.rank:
         rows = json.loads(record.read_text())["rows"]
         kinds = [(row["collective"], row["nbytes"], row["shared"]) for row in rows]
         sizes = (8, 256 << 10)
-        assert kinds == [(c, n, s) for s in (True, False) for c in COLLECTIVES for n in sizes]
+        assert kinds == [(c, n, s) for s in (True, False) for c in MOVING for n in sizes]
         moved = {kind: row["moved"] for kind, row in zip(kinds, rows, strict=True)}
         assert moved["bcast", 256 << 10, True] == (mpi_ranks - 1) * 256 << 10
     config = tmp_path / "rules.yaml"
@@ -273,6 +279,6 @@ def test_a_wrong_result_of_a_program_is_found_on_all_ranks(mpi_ranks):
     def make(comm):
         return Work(lambda: None, [np.ones(2) * (comm is bench.han and comm.rank)])
 
-    bench = Programs(MPI.COMM_WORLD, None, ProgramSettings(rounds=1, seconds=0))
+    bench = Programs(MPI.COMM_WORLD, None, Settings(rounds=1, seconds=0))
     with pytest.raises(WrongResultError, match=r"spellings, odd: .* on rank\(s\) 1"):
         bench.measure(ProgramRow("spellings", "odd", make))

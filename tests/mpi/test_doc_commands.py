@@ -13,7 +13,7 @@ from mpi4py import MPI
 from pages import PAGES
 from typer.testing import CliRunner
 
-from han.cli.bench_programs import TAKEN
+from han.cli.bench import OF_PROGRAMS
 from han.cli.main import COMMANDS as TABLE
 from han.measure.program_mix import DEFAULT
 
@@ -48,6 +48,6 @@ def test_commands(mpi_ranks, tmp_path, monkeypatch):
 def shortened(words: tuple[str, ...]) -> list[str]:
     """Return options that shorten the run of a command."""
     (command,) = (row.load() for row in TABLE if row.name == words[1])
-    taken = TAKEN if "--programs" in words else {p.name for p in command.params}
+    taken = OF_PROGRAMS if "--programs" in words else {p.name for p in command.params}
     known = {o for p in command.params if p.name in taken for o in p.opts}
     return [word for option in SMALL if option in known for word in (option, SMALL[option])]

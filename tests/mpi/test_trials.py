@@ -13,10 +13,11 @@ import han
 from han.config.rules import LevelUse, Use
 from han.ranks.machine import fingerprint
 from han.tasks.call import call_signature
+from han.tuning.costs.estimates import Estimate
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.tuned.files import as_text
-from han.tuning.tuned.points import Candidate, Point, Timing, key_of
+from han.tuning.tuned.points import Candidate, Point, key_of
 from han.tuning.tuned.table import of_points
 
 WORLD = MPI.COMM_WORLD
@@ -33,7 +34,7 @@ on_few = pytest.mark.mpi(ranks=[2, 3, 4], timeout=60, unit="s")
 
 
 def timing(seconds):
-    return Timing(seconds, seconds, seconds, 40)
+    return Estimate(seconds, seconds, seconds, 40)
 
 
 def table(comm, keeps=False, usual=1e-4, other=1e-6):

@@ -20,12 +20,13 @@ from han.measure.tune.session import partial_file, tune, tuned_config
 from han.measure.tune.tuner import Input, Plans, Tuned, Tuner
 from han.ranks.machine import fingerprint
 from han.tasks.signature import Signature
+from han.tuning.costs.estimates import Estimate
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.search.results import Found
 from han.tuning.search.space import Limits
 from han.tuning.tuned.files import TunedError, as_text, read
-from han.tuning.tuned.points import Candidate, Key, Point, Timing
+from han.tuning.tuned.points import Candidate, MeasuredCall, Point
 from han.tuning.tuned.table import of_points
 
 WORLD = MPI.COMM_WORLD
@@ -182,7 +183,7 @@ def test_an_interrupted_run_is_resumed(tmp_path):
 
 
 def test_inputs_for_which_nothing_was_compared_are_left(tmp_path, monkeypatch):
-    timing = Timing(1e-6, 1e-6, 1e-6, 9)
+    timing = Estimate(1e-6, 1e-6, 1e-6, 9)
     searched = Found((), complete=False)
 
     def hurried(tuner, one, seconds):
@@ -205,7 +206,7 @@ def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp
     path, other = shared_path(tmp_path), "name another file with --out, or remove this one"
     for text, said in {
         "{": "damaged, not JSON",
-        json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
+        json.dumps({"format": "han-choices", "version": 9}): "version 9, this han reads version 2",
         as_text(of_points((), replace(fingerprint(), cores=999))): "another machine: cores",
         as_text(of_points((), replace(fingerprint(), transport="x"))): "other conditions: transpor",
     }.items():
@@ -222,8 +223,8 @@ def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp
 def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "write", lambda *_: refuse_to_write())
     keeper = session.Keeper(tmp_path / "tuned.json", fingerprint(), True, print)
-    timing = Timing(1e-6, 1e-6, 1e-6, 9)
-    key = Key("bcast", "", 1, 2, ("node", "network"))
+    timing = Estimate(1e-6, 1e-6, 1e-6, 9)
+    key = MeasuredCall("bcast", "", 1, 2, ("node", "network"))
     keeper.add(Point(key, 64, True, (), timing, complete=False))
     assert [p.complete for p in read(partial_file(keeper.path)).points] == [False]
     assert keeper.finish(True) == f"no room; what was found is in {partial_file(keeper.path)}"
@@ -254,7 +255,7 @@ def searches(monkeypatch):
 
     def search(tuner, one, seconds):
         made.append(one)
-        timing, whole = Timing(1e-6, 1e-6, 1e-6, 9), tuner.plans.strategy != "task"
+        timing, whole = Estimate(1e-6, 1e-6, 1e-6, 9), tuner.plans.strategy != "task"
         candidate = Candidate(Use("whole", "dataflow", {}), timing)
         told = {"strategy": tuner.plans.strategy, "tried": 2, "complete": whole}
         point = Point(tuner.key(one), one.nbytes, True, (candidate,), timing, **told)
@@ -342,7 +343,7 @@ def test_tables_that_are_no_use_are_told_of_on_one_rank(tmp_path):
     path = shared_path(tmp_path)
     texts = {
         "{": "damaged, not JSON",
-        json.dumps({"format": "han-tuned", "version": 9}): "version 9, this han reads version 1",
+        json.dumps({"format": "han-choices", "version": 9}): "version 9, this han reads version 2",
         as_text(of_points((), replace(fingerprint(), cores=999))): "another machine: cores",
     }
     for text, said in texts.items():

@@ -163,7 +163,7 @@ def test_diff_on_a_terminal_is_a_table(monkeypatch, capsys):
 
     plans = planned("bcast", 64 * KiB, 4, 2), planned("bcast", 64 * KiB, 4, 1)
     table = rows(*(side(name, *plan) for name, plan in zip("ab", plans, strict=True)))
-    _cli_diff._print_table(["a", "b"], table)
+    _cli_diff._show(["a", "b"], table, [])
     shown = capsys.readouterr().out
     assert "4 ranks on 2" in shown
     assert "* " in shown

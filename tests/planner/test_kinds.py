@@ -19,8 +19,7 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.row_reading import use_of as read_use
 from han.tuning.rules import RuleTable, use_of
 from han.tuning.search.space import Limits, space_of
-from han.tuning.tuned.texts import spell
-from han.tuning.tuned.uses import use_record
+from han.tuning.tuned.uses import spell, use_record
 
 TOPOLOGY = virtual(6, 3)
 MEMORY = 1 << 20

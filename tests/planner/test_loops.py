@@ -13,10 +13,9 @@ from random_plans import example
 from han import _native
 from han.config.config import default_config
 from han.model import loops
-from han.model.loops import LEAST, STRIDES, roll
+from han.model.loops import LEAST, STRIDES, roll, unroll
 from han.model.program import INSTRUCTION, LOOP, Code, Program, StreamInfo
 from han.model.topology import Topology, virtual
-from han.model.unrolled import unroll
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tasks.plan import Plan

@@ -14,11 +14,10 @@ from han.cli.plan_texts import prove
 from han.common.errors import HanError
 from han.config.config import default_config
 from han.model.collectives import ROWS
-from han.model.loops import period, repeated
+from han.model.loops import period, repeated, unroll
 from han.model.program import Code
 from han.model.task_names import TaskNames
 from han.model.topology import Topology, virtual
-from han.model.unrolled import unroll
 from han.submodules.registry import registered
 from han.tasks import samples
 from han.tasks.call import call_signature

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from equations.max_rate import exchange
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines import topology_of
@@ -21,7 +22,7 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.simulate.places import Places
-from han.tuning.formulas import Costs, exchange, recursive_doubling, smp
+from han.tuning.formulas import Costs, recursive_doubling, smp
 from han.tuning.parts import plan_of_choice
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided

@@ -180,7 +180,7 @@ def row(**changes):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "x: not JSON"),
+        ("{", "x: damaged, not JSON"),
         ("[" * 100_000, "x: not a trace: nested too deep"),
         ("[]", "x: not a trace: its format is not han-trace"),
         ('{"format": "han-plan"}', "x: not a trace"),
@@ -305,7 +305,7 @@ def folder(tmp_path):
 def test_the_table_has_streams_and_ranks(folder):
     text = call(folder)
     assert "# measured c0ffee: a title\n" in text
-    assert "bcast of 64B ib" in text
+    assert "bcast of 64B  ib" in text
     assert text.splitlines()[-1].split()[:2] == ["rank", "1"]
     only = call(folder, "--ranks", "1", "--call", "0", "--comm", "c0ffee")
     assert "ib" not in only

@@ -19,7 +19,7 @@ from han.cli.quality_texts import text_of
 from han.measure.tune.lab import CLEAR, TIMED
 from han.measure.tune.quality import USUAL, Predicted, Row, compared, named
 from han.measure.tune.tuner import Input, sparse_first
-from han.measure.tune.visits import observations
+from han.measure.tune.windows import observations
 from han.model.topology import Topology
 from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
@@ -117,7 +117,7 @@ def main():
     far = [one.error for r in every for one in r.predictions]
     print(f"# {len(far)} candidates in segments, median error {100 * median(far):.1f} %")
     if len(sys.argv) > 1:
-        from han.plots.quality import quality
+        from han.plots.tuning import quality
 
         quality(every, Path(sys.argv[1]))
 

@@ -14,17 +14,22 @@ from han.model.topology import virtual
 from han.ranks.discover import Settings, check_agreement
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.amounts import amount_of
-from han.tuning.built_in import shipped as place
-from han.tuning.built_in.reading import parse
-from han.tuning.built_in.shipped import FILE, safe_table, shipped
-from han.tuning.built_in.table import SECTIONS, ChoicesError
+from han.tuning.built_in import table as place
+from han.tuning.built_in.table import (
+    FILE,
+    SECTIONS,
+    ChoicesError,
+    parse,
+    safe_table,
+    shipped,
+)
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN, choose, rowed
 from han.tuning.parts import plan_of_choice
+from han.tuning.row import amount_of
 from han.tuning.rules import RuleTable
-from han.tuning.tuned.places import find_table
+from han.tuning.tuned.find import find_table
 
 KiB = 1 << 10
 MEMORY = 1 << 20

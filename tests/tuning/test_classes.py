@@ -16,11 +16,10 @@ from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED
-from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import TunedError, as_text
+from han.tuning.tuned.find import find_table
 from han.tuning.tuned.merge import merge
-from han.tuning.tuned.places import find_table
-from han.tuning.tuned.points import key_of
+from han.tuning.tuned.points import Conditions, key_of
 from han.tuning.tuned.table import of_points, with_points
 
 SUM = Conditions("float64", "sum")

@@ -9,7 +9,7 @@ from test_tuned import HERE, LARGE, SMALL, KiB, told_of
 
 from han.common.errors import ArgumentError
 from han.model.measurements import Report
-from han.tuning.tuned.confirmed import confirmed
+from han.tuning.tuned.export import confirmed
 from han.tuning.tuned.files import as_text, parse
 from han.tuning.tuned.table import of_points
 

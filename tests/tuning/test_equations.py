@@ -6,6 +6,9 @@ from dataclasses import replace
 from math import log2
 
 import pytest
+from equations import lanes, multi_rail, pipeline
+from equations.hockney import HOCKNEY, Hockney
+from equations.max_rate import max_rate
 from schedules import Row, run_steps, seconds_of
 
 from han.config.machine import load_machine
@@ -16,9 +19,7 @@ from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.stages import stage_seconds
-from han.tuning.equations import lanes, multi_rail, pipeline
-from han.tuning.equations.hockney import HOCKNEY, Hockney
-from han.tuning.formulas import Costs, max_rate, nap, recursive_doubling, smp
+from han.tuning.formulas import Costs, nap, recursive_doubling, smp
 from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 

@@ -12,9 +12,9 @@ from han.ranks import link
 from han.ranks.layout import layout, listed
 from han.ranks.link import link_rate
 from han.tasks.call import call_signature
-from han.tuning.tuned import places
+from han.tuning.tuned import find
 from han.tuning.tuned.files import as_text, write
-from han.tuning.tuned.places import AUTO
+from han.tuning.tuned.find import AUTO
 from han.tuning.tuned.table import of_points
 
 FULL = replace(HERE, layout="1 socket", binding="all", link=1000.0)
@@ -24,7 +24,7 @@ BETWEEN = point(64 * KiB, Times((use("chain", "adapt", topology=TWO), 1.0), (Non
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(find, "SHIPPED", tmp_path / "shipped")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     return tmp_path
 
@@ -118,7 +118,7 @@ def test_what_may_differ_from_rank_to_rank_is_told_and_orders_no_tables(home, na
     other = replace(here, **{name: value})
     assert value in here.distance(other)
     for k, machine in enumerate((here, other)):
-        write(places.SHIPPED / f"{k}.json", of_points((SMALL,), machine))
+        write(find.SHIPPED / f"{k}.json", of_points((SMALL,), machine))
     assert search(AUTO, home, here).digest == search(AUTO, home, other).digest
 
 
@@ -134,7 +134,7 @@ def test_every_field_has_a_weight_and_is_read_from_files():
 
 
 def test_the_table_with_the_same_link_is_taken(home):
-    folder = places.SHIPPED
+    folder = find.SHIPPED
     for rate in (100.0, 1000.0):
         write(folder / f"{rate:g}.json", of_points((SMALL, BETWEEN), replace(FULL, link=rate)))
     assert search(AUTO, home, FULL).table.source.endswith("/1000.json")
@@ -145,7 +145,7 @@ def test_the_table_with_the_same_link_is_taken(home):
 def test_of_a_table_of_another_link_only_what_holds_inside_nodes_is_used(home, rate):
     tuned = of_points((SMALL, BETWEEN), FULL)
     here = replace(FULL, link=rate)
-    write(places.SHIPPED / "ours.json", tuned)
+    write(find.SHIPPED / "ours.json", tuned)
     same, other = search(AUTO, home, FULL), search(AUTO, home, here)
     traits = (False, False)
     inside = call_signature("bcast", SMALL.nbytes), NODE, traits
@@ -162,16 +162,16 @@ def test_of_a_table_of_another_link_only_what_holds_inside_nodes_is_used(home, r
 
 
 def test_where_the_users_table_says_nothing_the_shipped_one_decides(home):
-    mine = places.user_folder() / "mine.json"
+    mine = find.user_folder() / "mine.json"
     write(mine, of_points((SMALL,), HERE))
-    put(places.SHIPPED, {"ours.json": as_text(of_points((SMALL, BETWEEN), HERE))})
+    put(find.SHIPPED, {"ours.json": as_text(of_points((SMALL, BETWEEN), HERE))})
     found = search(AUTO, home)
     traits = (False, False)
     small, large = call_signature("bcast", SMALL.nbytes), call_signature("bcast", BETWEEN.nbytes)
     assert found.table.find(small, NODE, traits).source == str(mine)
-    assert found.table.find(large, TWO, traits).source == str(places.SHIPPED / "ours.json")
+    assert found.table.find(large, TWO, traits).source == str(find.SHIPPED / "ours.json")
     assert found.table.find(call_signature("bcast", 1), NODE, traits) is None
-    assert found.about == f"this machine; then {places.SHIPPED / 'ours.json'} (this machine)"
+    assert found.about == f"this machine; then {find.SHIPPED / 'ours.json'} (this machine)"
     assert found.table.source == str(mine)
     assert found.table.calls_of(NODE) == found.table.calls_of(TWO) == ["bcast"]
     assert len(found.table.uses(NODE) + found.table.uses(TWO)) == 3
@@ -182,22 +182,22 @@ def test_where_the_users_table_says_nothing_the_shipped_one_decides(home):
 
 
 def test_a_point_that_keeps_the_built_in_choice_hides_the_shipped_one(home):
-    write(places.user_folder() / "mine.json", of_points((replace(SMALL, keeps=True),), HERE))
-    write(places.SHIPPED / "ours.json", of_points((SMALL,), HERE))
+    write(find.user_folder() / "mine.json", of_points((replace(SMALL, keeps=True),), HERE))
+    write(find.SHIPPED / "ours.json", of_points((SMALL,), HERE))
     call = call_signature("bcast", SMALL.nbytes), NODE, (False, False)
     assert search(AUTO, home).table.find(*call).use is None
 
 
 def test_files_of_other_machines_are_not_read_any_further(home, monkeypatch):
     for k in range(3):
-        write(places.SHIPPED / f"{k}.json", of_points((SMALL,), replace(HERE, cpu=f"other {k}")))
-    put(places.SHIPPED, {"rows.json": as_text(of_points((SMALL,), replace(HERE, cores=99)))})
-    write(places.SHIPPED / "ours.json", of_points((SMALL,), HERE))
+        write(find.SHIPPED / f"{k}.json", of_points((SMALL,), replace(HERE, cpu=f"other {k}")))
+    put(find.SHIPPED, {"rows.json": as_text(of_points((SMALL,), replace(HERE, cores=99)))})
+    write(find.SHIPPED / "ours.json", of_points((SMALL,), HERE))
     made = []
-    whole = places.table_of
-    monkeypatch.setattr(places, "table_of", lambda c, p: made.append(p) or whole(c, p))
+    whole = find.table_of
+    monkeypatch.setattr(find, "table_of", lambda c, p: made.append(p) or whole(c, p))
     for _ in range(2):
         assert search(AUTO, home).table.source.endswith("ours.json")
     assert [path.rpartition("/")[2] for path in made] == ["ours.json"]
-    named = search(str(places.SHIPPED / "rows.json"), home)
+    named = search(str(find.SHIPPED / "rows.json"), home)
     assert "measured on another machine: cores: 8 here, 99 there" in named.problem

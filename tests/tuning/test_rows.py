@@ -19,12 +19,11 @@ from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
-from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.evidence import described
 from han.tuning.tuned.export import as_rules, chosen
 from han.tuning.tuned.files import TunedError, as_text, read
-from han.tuning.tuned.places import find_table
-from han.tuning.tuned.points import key_of
+from han.tuning.tuned.find import find_table
+from han.tuning.tuned.points import Conditions, key_of
 from han.tuning.tuned.table import of_points
 
 MiB = 1 << 20

@@ -16,22 +16,19 @@ from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Algorithm, Submodule
 from han.tasks.simulate import simulate
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.costs.errors import Errors
 from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.shares import shared_out, told_apart
 from han.tuning.costs.stages import costs_of, pipeline_of_choice, stage_seconds
-from han.tuning.costs.winners import Winners
 from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
-from han.tuning.search.families import ends_first, family_of, first_of
 from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import load_limits
 from han.tuning.search.race import FEWEST, MOST, by_prediction
-from han.tuning.search.results import OutOfTime
+from han.tuning.search.results import Errors, OutOfTime, Winners
 from han.tuning.search.space import ALIKE, Limits, space_of
 from han.tuning.search.strategies import STRATEGIES, mixed, run
-from han.tuning.search.task import OF_SLOW, OF_TASKS, PATIENCE
+from han.tuning.search.task import OF_SLOW, OF_TASKS, PATIENCE, ends_first, family_of, first_of
 
 KiB = 1024
 TOPOLOGY = virtual(4, 2)

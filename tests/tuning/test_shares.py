@@ -21,7 +21,7 @@ from han.tuning.costs.shares import (
 )
 from han.tuning.costs.stages import pipeline_of
 from han.tuning.parts import plan_of_choice
-from han.tuning.search.families import ends_first
+from han.tuning.search.task import ends_first
 
 NODES = topology_of([[0, 0, 1, 1], [0, 0, 0, 0]], -1)
 INNER = [level_choice("sm", name) for name in ("flat", "kary", "knomial")]

@@ -13,12 +13,13 @@ from han.ranks.machine import fingerprint
 from han.runtime.native_plans import trial_class
 from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
+from han.tuning.costs.estimates import Estimate
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED
 from han.tuning.trials import LEAST_BURST, MOST, MOST_BURST, UNKNOWN, burst_of, first_trial
 from han.tuning.tuned.files import as_text, read
-from han.tuning.tuned.points import Candidate, Point, Timing, key_of
+from han.tuning.tuned.points import Candidate, Point, key_of
 from han.tuning.tuned.table import of_points, with_points
 
 NODES = topology_of([[0, 0, 1, 1], [0] * 4], 0)
@@ -30,7 +31,7 @@ SIZE = 4096
 
 
 def timing(us):
-    return Timing(us * 1e-6, us * 0.9e-6, us * 1.1e-6, 14)
+    return Estimate(us * 1e-6, us * 0.9e-6, us * 1.1e-6, 14)
 
 
 def call(collective="allreduce", **more):

@@ -22,13 +22,13 @@ from han.ranks.machine import transport
 from han.runtime.alike import Alike
 from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
+from han.tuning.costs.estimates import Estimate
 from han.tuning.explanation import Explanation
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
 from han.tuning.search.space import Limits
-from han.tuning.tuned import places
-from han.tuning.tuned.conditions import Conditions
+from han.tuning.tuned import find
 from han.tuning.tuned.evidence import described
 from han.tuning.tuned.export import as_rules
 from han.tuning.tuned.files import (
@@ -39,9 +39,9 @@ from han.tuning.tuned.files import (
     read,
     write,
 )
+from han.tuning.tuned.find import AUTO, OFF, find_table
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.places import AUTO, OFF, find_table
-from han.tuning.tuned.points import Candidate, Key, Point, Timing, key_of
+from han.tuning.tuned.points import Candidate, Conditions, MeasuredCall, Point, key_of
 from han.tuning.tuned.rows import crossing, rows_of
 from han.tuning.tuned.table import of_points
 
@@ -54,7 +54,7 @@ TWO = virtual(8, 4)
 
 def timing(us, spread=0.01):
     median, low, high = (float(f"{us * part * 1e-6:.9g}") for part in (1, 1 - spread, 1 + spread))
-    return Timing(median, low, high, 40)
+    return Estimate(median, low, high, 40)
 
 
 def use(algorithm="knomial", submodule="sm", topology=NODE, **parameters):
@@ -349,7 +349,7 @@ def test_communicators_with_different_tables_are_not_alike():
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(find, "SHIPPED", tmp_path / "shipped")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     return tmp_path
 
@@ -367,7 +367,7 @@ def test_off_and_no_files(home):
 
 
 def test_the_table_that_differs_least_is_taken(home):
-    folder = places.user_folder()
+    folder = find.user_folder()
     older = replace(HERE, library_version="4.0", han="0.0.1")
     machines = {"a": older, "b": HERE, "c": replace(HERE, cpu="another")}
     for name, machine in machines.items():
@@ -384,7 +384,7 @@ def test_the_table_that_differs_least_is_taken(home):
 
 
 def test_damaged_files_are_told_of_and_the_others_are_used(home):
-    folder = places.user_folder()
+    folder = find.user_folder()
     write(folder / "good.json", of_points((SMALL,), HERE))
     (folder / "bad.json").write_text("{")
     found = search(AUTO, home)
@@ -404,23 +404,23 @@ def test_a_named_file_that_is_no_use_is_told_of(home, tmp_path):
 
 def test_a_table_that_comes_with_han_is_used_where_the_user_has_none_that_is_nearer(home):
     older = replace(HERE, library_version="4.0")
-    write(places.SHIPPED / "ours.json", of_points((SMALL,), older))
+    write(find.SHIPPED / "ours.json", of_points((SMALL,), older))
     assert search(AUTO, home).table.source.endswith("shipped/ours.json")
-    write(places.user_folder() / "mine.json", of_points((LARGE,), older))
+    write(find.user_folder() / "mine.json", of_points((LARGE,), older))
     assert search(AUTO, home).table.source.endswith("tuned/mine.json")
-    write(places.SHIPPED / "nearer.json", of_points((SMALL,), HERE))
+    write(find.SHIPPED / "nearer.json", of_points((SMALL,), HERE))
     assert search(AUTO, home).table.source.endswith("shipped/nearer.json")
 
 
 def test_the_folder_is_that_of_the_platform(home, monkeypatch):
-    assert places.user_folder() == home / "han" / "tuned"
+    assert find.user_folder() == home / "han" / "tuned"
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(home))
-    assert places.user_folder() == home / ".local" / "share" / "han" / "tuned"
+    assert find.user_folder() == home / ".local" / "share" / "han" / "tuned"
 
 
 def test_tables_that_come_with_han_can_be_read_and_are_installed():
-    files = [*places._files(READY / "tuned")]
+    files = [*find._files(READY / "tuned")]
     assert files
     for path in files:
         found = read(path)
@@ -438,9 +438,9 @@ def test_the_transport_is_that_of_the_library_and_of_variables_that_choose_anoth
 
 def test_the_files_of_machines_have_different_names(home):
     machines = [HERE, replace(HERE, cpu="other"), replace(HERE, library="Open MPI")]
-    files = {places.default_file(machine) for machine in machines}
+    files = {find.default_file(machine) for machine in machines}
     assert len(files) == 3
-    assert {path.parent for path in files} == {places.user_folder()}
+    assert {path.parent for path in files} == {find.user_folder()}
 
 
 # ---- rules ----------------------------------------------------------------------------------
@@ -448,11 +448,11 @@ def test_the_files_of_machines_have_different_names(home):
 
 def test_keys_of_points_tell_operations_apart():
     ordered = call_signature("reduce", 64, op="", commutative=False)
-    assert key_of(ordered, NODE) == Key("reduce", "ordered", 1, 4, NODE.names)
+    assert key_of(ordered, NODE) == MeasuredCall("reduce", "ordered", 1, 4, NODE.names)
     assert key_of(call_signature("reduce", 64), NODE).operation == "native"
     assert key_of(call_signature("bcast", 64), NODE).operation == ""
     shared = replace(call_signature("bcast", 64), mapped=True)
-    assert key_of(shared, NODE) == Key("bcast", "", 1, 4, NODE.names, shared=True)
+    assert key_of(shared, NODE) == MeasuredCall("bcast", "", 1, 4, NODE.names, shared=True)
 
 
 def test_what_was_measured_on_shared_arrays_serves_them_alone():

@@ -8,9 +8,8 @@ from statistics import median
 
 import pytest
 
-from han.tuning.costs.errors import FIRST, LEAST, Errors
 from han.tuning.costs.ratios import Ratios
-from han.tuning.search.results import Cold, OutOfTime
+from han.tuning.search.results import FIRST, LEAST, Cold, Errors, OutOfTime
 from han.tuning.search.turns import FAR, GUARD, LEAST_TURNS, QUICK, THOROUGH, Turns
 
 

@@ -8,11 +8,10 @@ from test_search import LIMITS, RULES, KiB, SimulatedLab, best
 
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.errors import Errors
-from han.tuning.costs.winners import APART, NEAR, Winners
+from han.tuning.search.race import UNTRIED, among_winners
+from han.tuning.search.results import APART, NEAR, Errors, Winners
 from han.tuning.search.space import space_of
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.search.winners import UNTRIED, among_winners
 
 CALL = call_signature("bcast", 256 * KiB)
 SPACE = space_of(RULES, CALL, LIMITS)

@@ -14,8 +14,7 @@ from han.tasks.compositions import TREE, composition
 from han.tasks.lanes import inner_levels, outer_levels, sizes_at
 from han.tasks.outline import as_called, levels_of
 from han.tasks.signature import Signature
-from han.tuning.built_in.shipped import shipped
-from han.tuning.built_in.table import ChoiceTable
+from han.tuning.built_in.table import ChoiceTable, shipped
 from han.tuning.row import Row
 
 

@@ -1,16 +1,24 @@
-"""The table of built-in choices: sections of rows, read when they are first asked for."""
+"""The table of built-in choices: sections of rows, read when they are first asked for.
+
+Tables are checked when they are read, because a person may have changed them.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
+from dataclasses import MISSING, fields
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from han.common.errors import HanError
-from han.tuning.built_in.safe import SAFE
+from han.common.json_files import Format
+from han.common.units import parse_size
+from han.config.source import READY
 from han.tuning.row import Row, Rows
-from han.tuning.row_reading import rows_of
+from han.tuning.row_reading import known_keys, rows_of
 from han.tuning.tuned.fingerprint import Fingerprint
 
 # What each section of rows decides.
@@ -26,10 +34,56 @@ SECTIONS = {
 }
 OFFER = 1 << 16  # without a table
 UNUSED = "safe choices are used, which may be slow"
+FILE = READY / "tuned" / "built-in.json"
+KEYS = ("format", "version", "about", "machines", "offer", *SECTIONS)
 
 
 class ChoicesError(HanError, ValueError):
     """A table of built-in choices cannot be used. The text names the file, the row and the key."""
+
+
+FORMAT = Format("han-choices", 2, "table of built-in choices", "write", ChoicesError)
+
+
+# ---- safe choices -------------------------------------------------------------------------------
+
+# They are right for every call, and take the place of sections that cannot be used. They also serve
+# calls for which a table that a person has changed has no row.
+_DIRECT = {"submodule": "sm", "algorithm": "direct"}
+_SPLIT = {"submodule": "sm", "algorithm": "split"}
+_ONE_BY_ONE = {"submodule": "adapt", "algorithm": "linear", "window": 1}
+
+
+def _row(use: dict[str, Any], **when: Any) -> dict[str, Any]:
+    return {"name": "safe", "when": when, "use": use}
+
+
+SAFE: dict[str, list[dict[str, Any]]] = {
+    "compositions": [{"name": "safe", "composition": "tree"}],
+    "segments": [{"name": "safe", "segment": "whole"}],
+    "cells": [_row({"submodule": "sm", "algorithm": "flat"})],
+    "messages": [
+        _row({"submodule": "adapt", "algorithm": "by_rank"}, reproducible=True),
+        _row(_ONE_BY_ONE, commutative=False, root={"min": 1}),
+        _row({"submodule": "adapt", "algorithm": "binomial"}),
+    ],
+    "blocks": [_row({"submodule": "sm", "algorithm": "blocks"})],
+    "nap": [
+        _row({"submodule": "nap", "algorithm": "pairs"}, outermost=True),
+        _row({"submodule": "sm", "algorithm": "flat"}, whole=False),
+        _row(_DIRECT, bytes={"max": "2KiB"}),
+        _row(_SPLIT),
+    ],
+    "lanes": [_row({"submodule": "sm", "algorithm": "shares"})],
+    "ring": [
+        _row({"submodule": "ring", "algorithm": "pieces"}, collective="allreduce", outermost=True),
+        _row({"submodule": "adapt", "algorithm": "chain"}, outermost=True),
+        _row({"submodule": "sm", "algorithm": "flat"}),
+    ],
+}
+
+
+# ---- the table ----------------------------------------------------------------------------------
 
 
 class ChoiceTable:
@@ -92,3 +146,85 @@ class ChoiceTable:
         if problem is not None:  # last: a program may turn warnings into errors
             warnings.warn(f"built-in choices: {problem}; {UNUSED}", UserWarning, stacklevel=2)
         return found
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def content_of(path: Path) -> bytes:
+    """Return the content of a file; raises ChoicesError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ChoicesError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def digest_of(content: bytes) -> str:
+    """Return what stands for the content of a file."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def parse(content: bytes, place: str) -> ChoiceTable:
+    """Return the table of a file's content; `place` names it. Raises ChoicesError.
+
+    Rows are checked when their section is asked for.
+    """
+    record = FORMAT.record(content, place)
+    try:
+        known_keys(record, KEYS, "", ("offer", *SECTIONS))
+        machines_of(record.get("machines", []))
+        offer = parse_size(record["offer"])
+    except ValueError as error:
+        raise ChoicesError(f"{place}: {error}") from None
+    return ChoiceTable(record, offer, place, digest_of(content))
+
+
+def machines_of(records: object) -> tuple[Fingerprint, ...]:
+    """Return the machines of a table; raises ValueError."""
+    known = {one.name: one.default is MISSING for one in fields(Fingerprint)}
+    needed = [name for name, always in known.items() if always]
+    every: list[Any] = records if isinstance(records, list) else [None]
+    for k, record in enumerate(every):
+        known_keys(record, known, f"machines[{k}]", needed)
+    return tuple(Fingerprint(**record) for record in every)
+
+
+# ---- the table that comes with han, read once in a process --------------------------------------
+
+
+@cache
+def content() -> bytes | ChoicesError:
+    """Return the content of the file as this process first found it, or why it has none.
+
+    It is not read again: the ranks have agreed on what they found.
+    """
+    try:
+        return content_of(FILE)
+    except ChoicesError as error:
+        return error
+
+
+@cache
+def digest() -> str:
+    """Return what stands for the table: ranks with the same one make the same built-in choices."""
+    found = content()
+    return digest_of(b"" if isinstance(found, ChoicesError) else found)
+
+
+@cache
+def shipped() -> ChoiceTable:
+    """Return the table; safe choices, after a warning, if it cannot be used."""
+    found = content()
+    try:
+        if isinstance(found, ChoicesError):
+            raise found
+        return parse(found, str(FILE))
+    except ChoicesError as error:
+        warnings.warn(f"built-in choices: {error}; {UNUSED}", UserWarning, stacklevel=2)
+        return safe_table()
+
+
+@cache
+def safe_table() -> ChoiceTable:
+    """Return a table that decides for the safe choices only."""
+    return ChoiceTable(SAFE)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
+
+from han.common.units import format_us
 
 Z = 1.96  # of the normal distribution, for an interval that holds the median with 95 %
 FENCE = 3.0  # interquartile ranges beyond the quartiles from which an observation is an outlier
@@ -25,7 +27,7 @@ class Estimate:
     low: float
     high: float
     count: int
-    outliers: int = 0
+    outliers: int = field(default=0, compare=False)
 
     @property
     def half_width(self) -> float:
@@ -41,9 +43,10 @@ class Estimate:
         middle, low, high = (ratio * seconds for seconds in (self.median, self.low, self.high))
         return Estimate(middle, low, high, self.count, self.outliers)
 
-    def is_below(self, other: Estimate) -> bool:
-        """Whether the intervals do not overlap and this one is the lower."""
-        return self.high < other.low
+    def describe(self) -> str:
+        """Return ``12.3 us (12.1 us to 12.6 us, 40 calls)``."""
+        middle, low, high = (format_us(s * 1e6) for s in (self.median, self.low, self.high))
+        return f"{middle} us ({low} to {high} us, {self.count} calls)"
 
 
 def estimate(observations: Sequence[float]) -> Estimate:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
 from han.common.units import format_size
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 REACH = 16  # largest ratio of two segments between which costs follow a log scale, or beyond them
 WIDE = 512  # the same for a straight line, a constant and a part that grows with the segment
 LARGE = 64 << 10  # bytes from which on a cost grows with the segment, beyond those measured
@@ -68,10 +69,6 @@ class Costs:
     def knows(self, stage: Stage) -> bool:
         """Whether the cost of a stage was measured itself."""
         return stage in self._known
-
-    def items(self) -> Iterable[tuple[Stage, Ranks]]:
-        """Return the measured costs."""
-        return self._known.items()
 
     def find(self, stage: Stage) -> Ranks | None:
         """Return the cost of a stage, measured or interpolated; None if unknown.

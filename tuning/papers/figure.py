@@ -138,7 +138,7 @@ def call(collective: str, nbytes: int = 8) -> Signature:
     return call_signature(collective, nbytes, "sum", "f8", 0)
 
 
-def faster(series: Series, name: str, unit: str = FASTER) -> Series:
+def faster(series: Series, name: str) -> Series:
     """Return how many times faster one way is than each other, where both have a value."""
     return {
         f"than {other}": {x: points[x] / series[name][x] for x in points if x in series[name]}

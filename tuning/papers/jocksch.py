@@ -8,6 +8,7 @@ recursive doubling; here that is messages between all ranks.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from han.common.units import format_size
 from han.submodules.exchange.factors import Factors, both_ways, primes, recursive_factors, spell
@@ -45,16 +46,9 @@ def _joined(members: int) -> list[Factors]:
     if len(small) > 2:
         found.append(tuple(sorted((small[0] * small[1], *small[2:]), reverse=True)))
         half = len(small) // 2
-        ends = (_product(small[:half]), _product(small[half:]))
+        ends = (prod(small[:half]), prod(small[half:]))
         found.append(tuple(sorted(ends, reverse=True)))
     return list(dict.fromkeys(found))
-
-
-def _product(factors: Factors) -> int:
-    found = 1
-    for factor in factors:
-        found *= factor
-    return found
 
 
 def ways(ppn: int, level: str = "node") -> list[Way]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import NamedTuple
 
 from han.model.topology import Topology
 from han.submodules.registry import submodule
@@ -16,6 +17,7 @@ from han.tasks.signature import Signature
 from han.tuning.search.space import HEURISTIC, Pruned, Space
 
 KiB = 1024
+# The numbers of this file were measured: docs/decisions/strategies.md.
 SINGLE_COPY = 16 * KiB  # bytes below which attaching costs more than a second copy
 MOST_SEGMENTS = 64
 # Members of a chain for each piece of a message. Calls in a row fill a chain too: each member
@@ -23,32 +25,42 @@ MOST_SEGMENTS = 64
 IN_CHAIN = 8
 SWITCHES = ("bool", "name")  # kinds of parameters that choose between variants of one algorithm
 
-Reason = Callable[[Signature, Topology, int, LevelChoice, Choice], str | None]
+
+class Question(NamedTuple):
+    """What a level would run in a call with a choice."""
+
+    signature: Signature
+    topology: Topology
+    level: int
+    one: LevelChoice
+    choice: Choice
+
+    @property
+    def moved(self) -> int:
+        """The bytes that a task moves."""
+        return min(self.signature.nbytes, self.choice.segment or self.signature.nbytes)
 
 
-def _single_copy(
-    signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
-) -> str | None:
-    moved = min(signature.nbytes, choice.segment or signature.nbytes)
-    if submodule(one.submodule).reads_peers and moved < SINGLE_COPY:
+Reason = Callable[[Question], str | None]
+
+
+def _single_copy(asked: Question) -> str | None:
+    if submodule(asked.one.submodule).reads_peers and asked.moved < SINGLE_COPY:
         return f"single copies of less than {SINGLE_COPY // KiB} KiB cost more than two copies"
     return None
 
 
-def _chain(
-    signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
-) -> str | None:
-    pieces = -(-signature.nbytes // one.get("segment", 32 * KiB))
-    if one.algorithm == "chain" and IN_CHAIN * pieces < topology.widest(level) - 1:
-        return f"{pieces} pieces do not fill a chain of {topology.widest(level)} members"
+def _chain(asked: Question) -> str | None:
+    pieces = -(-asked.signature.nbytes // asked.one.get("segment", 32 * KiB))
+    members = asked.topology.widest(asked.level)
+    if asked.one.algorithm == "chain" and IN_CHAIN * pieces < members - 1:
+        return f"{pieces} pieces do not fill a chain of {members} members"
     return None
 
 
-def _switch(
-    signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
-) -> str | None:
-    known = submodule(one.submodule).parameters
-    names = [key for key, _ in one.parameters if known[key].kind in SWITCHES]
+def _switch(asked: Question) -> str | None:
+    known, topology = submodule(asked.one.submodule).parameters, asked.topology
+    names = [key for key, _ in asked.one.parameters if known[key].kind in SWITCHES]
     sockets = len(set(topology.sockets)) > len(set(topology.memory))
     by_socket = [key for key in names if "socket" in key or "leaders" in key]
     if by_socket and not sockets:
@@ -58,14 +70,11 @@ def _switch(
     return None
 
 
-def _pieces(
-    signature: Signature, topology: Topology, level: int, one: LevelChoice, choice: Choice
-) -> str | None:
+def _pieces(asked: Question) -> str | None:
     """Refuse parameters in bytes that are larger than what a task moves."""
-    moved = min(signature.nbytes, choice.segment or signature.nbytes)
-    known = submodule(one.submodule).parameters
-    sizes = [v for key, v in one.parameters if known[key].kind == "size"]
-    if any(isinstance(v, int) and v >= 4 * moved for v in sizes):
+    known = submodule(asked.one.submodule).parameters
+    sizes = [v for key, v in asked.one.parameters if known[key].kind == "size"]
+    if any(isinstance(v, int) and v >= 4 * asked.moved for v in sizes):
         return "pieces that are larger than the data"
     return None
 
@@ -89,7 +98,7 @@ def reason_against(signature: Signature, topology: Topology, choice: Choice) -> 
     called = as_called(topology, signature, choice.composition)
     for level in levels_of(called, signature):
         for reason, one in product(BY_LEVEL, choice.levels[level].each):
-            told = reason(signature, called, level, one, choice)
+            told = reason(Question(signature, called, level, one, choice))
             if told is not None:
                 return told
     return None

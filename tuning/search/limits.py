@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from han.common.errors import ConfigError
 from han.common.suggest import unknown
-from han.config.document_types import FromList, Names, Parameter, Size
-from han.config.errors import config_error, problems_of
+from han.config.document_types import FromList, Model, Names, Parameter, Size, validated
 from han.config.rules import Schedule
 from han.config.yaml_file import read_yaml
 from han.submodules.registry import registered
@@ -21,10 +20,8 @@ from han.tuning.search.space import Limits
 Values = Annotated[tuple[Parameter, ...], FromList]
 
 
-class Document(BaseModel):
+class Document(Model):
     """What a file may say. A key that is not given restricts nothing."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
     submodules: Names | None = Field(default=None, description="Submodules to try.")
     algorithms: Names | None = Field(default=None, description="Algorithms to try.")
@@ -45,11 +42,7 @@ class Document(BaseModel):
 def load_limits(path: Path) -> Limits:
     """Return what a file restricts a search to; raises ConfigError with all problems."""
     data, origin = read_yaml(path)
-    try:
-        document = Document.model_validate(data)
-    except ValidationError as error:
-        keys = {"": tuple(Document.model_fields)}
-        raise config_error(problems_of(error, keys), origin) from None
+    document = validated(Document, data, origin, {"": tuple(Document.model_fields)})
     _check_names(document, str(path))
     given = {name: _parsed(name, values, path) for name, values in document.parameters.items()}
     return Limits(

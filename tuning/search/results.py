@@ -1,20 +1,30 @@
-"""What a search needs of measurements, and what it returns."""
+"""What a search needs of measurements, what later searches know of it, and what it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Protocol
 
 from han.tasks.choice import Choice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import Costs
+from han.tuning.costs.ratios import OF_DEVIATION
 from han.tuning.costs.stages import Pipeline
-from han.tuning.costs.winners import Winners
 from han.tuning.search.space import Pruned
+
+# The numbers of this file were measured: docs/decisions/strategies.md.
+FIRST = math.inf  # the margin of predictions while nothing is known about their errors
+LEAST, MOST = 1.05, 2.0  # of margins
+FEWEST, RECENT = 8, 200  # predictions from which a margin follows; the last ones count
+Z = 2.0  # deviations, as a prediction and the best one may both be wrong
+APART = 64  # the largest ratio of two sizes between which their winners are measured first
+NEAR = 1.03  # times the least time: such a choice wins too
 
 
 class OutOfTime(Exception):
@@ -87,9 +97,68 @@ class Found:
     results: tuple[Result, ...]
     pruned: tuple[Pruned, ...] = ()
     complete: bool = True
-    seconds: float = field(default=0.0, compare=False)
 
     @property
     def measured(self) -> Sequence[Result]:
         """The candidates that were measured."""
         return [result for result in self.results if result.measured is not None]
+
+
+class Errors:
+    """Ratios of measured to predicted times.
+
+    If all predictions are wrong by one factor, their order is right: only the spread counts. Costs
+    that were `measured` at the same size tell more than those that follow from other sizes, so
+    their errors are kept apart.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[bool, list[float]] = {False: [], True: []}
+
+    def add(self, predicted: float, seconds: float, measured: bool = False) -> None:
+        """Enter a prediction and what was found, in seconds; those of zero do not count."""
+        if predicted > 0 and seconds > 0:
+            logs = self._of[measured]
+            self._of[measured] = [*logs, math.log(seconds / predicted)][-RECENT:]
+
+    def margin(self, measured: bool = False) -> float:
+        """Return the largest ratio of a prediction to the best one that errors explain."""
+        logs = self._of[measured]
+        if len(logs) < FEWEST:
+            return FIRST
+        middle = median(logs)
+        spread = OF_DEVIATION * median(abs(x - middle) for x in logs)
+        return min(MOST, max(LEAST, math.exp(Z * spread)))
+
+
+class Winners:
+    """The choices that won in searches, by call and size."""
+
+    def __init__(self) -> None:
+        self._of: dict[Signature, dict[int, list[Choice]]] = {}
+
+    def add(self, signature: Signature, measured: Mapping[Choice, float]) -> None:
+        """Enter the seconds of the candidates that a search measured."""
+        limit = NEAR * min(measured.values(), default=0.0)
+        near = [choice for choice, seconds in measured.items() if seconds <= limit]
+        self._of.setdefault(_call(signature), {})[signature.nbytes] = near
+
+    def around(self, signature: Signature) -> list[Choice]:
+        """Return the choices that won at both of the sizes next to that of a call.
+
+        There are none if these sizes are too far apart.
+        """
+        known = self._of.get(_call(signature), {})
+        sizes = sorted(known)
+        above = bisect_left(sizes, signature.nbytes)
+        if above in (0, len(sizes)) or sizes[above] == signature.nbytes:
+            return []
+        low, high = sizes[above - 1], sizes[above]
+        if high > APART * low:
+            return []
+        return [choice for choice in known[high] if choice in known[low]]
+
+
+def _call(signature: Signature) -> Signature:
+    """Return what calls have in common that differ in their sizes only."""
+    return replace(signature, count=0)

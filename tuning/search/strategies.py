@@ -1,24 +1,20 @@
-"""The table of strategies: a new one is a file and a row here."""
+"""The table of strategies: a new one is a function and a row here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
 from han.config.machine import MachineModel
-from han.model.topology import Topology
 from han.tasks.choice import Choice
-from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
-from han.tuning.search import exhaustive, task
-from han.tuning.search import simulate as simulated
+from han.tuning.search import task
 from han.tuning.search.heuristics import prune
+from han.tuning.search.race import among_winners, by_prediction, race
 from han.tuning.search.results import Found, Lab
 from han.tuning.search.space import ALIKE, Space
-from han.tuning.search.winners import among_winners
 
 Search = Callable[[Lab, Signature, Space], Found]
 
@@ -36,9 +32,15 @@ class Strategy(NamedTuple):
     remembers: bool = False
 
 
+def exhaustive(lab: Lab, signature: Signature, space: Space) -> Found:
+    """Measure whole collectives with all candidates: the yardstick of the other strategies."""
+    results, complete = race(lab, signature, space.candidates)
+    return Found(tuple(results), space.pruned, complete)
+
+
 STRATEGIES = {
-    "exhaustive": Strategy("measure every candidate of every input", exhaustive.search),
-    "heuristic": Strategy("measure what heuristics leave over", exhaustive.search, prunes=True),
+    "exhaustive": Strategy("measure every candidate of every input", exhaustive),
+    "heuristic": Strategy("measure what heuristics leave over", exhaustive, prunes=True),
     "task": Strategy(
         "predict from the costs of tasks, measure the best", task.search, remembers=True
     ),
@@ -56,13 +58,13 @@ def run(
     machine: MachineModel | None = None,
 ) -> Found:  # fmt: skip
     """Search the space of a call by a strategy."""
-    topology = lab.plan(signature, space.candidates[0]).topology
     if strategy.prunes:
+        topology = lab.plan(signature, space.candidates[0]).topology
         space = prune(space, signature, topology)
     if not strategy.remembers:
-        return _search(strategy, lab, signature, space, topology, machine)
+        return _search(strategy, lab, signature, space, machine)
     found = among_winners(lab, signature, space)
-    found = found or _search(strategy, lab, signature, space, topology, machine)
+    found = found or _search(strategy, lab, signature, space, machine)
     if found.complete:
         times = {r.choice: r.measured.median for r in found.results if r.measured is not None}
         lab.winners.add(signature, times)
@@ -70,17 +72,31 @@ def run(
 
 
 def _search(
-    strategy: Strategy, lab: Lab, signature: Signature, space: Space, topology: Topology,
-    machine: MachineModel | None,
-) -> Found:  # fmt: skip
+    strategy: Strategy, lab: Lab, signature: Signature, space: Space, machine: MachineModel | None
+) -> Found:
     """Search a space among all candidates that run programs of their own."""
     space = mixed(_distinct(lab, signature, space))
     if strategy.search is not None:
         return strategy.search(lab, signature, space)
     assert machine is not None, "a strategy without a search needs a machine model"
-    nodes, ppn = topology.nodes, topology.ppn
-    seconds_of = partial(_seconds, machine, machine.place(nodes, ppn))
-    return simulated.search(lab, signature, space, seconds_of)
+    return _modelled(lab, signature, space, machine)
+
+
+def _modelled(lab: Lab, signature: Signature, space: Space, machine: MachineModel) -> Found:
+    """Predict all candidates on a described machine, and measure only the best ones.
+
+    A candidate whose programs the simulator cannot run has no prediction.
+    """
+    predicted: dict[Choice, float | None] = {}
+    for choice in space.candidates:
+        plan = lab.plan(signature, choice)
+        place = machine.place(plan.topology.nodes, plan.topology.ppn)
+        try:
+            predicted[choice] = simulate(plan, machine, place).seconds
+        except (RuntimeError, ValueError, KeyError):
+            predicted[choice] = None
+    results, complete = by_prediction(lab, signature, predicted, space.candidates[0])
+    return Found(tuple(results), space.pruned, complete)
 
 
 def _distinct(lab: Lab, signature: Signature, space: Space) -> Space:
@@ -102,7 +118,3 @@ def mixed(space: Space) -> Space:
 
 def _digest(choice: Choice) -> bytes:
     return blake2b(repr(choice).encode(), digest_size=8).digest()
-
-
-def _seconds(machine: MachineModel, place: Sequence[Sequence[int]], plan: Plan) -> float:
-    return simulate(plan, machine, place).seconds

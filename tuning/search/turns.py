@@ -24,6 +24,7 @@ from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.costs.ratios import Ratio, Ratios
 from han.tuning.search.results import Cold, OutOfTime
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 BLOCK = 5  # candidates between two visits of the reference
 FAR = 1.5  # times the best one: a candidate drops out if no observation of its first visit is below
 COLD = 2.0  # times a later one that a first run takes at most

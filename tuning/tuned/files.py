@@ -10,25 +10,25 @@ from typing import Any
 
 from han.common.atomic import alone_in, write_whole
 from han.common.errors import HanError
-from han.tuning.built_in.reading import FORMAT as BUILT_IN_FORMAT
-from han.tuning.built_in.reading import digest_of, expect_keys, machines_of
+from han.tuning.built_in.table import FORMAT as BUILT_IN_FORMAT
+from han.tuning.built_in.table import digest_of, machines_of
 from han.tuning.row import Row
-from han.tuning.row_reading import BUILT_IN, CALLS, rows_of
+from han.tuning.row_reading import BUILT_IN, CALLS, known_keys, rows_of
 from han.tuning.tuned.fingerprint import SAME, Fingerprint
 from han.tuning.tuned.measured import measured_record, row_of
-from han.tuning.tuned.older import OLDER, points_of
-from han.tuning.tuned.table import TunedTable, of_points, with_points
+from han.tuning.tuned.table import TunedTable, with_points
 from han.tuning.tuned.uses import use_record
 
 CONDITIONS = ("transport", "quota", "mesh", "link", "wait")  # what is faster may differ
-FORMAT = BUILT_IN_FORMAT._replace(what="tuned table", remedy="tune again")
 KEYS = ("format", "version", "about", "machines", CALLS)
 ABOUT = "Made by 'han tune'. The first row that serves a call decides; a person may edit it."
-NOTE = "points of an earlier han, read as rows; 'han tune merge' writes them as rows"
 
 
 class TunedError(HanError, ValueError):
     """A tuned table cannot be read or written. The text names the file and the cause."""
+
+
+FORMAT = replace(BUILT_IN_FORMAT, what="tuned table", again="tune", error=TunedError)
 
 
 # ---- reading --------------------------------------------------------------------------------
@@ -41,23 +41,12 @@ def read(path: Path) -> TunedTable:
 
 def content_of(path: Path) -> Any:
     """Return what a file holds, not checked; raises TunedError."""
-    try:
-        return FORMAT.content(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TunedError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        reason = f"cannot be read: {error}" if isinstance(error, UnicodeDecodeError) else error
-        raise TunedError(f"{path}: {reason}") from None
+    return FORMAT.content(FORMAT.read(path), str(path))
 
 
 def parse(text: str, place: str) -> TunedTable:
     """Return the table of a text; `place` names it. Raises TunedError."""
-    try:
-        return table_of(FORMAT.content(text), place)
-    except TunedError:
-        raise
-    except ValueError as error:
-        raise TunedError(f"{place}: {error}") from None
+    return table_of(FORMAT.content(text, place), place)
 
 
 def is_of_another(content: Any, here: Fingerprint) -> bool:
@@ -71,20 +60,18 @@ def is_of_another(content: Any, here: Fingerprint) -> bool:
 
 def table_of(record: Any, place: str) -> TunedTable:
     """Return the table that a file holds; `place` names it. Raises TunedError."""
+    record = FORMAT.checked(record, place)
     try:
-        older = isinstance(record, dict) and record.get("format") == OLDER.name
-        table = of_points(*points_of(record)) if older else _table(record)
+        table = _table(record)
     except ValueError as error:
         raise TunedError(f"{place}: {error}") from None
     rows = tuple(replace(row, source=place) for row in table.rows)
     digest = digest_of(json.dumps(record, sort_keys=True).encode())
-    note = f"{place}: {NOTE}" if older else ""
-    return replace(table, rows=rows, source=place, digest=digest, note=note)
+    return replace(table, rows=rows, source=place, digest=digest)
 
 
-def _table(record: Any) -> TunedTable:
-    record = FORMAT.checked(record)
-    expect_keys(record, KEYS, "", ("machines", CALLS))
+def _table(record: dict[str, Any]) -> TunedTable:
+    known_keys(record, KEYS, "", ("machines", CALLS))
     machines = machines_of(record["machines"])
     if len(machines) != 1:
         raise ValueError("machines: expected the one on which the rows were measured")

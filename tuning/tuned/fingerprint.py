@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 SAME = ("cpu", "cores", "library")  # other machines differ in one of these
-UNTOLD = ("layout", "binding", "link", "wait")  # "" and 0: unknown, of older tables too
+UNTOLD = ("layout", "binding", "link", "wait")  # "" and 0 are unknown
 ALIKE = 1.1  # largest ratio of the rates of links that count as one
 # How far machines are from each other for which so much differs. Where data goes counts more than
 # versions, and all versions together less than any of it. Ranks of one job may wait in several ways
@@ -60,7 +60,7 @@ class Fingerprint:
         return not other.link or bool(self.link and not _differ("link", self.link, other.link))
 
     def farness(self, other: Fingerprint) -> int:
-        """Return how far a machine is that is no other one; 0: nothing is known to differ."""
+        """Return the sum of the weights of what differs from a machine that is no other one."""
         return sum(WEIGHTS[name] for name in self.differences(other))
 
     @property

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from han.common.units import format_size
+from han.common.units import format_size, parse_size
 from han.config.rules import Use, When
 from han.model.collectives import COLLECTIVES
 from han.tuning import row_reading
-from han.tuning.amounts import size_of
 from han.tuning.classes import TUNED
+from han.tuning.costs.estimates import Estimate
 from han.tuning.row import Row
 from han.tuning.row_reading import known_keys, use_of
-from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.points import Candidate, Key, Point, Timing
+from han.tuning.tuned.points import Candidate, Conditions, MeasuredCall, Point
 from han.tuning.tuned.rows import key_of_row
 from han.tuning.tuned.uses import use_record
 
@@ -57,7 +56,7 @@ def _point(row: Row, given: Mapping[str, Any], machine: Fingerprint) -> Point:
     library, conditions = given.get("library_us"), str(given.get("conditions", ""))
     return Point(
         key=key_of_row(row.when) or _some_key(row.when),
-        nbytes=size_of(given["bytes"]),
+        nbytes=parse_size(given["bytes"]),
         keeps=row.use is None,
         candidates=(*chosen, *others),
         default=_timing(*default),
@@ -73,9 +72,9 @@ def _point(row: Row, given: Mapping[str, Any], machine: Fingerprint) -> Point:
     )
 
 
-def _some_key(when: When) -> Key:
+def _some_key(when: When) -> MeasuredCall:
     """Return a key for measurements of a row that a person wrote, which are told of only."""
-    return Key((*when.collective, *COLLECTIVES)[0], "", 1, 1, when.levels)
+    return MeasuredCall((*when.collective, *COLLECTIVES)[0], "", 1, 1, when.levels)
 
 
 def _other(record: object) -> Candidate:
@@ -92,11 +91,11 @@ def _candidate(use: Use, given: Mapping[str, Any]) -> Candidate:
     return Candidate(use, _timing(given["us"], given["calls"]), predicted)
 
 
-def _timing(us: Any, count: Any) -> Timing:
+def _timing(us: Any, count: Any) -> Estimate:
     low, median, high = map(_seconds, us)
     if not 0 <= low <= median <= high < 1e9 or not median or count < 1:
         raise ValueError
-    return Timing(median, low, high, int(count))
+    return Estimate(median, low, high, int(count))
 
 
 def _seconds(us: Any) -> float:
@@ -139,7 +138,7 @@ def _timed(candidate: Candidate) -> dict[str, Any]:
     return _calls("", candidate.timing) | more
 
 
-def _calls(of: str, timing: Timing) -> dict[str, Any]:
+def _calls(of: str, timing: Estimate) -> dict[str, Any]:
     us = [_rounded(seconds) for seconds in (timing.low, timing.median, timing.high)]
     return {f"{of}us": us, f"{of}calls": timing.count}
 

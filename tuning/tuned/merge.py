@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from han.common.units import format_size
 from han.config.rules import Use
+from han.tuning.costs.estimates import Estimate
 from han.tuning.tuned.files import check_conditions, check_machine, merged
-from han.tuning.tuned.points import GAIN, Candidate, Point, Timing
+from han.tuning.tuned.points import GAIN, Candidate, Point
 from han.tuning.tuned.table import TunedTable, with_points
-from han.tuning.tuned.texts import spell
+from han.tuning.tuned.uses import spell
 
 VERSIONS = ("library_version", "han")  # of which points are not combined
 
@@ -117,21 +118,17 @@ def _faster_in_all(use: Use, runs: Sequence[Point]) -> bool:
 def _scaled(point: Point, default: float) -> Point:
     """Return a point with its times scaled until the built-in choice takes `default` seconds."""
     scale = default / point.default.median
-    candidates = tuple(replace(c, timing=_times(c.timing, scale)) for c in point.candidates)
-    library = None if point.library is None else _times(point.library, scale)
+    candidates = tuple(replace(c, timing=c.timing.scaled(scale)) for c in point.candidates)
+    library = None if point.library is None else point.library.scaled(scale)
     return replace(point, candidates=candidates, library=library)
 
 
-def _times(timing: Timing, scale: float) -> Timing:
-    return Timing(timing.median * scale, timing.low * scale, timing.high * scale, timing.count)
-
-
-def _pooled(times: Sequence[Timing]) -> Timing:
+def _pooled(times: Sequence[Estimate]) -> Estimate:
     """Return the weighted geometric mean of medians, in an interval that holds all intervals."""
     count = sum(one.count for one in times)
     mean = math.exp(sum(one.count * math.log(one.median) for one in times) / count)
     low, high = min(one.low for one in times), max(one.high for one in times)
-    return Timing(mean, min(low, mean), max(high, mean), count)
+    return Estimate(mean, min(low, mean), max(high, mean), count)
 
 
 def _conflict(a: Point, b: Point, taken: Point) -> str:

@@ -1,33 +1,59 @@
-"""What was measured: points, each of one input; rows of tuned tables are made from them."""
+"""What was measured: points, each of one input in some conditions; rows are made from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.common.units import format_us
 from han.config.rules import Use
 from han.model.topology import Topology
 from han.tasks.signature import Signature
 from han.tuning.classes import operation_of
-from han.tuning.tuned.conditions import UNKNOWN, Conditions
+from han.tuning.costs.estimates import Estimate
 from han.tuning.tuned.fingerprint import Fingerprint
 
-GAIN = 0.97  # a choice replaces the built-in one if it takes at most so much of its time
+CACHES = ("warm caches", "data written before each call")  # without and with --fresh
+# A choice replaces the built-in one if it takes at most this share of its time: docs/tables.md.
+GAIN = 0.97
 
 
 @dataclass(frozen=True)
-class Timing:
-    """A measured time in seconds, and the interval that holds its median with 95 %."""
+class Conditions:
+    """The calls that a search made; "" is unknown.
 
-    median: float
-    low: float
-    high: float
-    count: int
+    `space` stands for what restricted the search; "": nothing. `fresh`: ranks wrote their data
+    before each call.
+    """
+
+    dtype: str = ""
+    op: str = ""
+    fresh: bool = False
+    space: str = ""
 
     def describe(self) -> str:
-        """Return ``12.3 us (12.1 us to 12.6 us, 40 calls)``."""
-        median, low, high = (format_us(s * 1e6) for s in (self.median, self.low, self.high))
-        return f"{median} us ({low} to {high} us, {self.count} calls)"
+        """Return ``float64, sum, warm caches``; "" if nothing is known."""
+        if self == Conditions():
+            return ""
+        return ", ".join(filter(None, (self.dtype, self.op, CACHES[self.fresh])))
+
+    @classmethod
+    def of_text(cls, text: str, space: str = "") -> Conditions:
+        """Return the conditions that a text describes; raises ValueError."""
+        if not text:
+            return cls(space=space)
+        words = text.split(", ")
+        if words[-1] not in CACHES or len(words) > 3:
+            raise ValueError(f"{text!r}: expected an element type, an operation and caches")
+        dtype, op, *_ = [*words[:-1], "", ""]
+        return cls(dtype, op, words[-1] == CACHES[1], space)
+
+    def differences(self, other: Conditions) -> dict[str, tuple[object, object]]:
+        """Return what differs for calls, by name: the value here, and the other one."""
+        pairs = {n: (getattr(self, n), getattr(other, n)) for n in ("dtype", "op", "fresh")}
+        known = self != Conditions() != other
+        return {name: pair for name, pair in pairs.items() if known and pair[0] != pair[1]}
+
+
+UNKNOWN = Conditions()
 
 
 @dataclass(frozen=True)
@@ -35,12 +61,12 @@ class Candidate:
     """What was measured; `predicted` are the seconds of the cost model, None without it."""
 
     use: Use
-    timing: Timing
+    timing: Estimate
     predicted: float | None = None
 
 
 @dataclass(frozen=True)
-class Key:
+class MeasuredCall:
     """The calls for which points are comparable; points differ in their sizes.
 
     `operation` is the class of the operation: "" for calls that do not reduce, ``native``,
@@ -70,12 +96,12 @@ class Point:
     is the time of the built-in choice with its trials, `library` that of the MPI library.
     """
 
-    key: Key
+    key: MeasuredCall
     nbytes: int
     keeps: bool
     candidates: tuple[Candidate, ...]
-    default: Timing
-    library: Timing | None = None
+    default: Estimate
+    library: Estimate | None = None
     strategy: str = ""
     made: str = ""
     seconds: float = 0.0  # that the search took
@@ -91,7 +117,7 @@ class Point:
         return None if self.keeps or not self.candidates else self.candidates[0].use
 
     @property
-    def best(self) -> Timing:
+    def best(self) -> Estimate:
         """The time of what calls run."""
         return self.default if self.use is None else self.candidates[0].timing
 
@@ -102,7 +128,7 @@ class Point:
         return others[0] if others else None
 
     @property
-    def times(self) -> tuple[Timing, Timing] | None:
+    def times(self) -> tuple[Estimate, Estimate] | None:
         """The times of the choice and of what trials compare it with: built-in or runner-up."""
         if self.use is not None:
             return self.best, self.default
@@ -134,8 +160,8 @@ class Point:
         return next((c.timing.median for c in self.candidates if c.use == use), None)
 
 
-def key_of(signature: Signature, topology: Topology) -> Key:
+def key_of(signature: Signature, topology: Topology) -> MeasuredCall:
     """Return the key of a call on a topology."""
     nodes, ppn, levels = topology.nodes, topology.ppn, topology.names
     operation = operation_of(signature)
-    return Key(signature.collective, operation, nodes, ppn, levels, signature.mapped)
+    return MeasuredCall(signature.collective, operation, nodes, ppn, levels, signature.mapped)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 from han.common.units import format_size
 from han.config.rules import When
@@ -13,7 +12,7 @@ from han.model.collectives import ROWS
 from han.model.facts import Facts
 from han.tuning.classes import TUNED
 from han.tuning.row import Row
-from han.tuning.tuned.points import Key, Point
+from han.tuning.tuned.points import MeasuredCall, Point
 
 INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
 BEYOND = 2  # the same for sizes below or above all measured ones
@@ -37,9 +36,9 @@ def rows_of(points: Iterable[Point]) -> tuple[Row, ...]:
     )
 
 
-def by_key(points: Iterable[Point]) -> dict[Key, list[Point]]:
+def by_key(points: Iterable[Point]) -> dict[MeasuredCall, list[Point]]:
     """Return the points of each key by size; of two of one size, the later one."""
-    found: dict[Key, dict[int, Point]] = {}
+    found: dict[MeasuredCall, dict[int, Point]] = {}
     for point in points:
         found.setdefault(point.key, {})[point.nbytes] = point
     return {key: [some[nbytes] for nbytes in sorted(some)] for key, some in found.items()}
@@ -82,7 +81,7 @@ def _runs(reaches: Sequence[Reach]) -> Iterator[list[Reach]]:
     yield run
 
 
-def _row(key: Key, run: Sequence[Reach]) -> Row:
+def _row(key: MeasuredCall, run: Sequence[Reach]) -> Row:
     points = tuple(point for point, _, _ in run)
     low, high = run[0][1], run[-1][2]
     of = f" ({key.operation})" if key.operation not in ("", "native") else ""
@@ -91,7 +90,7 @@ def _row(key: Key, run: Sequence[Reach]) -> Row:
     return Row(name, _when(key, low, high), points[0].use, measured=points, rule=TUNED)
 
 
-def _when(key: Key, low: int, high: int) -> When:
+def _when(key: MeasuredCall, low: int, high: int) -> When:
     """Return the calls of a key from one size to another."""
     row = ROWS[key.collective]
     flags = {
@@ -104,12 +103,7 @@ def _when(key: Key, low: int, high: int) -> When:
     return When.of((key.collective,), {**ends, **flags}, key.levels)
 
 
-def when_of_key(key: Key, nbytes: int) -> dict[str, Any]:
-    """Return the calls of a key and a size, as files write them."""
-    return _when(key, nbytes, nbytes).document() | {"levels": [*key.levels]}
-
-
-def key_of_row(when: When) -> Key | None:
+def key_of_row(when: When) -> MeasuredCall | None:
     """Return the key of the points that made a row; None for a row that a person wrote."""
     names = {Facts._fields[k] for k, _, _ in when.tests}
     ends = {Facts._fields[k]: low for k, low, high in when.tests if low == high}
@@ -118,4 +112,6 @@ def key_of_row(when: When) -> Key | None:
     operations = (name for name, own in OPERATIONS.items() if own.items() <= ends.items())
     shared = bool(ends.get("mapped", 0))
     operation = next(operations, "")
-    return Key(when.collective[0], operation, ends["nodes"], ends["ppn"], when.levels, shared)
+    return MeasuredCall(
+        when.collective[0], operation, ends["nodes"], ends["ppn"], when.levels, shared
+    )

@@ -10,14 +10,16 @@ slower without them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from han.common.units import plural
 from han.measure.session import in_order
+from han.tasks.choice import Choice
 from han.tuning.tuned.points import GAIN
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 LOOKS = (12, 24, 48)  # pairs after which the comparison may end
 Z = 2.58  # of the normal distribution: 99 %, as it may end after each of several looks
 
@@ -74,3 +76,43 @@ def confirmation(built_in: Sequence[float], other: Sequence[float]) -> Confirmat
     outside = max(0, math.floor(n / 2 - Z * math.sqrt(n) / 2))
     low, high = ordered[outside], ordered[-1 - outside]
     return Confirmation(median(ordered), low, high, n, min(other) / min(built_in))
+
+
+ALIKE = 1.01  # times the time of the choice: as fast
+
+Compare = Callable[[Choice], Confirmation]  # of another choice with the one that was found
+
+
+def simplified(
+    choice: Choice, base: Choice, found: Confirmation, serves: Callable[[Choice], bool],
+    compare: Compare,
+) -> tuple[Choice, float]:  # fmt: skip
+    """Return the choice that is as fast with most parts of `base`, and its time over `choice`'s.
+
+    Parts are tried one after the other, the largest first, and kept if the call is as fast in calls
+    back to back and still faster than `base`: `found` says how much faster `choice` is.
+    """
+    ratio = 1.0
+    for restore in _parts(choice):
+        one = restore(choice, base)
+        if one in (choice, base) or not serves(one):
+            continue
+        compared = compare(one)
+        if compared.middle <= ALIKE and compared.middle * found.middle <= GAIN:
+            choice, ratio = one, compared.middle
+    return choice, ratio
+
+
+def _parts(choice: Choice) -> Iterator[Callable[[Choice, Choice], Choice]]:
+    """Yield what takes a part of the second choice into the first one."""
+    yield lambda one, base: replace(one, composition=base.composition)
+    yield lambda one, base: replace(one, segment=base.segment)
+    yield lambda one, base: replace(one, schedule=base.schedule)
+    yield from map(_level, range(len(choice.levels)))
+
+
+def _level(k: int) -> Callable[[Choice, Choice], Choice]:
+    def restore(one: Choice, base: Choice) -> Choice:
+        return replace(one, levels=(*one.levels[:k], base.levels[k], *one.levels[k + 1 :]))
+
+    return restore

@@ -22,13 +22,11 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import MOST_CALLS, REFERENCE, Session
+from han.measure.tune import windows
 from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
 from han.measure.tune.distinct import Distinct
-from han.measure.tune.kept import Memory, Ready
-from han.measure.tune.pipelines import Pipelines
-from han.measure.tune.stage_times import split, typical
-from han.measure.tune.visits import DOUBTED, LEAST, MOST_TRACED, ROW, SINGLE, observations
-from han.measure.tune.windows import Series, Windows, joined, slowest
+from han.measure.tune.kept import Memory, Pipelines, Ready
+from han.measure.tune.windows import Series, Windows, joined, observations, split, typical
 from han.message import parsers
 from han.model.collectives import ROWS
 from han.model.program import Program
@@ -40,12 +38,10 @@ from han.tasks.choice import Choice
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tuning.costs.errors import Errors
 from han.tuning.costs.estimates import Estimate, estimate, of_series
-from han.tuning.costs.model import Costs, missing
+from han.tuning.costs.model import missing
 from han.tuning.costs.shares import is_single, lowered, shared_out
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of
-from han.tuning.costs.winners import Winners
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
 from han.tuning.search.turns import LONGEST, Turns
@@ -99,8 +95,7 @@ class Lab(Session):
 
     def memory(self) -> Memory:
         """Return the memory of a lab that has measured nothing."""
-        distinct = Distinct(self.control, self._program, self._is_half_over)
-        return Memory(Costs(), Errors(), Winners(), distinct)
+        return Memory(Distinct(self.control, self._program, self._is_half_over))
 
     def recall(self, memory: Memory) -> None:
         """Go on with what a memory knows, and add to it."""
@@ -126,15 +121,22 @@ class Lab(Session):
 
     def is_late(self) -> bool:
         """Whether the time that is left should go to candidates that were observed already."""
-        return bool(self.control.bcast(time.monotonic() > self._until_first))
+        return self._is_past(self._until_first)
 
     def _is_half_over(self) -> bool:
         """Whether so much of the time is over that programs are not compared any more."""
-        return bool(self.control.bcast(time.monotonic() > self._until_tasks))
+        return self._is_past(self._until_tasks)
+
+    def _is_over(self) -> bool:
+        return self._is_past(self._until_end)
+
+    def _is_past(self, until: float) -> bool:
+        """Whether a moment of rank 0's clock is over; the same on all ranks."""
+        return bool(self.control.bcast(time.monotonic() > until))
 
     def _expect_time(self, until: float) -> None:
         """Raise OutOfTime on all ranks if rank 0's time is over."""
-        if self.control.bcast(time.monotonic() > until):
+        if self._is_past(until):
             raise OutOfTime
 
     def _offset(self) -> float:
@@ -203,7 +205,7 @@ class Lab(Session):
         self.observed += 1
         first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
         (seconds,) = first.usable
-        if seconds > SINGLE and (self.windows.busy or not first.is_disturbed):
+        if seconds > windows.SINGLE and (self.windows.busy or not first.is_disturbed):
             return seconds, Cold([seconds])
         return self._settled(buffers, call, seconds), Cold()
 
@@ -228,13 +230,15 @@ class Lab(Session):
         if seconds > clear:
             self.observed += 1
             again = [self.windows.observe(call, 1, seconds)]
-            if again[0].is_disturbed and seconds < SINGLE:  # a program had a processor in both
+            if (
+                again[0].is_disturbed and seconds < windows.SINGLE
+            ):  # a program had a processor in both
                 again += [self._series(buffers, call, seconds, 1)]
             seconds = min(seconds, *joined(again).usable)
         if seconds > clear:
             return seconds
         seconds = min(seconds, *self._series(buffers, call, seconds, TIMED).usable)
-        if self._in_rows and seconds * TIMED_IN_ROW < ROW:
+        if self._in_rows and seconds * TIMED_IN_ROW < windows.ROW:
             return estimate(self._series(buffers, call, seconds, TIMED_IN_ROW).usable).median
         return seconds
 
@@ -243,7 +247,9 @@ class Lab(Session):
         count = count or observations(expected, self.windows.busy, self._in_rows)
         before = buffers.write if self._fresh else None
         found: list[Series] = []
-        while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(LEAST, count):
+        while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(
+            windows.FEWEST, count
+        ):
             self.observed += count
             found.append(self.windows.observe(call, count, expected, before))
             if self.windows.busy:
@@ -263,12 +269,12 @@ class Lab(Session):
             if not limit < told[0] < CONNECTED:
                 return told
             ready.expected = self._settled(ready.buffers, ready.made.call, told[0])
-            if ready.expected > SINGLE:
+            if ready.expected > windows.SINGLE:
                 return [ready.expected] if ready.expected < told[0] else told
         hopeless = ready.expected > limit and not self.windows.busy
         series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
         seconds = series.usable
-        if self.windows.busy and estimate(seconds).median > DOUBTED * ready.expected:
+        if self.windows.busy and estimate(seconds).median > windows.DOUBTED * ready.expected:
             seconds += self._series(ready.buffers, ready.made.call, ready.expected).usable
         elif not self.windows.busy and series.is_disturbed and ready.doubts < DOUBTS:
             ready.doubts += 1
@@ -285,9 +291,7 @@ class Lab(Session):
         Results are compared with the MPI library's first; raises WrongResultError on all ranks.
         """
         buffers = self.buffers(signature)
-        calls: dict[str, Call] = {
-            name: self.forced(signature, choice).call for name, choice in choices.items()
-        }
+        calls: dict[str, Call] = {n: self.forced(signature, one).call for n, one in choices.items()}
         method = getattr(self.library, ROWS[signature.collective].method)
         calls[REFERENCE] = partial(method, *buffers.arguments())
         self.compare(buffers, calls)
@@ -309,21 +313,17 @@ class Lab(Session):
         Programs make calls in a row too. Then a choice also costs what it keeps busy after it has
         returned: links, and ranks that are late for the next call.
         """
-        count = max(1, min(MOST_CALLS, int(ROW / max(expected, 1e-6))))
+        count = max(1, min(MOST_CALLS, int(windows.ROW / max(expected, 1e-6))))
         named = {BUILT_IN: built_in, OTHER: other}
         calls = {name: self.forced(signature, choice).call for name, choice in named.items()}
 
         def row(name: str) -> float:
             self.observed += count
-            (seconds,) = slowest(self.control, [self.batch(calls[name], count)])
-            return seconds
+            return float(self.slowest([self.batch(calls[name], count)])[0])
 
         for name in calls:
             row(name)
         return confirm(row, self._is_over)
-
-    def _is_over(self) -> bool:
-        return bool(self.control.bcast(time.monotonic() > self._until_end))
 
     # ---- stages -----------------------------------------------------------------------------
 
@@ -332,19 +332,22 @@ class Lab(Session):
         pipeline = self.pipeline(signature, choice)
         if not pipeline.steps or not missing(pipeline, self.costs):
             return
-        self._expect_time(self._until_tasks)
-        if not is_single(pipeline):
-            self._learn_stages(signature, choice, pipeline)
+        if self._learn_stages(signature, choice, pipeline):
             return
         several = len(missing(pipeline, self.costs)) > 1  # others are compared with this one
         whole = self._whole(signature, choice, ROWS_OF_FIRST if several else ROWS_OF_COST)
         self.costs.enter(shared_out(pipeline, whole, self.costs, self.control.size))
 
-    def _learn_stages(self, signature: Signature, choice: Choice, pipeline: Pipeline) -> None:
+    def _learn_stages(self, signature: Signature, choice: Choice, pipeline: Pipeline) -> bool:
+        """Measure the stages of a call; False if it has one segment. Raises OutOfTime."""
+        self._expect_time(self._until_tasks)
+        if is_single(pipeline):
+            return False
         counts = [pipeline.short, *([pipeline.longer] if pipeline.is_long else [])]
         seconds = [self._stages(signature, choice, pipeline, count) for count in counts]
         for stage, ranks in costs_of(pipeline, *seconds).items():
             self.costs.improve(stage, ranks)
+        return True
 
     def _whole(
         self, signature: Signature, choice: Choice, rows: int = ROWS_OF_COST, again: bool = False
@@ -374,9 +377,7 @@ class Lab(Session):
         stages = [stage for stage, _ in pipeline.stages()]
         if not stages or not all(map(self.costs.knows, stages)):
             return
-        self._expect_time(self._until_tasks)
-        if not is_single(pipeline):
-            self._learn_stages(signature, choice, pipeline)
+        if self._learn_stages(signature, choice, pipeline):
             return
         before = self._ready_call(signature, choice).expected
         whole = min(before, self._whole(signature, choice, again=True))
@@ -391,7 +392,7 @@ class Lab(Session):
         buffers = self.buffers(short)
         expected, _ = self._first(buffers, made.call)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
-        calls = min(MOST_TRACED, observations(expected, self.windows.busy, self._in_rows))
+        calls = min(windows.MOST_TRACED, observations(expected, self.windows.busy, self._in_rows))
         with self.han.trace() as trace:
             series = self._series(buffers, made.call, expected, calls)
         in_a_row = estimate(series.usable).median if self._in_rows else None

@@ -22,7 +22,6 @@ from han.measure.tune.tuner import Input, Plans, Tuned, Tuner, served
 from han.model.collectives import ROWS
 from han.ranks.machine import fingerprint
 from han.tuning.search.space import EVERYTHING, Pruned
-from han.tuning.tuned.conditions import Conditions
 from han.tuning.tuned.files import (
     TunedError,
     as_text,
@@ -32,9 +31,9 @@ from han.tuning.tuned.files import (
     read,
     write,
 )
+from han.tuning.tuned.find import OFF, default_file
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.places import OFF, default_file
-from han.tuning.tuned.points import Key, Point
+from han.tuning.tuned.points import Conditions, MeasuredCall, Point
 from han.tuning.tuned.table import TunedTable, of_points
 
 Tell = Callable[[str], None]
@@ -143,8 +142,10 @@ class Keeper:
     def __init__(self, path: Path, machine: Fingerprint, writes: bool, warn: Tell) -> None:
         self.path, self.part, self.machine = path, partial_file(path), machine
         self._writes, self._warn, self._warned = writes, warn, False
-        self._points: dict[tuple[Key, int], Point] = {}  # of this run, by input
-        self._others: dict[tuple[Key, int], Point] = {}  # of other runs, which stay for these
+        self._points: dict[tuple[MeasuredCall, int], Point] = {}  # of this run, by input
+        self._others: dict[
+            tuple[MeasuredCall, int], Point
+        ] = {}  # of other runs, which stay for these
 
     def begin(self, points: Iterable[Point], found: Iterable[Point]) -> None:
         """Take the points that are known from an interrupted run, of all that were found."""
@@ -205,7 +206,7 @@ class Keeper:
             self._warn(f"{problem}; tuning goes on")
             self._warned = True
 
-    def _keep(self, found: Mapping[tuple[Key, int], Point]) -> str:
+    def _keep(self, found: Mapping[tuple[MeasuredCall, int], Point]) -> str:
         """Write the partial file; return why that failed, or ""."""
         points = found.values()
         try:

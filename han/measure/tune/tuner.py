@@ -12,9 +12,8 @@ from han.common.errors import ArgumentError, NoRuleError
 from han.common.units import format_size, format_us
 from han.config.machine import MachineModel
 from han.config.rules import Use
-from han.measure.tune.confirm import Confirmation
+from han.measure.tune.confirm import Confirmation, simplified
 from han.measure.tune.lab import Lab
-from han.measure.tune.simpler import simplified
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice
 from han.tasks.outline import as_called, levels_of
@@ -26,9 +25,10 @@ from han.tuning.search import space
 from han.tuning.search.results import Found
 from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.tuned.points import Candidate, Key, Point, Timing, key_of
-from han.tuning.tuned.texts import spell
+from han.tuning.tuned.points import Candidate, MeasuredCall, Point, key_of
+from han.tuning.tuned.uses import spell
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 KEPT = 5  # candidates that a point holds
 FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
 DUEL = 12  # turns of that at most: the best one is confirmed in calls back to back
@@ -41,6 +41,9 @@ class Input:
 
     collective: str
     nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.collective} of {format_size(self.nbytes)}"
 
 
 @dataclass(frozen=True)
@@ -149,8 +152,8 @@ class Tuner:
             nbytes=signature.nbytes,
             keeps=not better,
             candidates=self._candidates(signature, [*others, *rest][:KEPT], measured, found),
-            default=timing_of(default),
-            library=timing_of(times["mpi"]),
+            default=default,
+            library=times["mpi"],
             strategy=self.plans.strategy,
             made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
@@ -197,8 +200,7 @@ class Tuner:
     ) -> tuple[Candidate, ...]:  # fmt: skip
         predicted = {r.choice: r.predicted for r in found.results}
         return tuple(
-            Candidate(self.use_of(signature, c), timing_of(measured[c]), predicted.get(c))
-            for c in choices
+            Candidate(self.use_of(signature, c), measured[c], predicted.get(c)) for c in choices
         )
 
     def use_of(self, signature: Signature, choice: Choice) -> Use:
@@ -207,7 +209,7 @@ class Tuner:
         active = levels_of(as_called(topology, signature, choice.composition), signature)
         return use_of(choice, {k: topology.names[k] for k in active})
 
-    def key(self, one: Input) -> Key:
+    def key(self, one: Input) -> MeasuredCall:
         """Return the key of an input's point."""
         return key_of(self.plans.signature(one), self.lab.state.topology)
 
@@ -271,8 +273,3 @@ def _halves(n: int) -> Iterator[int]:
             middle = (low + high) // 2
             yield middle
             gaps += [(low, middle), (middle, high)]
-
-
-def timing_of(one: Estimate) -> Timing:
-    """Return an estimate as a table holds it."""
-    return Timing(one.median, one.low, one.high, one.count)

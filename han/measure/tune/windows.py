@@ -1,4 +1,4 @@
-"""Windows: moments on one clock at which all ranks begin an observation.
+"""Windows: moments on one clock at which all ranks begin an observation, in series.
 
 A barrier lets ranks out at different times, by as much as a small collective takes. Here all ranks
 agree on a series of moments by rank 0's clock, and each rank waits for them on its own one. An
@@ -20,15 +20,20 @@ import os
 import resource
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from han.model.timeline import TaskTime
+from han.tuning.costs.stages import Ranks, stage_seconds
+
 Array = np.ndarray[Any, Any]
 
+# The numbers of this file were measured: docs/decisions/strategies.md.
 LEAST = 30e-6  # seconds of a window: between two observations ranks write down their times
 ROOM = 1.5  # the width of a window, as a multiple of an observation
 CROWDED = 300e-6  # seconds of a window beyond an observation, of ranks on fewer processors
@@ -44,6 +49,16 @@ LONG = 10e-3  # seconds of calls that say nothing about how busy the ranks are
 SLEEP = 1e-3  # where ranks are busy, one that waits for longer sleeps, as others need the processor
 PARTS = 4  # of calls in a row: the mean of each is an observation
 RECENT, FEW = 32, 4  # series; ranks are busy if fewer of the recent ones had a calm observation
+# Of a series of observations, which a visit of a call has.
+VISIT, BUSY_VISIT = 1e-3, 10e-3  # seconds of a series of observations, about; on busy ranks
+FEWEST, MOST, BUSY_MOST = 3, 15, 12  # observations in a series; on busy ranks
+# Of calls in a row: a rank has a processor for milliseconds, and longer rows cost little more than
+# the barrier before them.
+ROW, MOST_IN_ROW, MOST_TRACED = 20e-3, 400, 32
+# Times the visit before: a visit of busy ranks beyond has a second series. Both count: if slow
+# visits were dropped, candidates whose times vary would gain.
+DOUBTED = 2.0
+SINGLE = 50e-3  # seconds: longer calls are observed once in a series
 
 
 @dataclass(frozen=True)
@@ -196,8 +211,39 @@ def _switches() -> int:
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
-def slowest(control: MPI.Intracomm, numbers: Sequence[float]) -> list[float]:
-    """Return the maximum of each number over all ranks; collective."""
-    found = np.array(numbers, float)
-    control.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
-    return [float(n) for n in found]
+def observations(expected: float, busy: bool = False, in_row: bool = False) -> int:
+    """Return how many observations a series of calls has that take `expected` seconds.
+
+    On busy ranks more of them, as each one may be disturbed; `in_row`: of calls in a row.
+    """
+    if expected > SINGLE:
+        return 1
+    seconds, most = (BUSY_VISIT, BUSY_MOST) if busy else (VISIT, MOST)
+    if in_row:
+        seconds, most = ROW, MOST_IN_ROW
+    return min(most, max(FEWEST, int(seconds / max(expected, 1e-6))))
+
+
+def split(times: Sequence[TaskTime], series: Series, stage_of: Mapping[str, int]) -> list[Ranks]:
+    """Return the seconds of each stage on this rank, for each observation that counts."""
+    of: list[list[TaskTime]] = [[] for _ in series.begins]
+    for one in times:
+        at = int(np.searchsorted(series.begins, one.end, "right")) - 1
+        if at >= 0:
+            of[at].append(one)
+    return [
+        stage_seconds(of[at], stage_of, float(series.begins[at]))
+        for at in np.flatnonzero(series.counted)
+    ]
+
+
+def typical(rows: Sequence[Ranks], whole: float | None = None) -> Ranks:
+    """Return the median of each stage, scaled so that they add up to `whole` seconds.
+
+    If it is None, they add up to the median of the totals.
+    """
+    middles = [median(column) for column in zip(*rows, strict=True)]
+    total = sum(middles)
+    whole = median(map(sum, rows)) if whole is None else whole
+    scale = whole / total if total else 1.0
+    return tuple(scale * one for one in middles)

@@ -9,8 +9,9 @@ times for rails; the costs of a step are those of Bienz et al., equation 3. Time
 
 from __future__ import annotations
 
+from equations.max_rate import exchange
 from han.submodules.exchange.factors import both_ways, phases_of, recursive_factors
-from han.tuning.formulas import Costs, exchange, steps_of
+from han.tuning.formulas import Costs, steps_of
 
 
 def cut(costs: Costs, nbytes: float, ppn: int) -> float:

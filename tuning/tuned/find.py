@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from han.config.source import READY
-from han.tuning.built_in.shipped import FILE as BUILT_IN
+from han.tuning.built_in.table import FILE as BUILT_IN
 from han.tuning.tuned.files import TunedError, content_of, is_of_another, table_of
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.table import TunedTable, stacked
@@ -42,7 +42,7 @@ class Search:
     def missing(self) -> str:
         """Why there is no table, and what to do."""
         reason = self.about.removesuffix(UNUSED)
-        has_remedy = "tune again" in reason or "HAN_TUNED=" in reason
+        has_remedy = "tune it again" in reason or "HAN_TUNED=" in reason
         return reason if has_remedy else f"{reason}; make one with han tune"
 
     def without_table(self, problem: str) -> Search:
@@ -121,11 +121,10 @@ def _taken(tables: Sequence[TunedTable], machine: Fingerprint, told: str = "") -
     """Return a search that found tables, the first of which decides first."""
     first, *others = tables
     then = [f"then {table.source} ({table.about(machine)})" for table in others]
-    notes = [told, *(table.note for table in tables)]
     return Search(
         stacked([table.seen_from(machine) for table in tables]),
         "; ".join([first.about(machine), *then]),
-        "; ".join(filter(None, notes)),
+        told,
     )
 
 

@@ -6,7 +6,7 @@ and 7 leave the first phase out where broadcasts are slower than the network; he
 
 from __future__ import annotations
 
-from han.tuning.equations.hockney import Hockney
+from equations.hockney import Hockney
 from han.tuning.formulas import steps_of
 
 
