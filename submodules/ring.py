@@ -16,12 +16,12 @@ from __future__ import annotations
 from itertools import chain
 
 from han.model.channel_layout import LINE
+from han.submodules.parts.mail import MOST
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
 from han.tasks.ring import SEGMENT, Piece, block_at, blocks_of
 
-MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 WINDOW = 8
 
 

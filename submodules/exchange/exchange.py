@@ -29,6 +29,7 @@ from han.submodules.exchange.factors import Factors, lists_of, never
 from han.submodules.exchange.order import reorders
 from han.submodules.exchange.patterns import PARTED, PRESETS, own_factors
 from han.submodules.parts.cells import FLAGS
+from han.submodules.parts.mail import MOST
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
 from han.tasks.contract import (
@@ -154,7 +155,7 @@ class Exchange(Submodule):
         ),
     }
     parameters = {
-        "segment": Parameter("size", "bytes of one message", 1, messages.MOST, tried=TRIED_SIZES),
+        "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
         "factors": Parameter(
             "factors", "members that each step brings together: [-4, -2, 2, 4]", 2, 1 << 16
         ),

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
+from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, lines
 from han.model.program import Ref
 from han.submodules.exchange.layout import (
     BANKS,
@@ -39,7 +39,6 @@ from han.submodules.exchange.layout import (
     in_cells,
     kinds_at,
     least,
-    lines,
     runs,
 )
 from han.submodules.exchange.node import Exchange, exchange_pieces

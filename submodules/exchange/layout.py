@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN, lines
 from han.submodules.exchange.arrays import reads_in_plan
 from han.submodules.exchange.gathered import Gathered
 from han.submodules.exchange.patterns import pattern_of
@@ -37,11 +37,6 @@ COUNTS = 23  # bits of a flag that count the stages of a run's pieces (native/ch
 def kinds_at(plan: Outline, level: int) -> int:
     """Return among how many kinds of tasks the cells of a level are shared out."""
     return sum(k == level for _, k in plan.streams)
-
-
-def lines(nbytes: int) -> int:
-    """Return the bytes of the whole cache lines that some bytes take."""
-    return -(-nbytes // LINE) * LINE
 
 
 @dataclass(frozen=True)

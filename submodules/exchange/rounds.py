@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from han.model.channel_layout import PAGE
+from han.model.channel_layout import PAGE, lines
 from han.submodules.exchange.layout import (
     BANKS,
     CHUNK,
@@ -29,7 +29,6 @@ from han.submodules.exchange.layout import (
     Partition,
     in_cells,
     kinds_at,
-    lines,
     partition_of,
 )
 from han.submodules.exchange.patterns import misfit_of, misfit_of_any, pattern_of

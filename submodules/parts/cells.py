@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.common.kept import kept
-from han.model.channel_layout import LINE, PAGE
+from han.model.channel_layout import LINE, PAGE, lines
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
@@ -16,10 +16,6 @@ CHUNK = 128 * KiB
 CELLS = 4
 FLAGS = ("gathered", "taken", "released", "read", "copied", "combined")  # every rank has these
 GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(len(FLAGS))
-
-
-def _lines(nbytes: int) -> int:
-    return -(-nbytes // LINE) * LINE
 
 
 def tasks_at(plan: Outline, level: int) -> dict[str, tuple[Task, ...]]:
@@ -47,7 +43,7 @@ def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
     They are whole grains, and end at a cache line where grains allow it.
     """
     grain = plan.signature.grain
-    chunk = min(chunk, most, _lines(max([t.stop - t.start for t in tasks])))
+    chunk = min(chunk, most, lines(max([t.stop - t.start for t in tasks])))
     return max(grain, chunk // LINE * LINE // grain * grain)
 
 
@@ -85,7 +81,7 @@ class Ring:
     @kept
     def stride(self) -> int:
         """Bytes from the start of one cell to the start of the next."""
-        return _lines(self.chunk)
+        return lines(self.chunk)
 
     @property
     def nbytes(self) -> int:
@@ -122,17 +118,17 @@ class Shares:
         most = (geometry.area - 2 * unit - 8 * LINE) // 3
         chunk = _fit(choice.get("chunk", CHUNK), most, plan, tasks)
         pieces = number(tasks, chunk, plan.signature.grain)
-        return cls(chunk, _lines(chunk // 2 + unit), pieces)
+        return cls(chunk, lines(chunk // 2 + unit), pieces)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all cells of a rank."""
-        return min(2, self.pieces) * (_lines(self.chunk) + self.share)
+        return min(2, self.pieces) * (lines(self.chunk) + self.share)
 
     def cell(self, index: int, out: bool) -> int:
         """Return the offset of the cell for piece `index`: of the operand, or (`out`) a share."""
-        at = index % 2 * (_lines(self.chunk) + self.share)
-        return at + (_lines(self.chunk) if out else 0)
+        at = index % 2 * (lines(self.chunk) + self.share)
+        return at + (lines(self.chunk) if out else 0)
 
 
 def footprint(plan: Outline, level: int) -> int:

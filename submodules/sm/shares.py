@@ -16,10 +16,11 @@ from math import prod
 from typing import NamedTuple
 
 from han.common.kept import kept
-from han.model.channel_layout import LINE, RING_MIN
+from han.model.channel_layout import LINE, RING_MIN, lines
 from han.model.program import Ref
 from han.model.topology import Topology
 from han.submodules.parts.cells import CHUNK, COMBINED, COPIED, READ, RELEASED
+from han.submodules.parts.fold import step_of
 from han.submodules.parts.waits import Members, Waits
 from han.tasks.canonical import rooms
 from han.tasks.choice import LevelChoice
@@ -33,15 +34,10 @@ from han.tasks.shares import shares as shares_of
 KINDS = ("reduce_scatter", "scatter", "gather", "allgather")
 Spans = tuple[tuple[int, int], ...]
 CELLS = 2
-BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
 def _unit(grain: int) -> int:
     return grain if LINE % grain else LINE
-
-
-def _lines(nbytes: int) -> int:
-    return -(-nbytes // LINE) * LINE
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ class Layout:
     @kept
     def stride(self) -> int:
         """Bytes from the start of one cell to the start of the next."""
-        return _lines(self.chunk)
+        return lines(self.chunk)
 
     def shown(self, index: int, lane: int) -> int:
         """Return the offset of the cell with an operand: piece `index` of a lane's share."""
@@ -102,7 +98,7 @@ def unfit(question: Question) -> str | None:
     signature, choice = question.signature, question.choice
     lanes, own = _numbers(question.topology, question.level, choice)
     cells = choice.get("cells", CELLS)
-    least = cells * (lanes + own) * _lines(_unit(signature.element))
+    least = cells * (lanes + own) * lines(_unit(signature.element))
     if least <= RING_MIN // 2:
         return None
     return (
@@ -155,7 +151,7 @@ class _Shares:
         self.waits = Waits(context, self._flag)
         self.cells = [builder.cells(self.group.level, slot) for slot in self.group.slots]
         self.pieces = self._pieces()
-        self.step = max(1, BLOCK // context.grain) * context.grain
+        self.step = step_of(context.grain)
         self.partials = tuple([self.stream.room(self.step, k) for k in range(rooms(context.order))])
         self._operands: dict[int, tuple[Ref, ...]] = {}  # by offset
 
