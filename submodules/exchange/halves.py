@@ -30,7 +30,6 @@ from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, lines
 from han.model.program import Ref
 from han.submodules.exchange.layout import (
     BANKS,
-    COUNTS,
     HALF_CHUNK,
     LEAST_AREA,
     Layout,
@@ -45,7 +44,7 @@ from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.patterns import misfit_of_any
 from han.submodules.exchange.rounds import Rounds
 from han.submodules.exchange.steps import Recursive
-from han.submodules.parts.cells import COMBINED, READ, RELEASED, tasks_at
+from han.submodules.parts.cells import COMBINED, COUNTS, READ, RELEASED, tasks_at
 from han.submodules.parts.pieces import Piece, cut, number
 from han.submodules.parts.waits import Waits
 from han.tasks.context import Context

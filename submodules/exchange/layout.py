@@ -22,6 +22,7 @@ from han.submodules.exchange.arrays import reads_in_plan
 from han.submodules.exchange.gathered import Gathered
 from han.submodules.exchange.patterns import pattern_of
 from han.submodules.exchange.steps import Blocks, Pattern, Recursive, Steps
+from han.submodules.parts.cells import COUNTS
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
@@ -31,7 +32,6 @@ from han.tasks.shares import share
 CHUNK = 512 * 1024  # large: few waits, and cells that have left their writer's caches
 HALF_CHUNK = 128 * 1024  # of a reduce or a broadcast: what other levels wait for
 BANKS = 2
-COUNTS = 23  # bits of a flag that count the stages of a run's pieces (native/channel.h has 24)
 
 
 def kinds_at(plan: Outline, level: int) -> int:

@@ -7,7 +7,7 @@ from itertools import accumulate
 from operator import mul
 
 from han.submodules.exchange.folded import Folded
-from han.submodules.exchange.patterns import PARTED, by_halves, message_steps, pattern_of
+from han.submodules.exchange.patterns import PARTED, message_steps, parted_of
 from han.submodules.exchange.steps import Recursive, Steps
 from han.tasks.canonical import NOT_CANONICAL, are_blocks, starts_of
 from han.tasks.choice import LevelChoice
@@ -30,7 +30,7 @@ def reorders(question: Question) -> str | None:
 
 def _steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
     if choice.algorithm in PARTED:
-        return pattern_of(by_halves(choice), members, whole=False)
+        return parted_of(choice, members)
     return message_steps(choice, members, nbytes)
 
 

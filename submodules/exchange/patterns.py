@@ -27,6 +27,7 @@ from han.submodules.exchange.nested import Nested
 from han.submodules.exchange.rings import CopyIn, Ring
 from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
 from han.tasks.choice import LevelChoice
+from han.tasks.contract import Question
 
 
 def _power(members: int) -> int:
@@ -55,9 +56,22 @@ PARTED = {"shares": "tree", "cyclic_shares": "cyclic"}  # whose factors halves h
 NESTING = ("recursive", "cyclic", "tree")  # algorithms with groups of members
 
 
-def by_halves(choice: LevelChoice) -> LevelChoice:
+def _by_halves(choice: LevelChoice) -> LevelChoice:
     """Return the choice of an exchange whose halves a level runs."""
     return replace(choice.alike, algorithm=PARTED[choice.algorithm])
+
+
+def parted_of(choice: LevelChoice, members: int) -> Pattern:
+    """Return the exchange whose halves make and gather the shares of lanes."""
+    return pattern_of(_by_halves(choice), members, whole=False)
+
+
+def misfit_in_parts(question: Question) -> str | None:
+    """Return the reason why members cannot exchange shares by these factors, or None."""
+    if not question.topology.shared[question.level]:
+        return "members of a group do not share memory"
+    units = question.topology.units.get(question.level, {}).values()
+    return misfit_of_any(_by_halves(question.choice), sorted({*map(len, units)} - {1}))
 
 
 def own_factors(preset: str) -> str:

@@ -94,6 +94,17 @@ def test_lanes_of_any_machine(number):
     verify([plan] * 3, in_place=draw.random() < 0.5)
 
 
+@pytest.mark.parametrize("algorithm", BOTH)
+def test_members_without_a_lane(algorithm):
+    """They combine for others, in cells that are used again, and show nothing of their own."""
+    for lane_count in (1, 2, 5):
+        own = level_choice("exchange", algorithm, lanes=lane_count, chunk=128)
+        choice = lanes(own, level_choice("adapt", "knomial"), segment=1000)
+        verify(
+            [planned(on_nodes(5, 3, 5), signature_of("allreduce", 3000, ordered=False), choice)] * 3
+        )
+
+
 def test_every_member_combines_the_same_and_copies_what_it_lacks():
     own = level_choice("exchange", "shares", factors=(-4, -2, 2, 4))
     plan = planned(on_nodes(8, 8), signature_of("allreduce", 64 * KiB), lanes(own, between("")))
