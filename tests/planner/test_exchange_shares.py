@@ -159,7 +159,7 @@ def test_why_an_exchange_does_not_serve_lanes():
     assert "does not keep the order of operands" in objection(on_nodes(4, 4), matrix, cyclic)
     large = Signature("allreduce", 4, 1 << 14, "op", "u8")
     reason = objection(on_nodes(4, 4), large, lanes(level_choice("exchange", "shares"), adapt))
-    assert "of cells for elements of 16384 bytes; half of the smallest ring has 32768" in reason
+    assert "of cells for elements of 16384 bytes; the smallest ring has 65536" in reason
 
 
 def test_a_tuner_tries_exchanges_in_lanes():
