@@ -26,13 +26,13 @@ from han.submodules.exchange import halves, messages, repeated, rooted, rounds, 
 from han.submodules.exchange import node as exchange_node
 from han.submodules.exchange.arrays import in_memory, reads
 from han.submodules.exchange.factors import Factors, lists_of, never
-from han.submodules.exchange.order import reorders
 from han.submodules.exchange.patterns import (
     PARTED,
     PRESETS,
     misfit_in_parts,
     own_factors,
     parted_of,
+    reorders,
 )
 from han.submodules.parts.cells import FLAGS
 from han.submodules.parts.mail import MOST

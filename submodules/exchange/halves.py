@@ -44,9 +44,8 @@ from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.patterns import misfit_of_any
 from han.submodules.exchange.rounds import Rounds
 from han.submodules.exchange.steps import Recursive
-from han.submodules.parts.cells import COMBINED, COUNTS, READ, RELEASED, tasks_at
+from han.submodules.parts.cells import COMBINED, COUNTS, READ, RELEASED, Waits, tasks_at
 from han.submodules.parts.pieces import Piece, cut, number
-from han.submodules.parts.waits import Waits
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task

@@ -31,9 +31,8 @@ from han.submodules.exchange.parted import (
 )
 from han.submodules.exchange.share_cells import Layout, Patterns
 from han.submodules.exchange.steps import Parted
-from han.submodules.parts.cells import COMBINED, COPIED, READ, RELEASED
+from han.submodules.parts.cells import COMBINED, COPIED, READ, RELEASED, Waits
 from han.submodules.parts.fold import step_of
-from han.submodules.parts.waits import Waits
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.graph import Task

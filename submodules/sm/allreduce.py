@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
+from han.submodules.parts.cells import COMBINED, COPIED, Members, Ring, Shares
 from han.submodules.parts.fold import fold, step_of
 from han.submodules.parts.pieces import Piece, cut
-from han.submodules.parts.waits import Members
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import ANY, Algorithm
