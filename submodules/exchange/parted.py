@@ -134,9 +134,9 @@ class Taking(NamedTuple):
 class Moves(NamedTuple):
     """What a member does with the shares of a slice, in each stage or step.
 
-    `shown` and `own` are the lanes whose shares it shows before it combines, and before it takes.
-    In a stage it needs what `sources` have shown, the next one first. `readers` and `takers` are
-    the others that read its cells, by the stage or step after which they
+    It shows the shares of the lanes `shown` before it combines, and those of `own` before it takes,
+    these in its cells `into`. In a stage it needs what `sources` have shown, the next one first.
+    `readers` and `takers` are the others that read its cells, by the stage or step after which they
     have finished.
     """
 
@@ -145,6 +145,7 @@ class Moves(NamedTuple):
     folds: tuple[tuple[Fold, ...], ...]
     readers: dict[int, Numbers]
     own: Numbers
+    into: Numbers
     takes: tuple[Taking, ...]
     takers: dict[int, Numbers]
 
@@ -187,12 +188,14 @@ class _Mover:
         stages, steps = range(1, self.pattern.stages + 1), range(1, self.pattern.gathers + 1)
         takers = {step: self._takers(step) for step in steps}
         folds = tuple([tuple(self._folds(stage)) for stage in stages])
+        own = self._lanes(self.pattern.finished(self.me, 0)) if any(takers.values()) else ()
         return Moves(
             self._lanes(self.pattern.shown(self.me)),
             tuple([self._sources(one) for one in folds]),
             folds,
             _last({stage: self._readers(stage) for stage in stages}),
-            self._lanes(self.pattern.finished(self.me, 0)) if any(takers.values()) else (),
+            own,
+            tuple([self._finished(self.me)[lane] for lane in own]),
             tuple([self._taking(step) for step in steps]),
             _last(takers),
         )

@@ -249,7 +249,7 @@ class _Gatherer(_Member):
 
     def __init__(self, context: Context, patterns: Patterns) -> None:
         super().__init__(context, patterns)
-        self.own = self._own_cells(self.moves.own, tuple(range(len(self.moves.own))))
+        self.own = self._own_cells(self.moves.own, self.moves.into)
         self.steps = [self._step(k, taking) for k, taking in enumerate(self.moves.takes, 1)]
 
     def _step(self, step: int, taking: Taking) -> _Step:

@@ -105,6 +105,23 @@ def test_members_without_a_lane(algorithm):
         )
 
 
+def test_groups_of_members_inside_others():
+    """Banks of cells are used again; finished blocks of a member come after those of others."""
+    for algorithm, inner, ports in (
+        ("shares", 4, 1),
+        ("cyclic_shares", 4, 1),
+        ("cyclic_shares", 3, 0),
+    ):
+        ranks = 2 * inner
+        own = level_choice("exchange", algorithm, chunk=64 * ranks, inner=inner, ports=ports)
+        for collective in LANES:
+            choice = lanes(own, between(collective))
+            plan = planned(
+                on_nodes(ranks, ranks), signature_of(collective, 3000, ordered=False), choice
+            )
+            verify([plan] * 3)
+
+
 def test_every_member_combines_the_same_and_copies_what_it_lacks():
     own = level_choice("exchange", "shares", factors=(-4, -2, 2, 4))
     plan = planned(on_nodes(8, 8), signature_of("allreduce", 64 * KiB), lanes(own, between("")))
