@@ -10,12 +10,10 @@ Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section III.
 from __future__ import annotations
 
 from han.model.program import Ref
-from han.submodules.exchange.mail import Mail, Transfer
+from han.submodules.parts.mail import MOST, Mail, Transfer
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, Submodule
 from han.tasks.graph import Task
-
-MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 
 
 class Nap(Submodule):

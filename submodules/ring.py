@@ -17,16 +17,15 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 
+from han.model.channel_layout import lines
 from han.model.program import Ref
-from han.submodules.exchange.layout import lines
-from han.submodules.exchange.mail import Mail, Transfer
+from han.submodules.parts.mail import MOST, Mail, Transfer
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
 from han.tasks.ring import SEGMENT, Piece, block_at, blocks_of
 from han.tasks.stream import Awaits
 
-MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 WINDOW = 8
 
 

@@ -29,12 +29,14 @@ from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task
 from han.tasks.lanes import folds, inner_levels, lanes_at, lanes_of, outer_levels, sizes_at
-from han.tasks.nap import Nap
+from han.tasks.nap import base_of, largest_base, nap_of
+from han.tasks.outline import Cut, Outline, levels_of
+from han.tasks.places import LanePlaces, NapPlaces, Places, RingPlaces, TreePlaces
 from han.tasks.ring import Piece, parts_of
 from han.tasks.signature import Signature
-from han.tasks.tree import down, up
+from han.tasks.steps import Steps, down, of_tree, up
+from han.tasks.stream import Builder
 
-Steps = list[tuple[str, int]]
 Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
 FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts")
@@ -59,17 +61,19 @@ class Need(NamedTuple):
 class Composition:
     """A row of the table of compositions.
 
+    `steps` are those that a segment passes through, `places` say in which groups a rank is there.
     `view` returns the topology on which it works, `unfit` the reason why it cannot serve a call (a
-    view, a signature and a choice) or None. `sides` say what levels carry out, by their side. A
-    tree has none: builders know its steps. `cut` cuts a task into parts, in which ranks work on it.
+    view, a signature and a choice) or None. `sides` say what levels carry out, by their side; in a
+    tree all carry out the same. `cut` cuts a task into parts, in which ranks work on it.
     """
 
     about: str
+    steps: Callable[[Topology, Signature, Choice, Fused], Steps]
+    places: Callable[[Outline, Builder], Places]
     view: Callable[[Topology], Topology] = lambda topology: topology
     unfit: Callable[[Topology, Signature, Choice], str | None] = lambda *_: None
-    steps: Callable[[Topology, Signature, Choice, Fused], Steps] | None = None
     sides: Mapping[str, tuple[Need, ...]] = field(default_factory=dict)
-    cut: Callable[[Topology, Signature, Choice, Task], list[Piece]] | None = None
+    cut: Cut | None = None
     collectives: tuple[str, ...] = ()  # that it serves; (): any
 
     def needs(self, side: str, collective: str = "") -> tuple[Need, ...]:
@@ -89,28 +93,19 @@ def side_of(view: Topology, level: int) -> str:
     return "outermost" if level == view.active[-1] else "between"
 
 
+# ---- tree, flat ----------------------------------------------------------------------------------
+
+
+def _tree_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
+    levels = levels_of(view, signature)
+    return of_tree(signature.collective, levels, bool(levels) and fused(levels[-1]))
+
+
+def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
+    return f"flat does not serve {signature.collective}" if signature.by_blocks else None
+
+
 # ---- nap ----------------------------------------------------------------------------------------
-
-
-def nap_of(view: Topology, choice: Choice) -> Nap:
-    """Return the rounds of a choice."""
-    return Nap(view.node_ranks, base_of(view, choice))
-
-
-def base_of(view: Topology, choice: Choice) -> int:
-    """Return how many subgroups a round brings together: the ranks of the smallest node, or 2."""
-    return choice.levels[view.active[-1]].get("base", 0) or largest_base(view)
-
-
-def largest_base(view: Topology) -> int:
-    """Return the largest base with which every local rank receives one message in a round.
-
-    It is 2 where trees inside nodes have different shapes: with three operands, they would add them
-    in different orders, and nodes would get different bits.
-    """
-    if len(inner_levels(view)) > 1 and not view.nodes_alike:
-        return 2
-    return max(2, min(map(len, view.node_ranks)))
 
 
 def _nap_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
@@ -238,10 +233,6 @@ def _one_task(signature: Signature, choice: Choice, name: str) -> str | None:
     return f"{name} takes the message in one segment (segment: whole)"
 
 
-def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    return f"flat does not serve {signature.collective}" if signature.by_blocks else None
-
-
 TREE = "tree"
 TO_ROOT = (Need(("reduce",), "lane", ("reduce",)), Need(("bcast",), "lane", ("bcast",)))
 BY_TREES = (Need(("reduce", "bcast"), "lane", ("allreduce",)), *TO_ROOT)
@@ -255,18 +246,21 @@ IN_PIECES = tuple(
 )
 IN_SHARES = (Need(("reduce_scatter", "scatter", "gather", "allgather"), "everyone", LANES),)
 COMPOSITIONS: Mapping[str, Composition] = {
-    TREE: Composition("reduce up the levels, broadcast down (HAN)"),
+    TREE: Composition("reduce up the levels, broadcast down (HAN)", _tree_steps, TreePlaces),
     "flat": Composition(
         "all ranks in one group on the outermost level",
+        _tree_steps,
+        TreePlaces,
         Topology.flat,
         _flat_unfit,
         collectives=tuple(name for name, row in ROWS.items() if row.kinds),
     ),
     "nap": Composition(
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
+        _nap_steps,
+        NapPlaces,
         Topology.one_network,
         _nap_unfit,
-        _nap_steps,
         collectives=NAP,
         sides={
             "inside": (Need(("reduce", "bcast"), "everyone", NAP, repeats=True),),
@@ -276,8 +270,9 @@ COMPOSITIONS: Mapping[str, Composition] = {
     ),
     "lanes": Composition(
         "shares inside nodes; the ranks of one place in their nodes combine a share (Träff)",
+        _lanes_steps,
+        LanePlaces,
         unfit=_lanes_unfit,
-        steps=_lanes_steps,
         collectives=LANES,
         sides={
             "inside": IN_SHARES,
@@ -288,8 +283,9 @@ COMPOSITIONS: Mapping[str, Composition] = {
     ),
     "ring": Composition(
         "pieces go round all nodes, while nodes combine and broadcast others (ring, chain)",
+        _ring_steps,
+        RingPlaces,
         unfit=_ring_unfit,
-        steps=_ring_steps,
         collectives=LANES,
         sides={
             **dict.fromkeys(("inside", "node", "between"), IN_PIECES),
@@ -324,3 +320,17 @@ def composition(name: str) -> Composition:
     Raises KeyError for an unknown name.
     """
     return COMPOSITIONS[TREE if name == LEFT else name]
+
+
+def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Topology:
+    """Return the topology of a call: with consecutive ranks in domains if operands keep order.
+
+    In reproducible calls domains are whole blocks. It has the levels on which the composition
+    `name` works.
+    """
+    if signature.reduces and not signature.by_blocks:
+        if signature.canonical:
+            topology = topology.aligned()
+        elif not signature.commutative:
+            topology = topology.ordered()
+    return composition(name).view(topology)

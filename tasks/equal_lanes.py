@@ -19,9 +19,9 @@ from typing import NamedTuple
 from han.model.program import CHANNELS
 from han.model.topology import Group, number_domains
 from han.tasks.equal_messages import compared
-from han.tasks.lane_places import LanePlaces
 from han.tasks.lanes import Path, outer_levels
 from han.tasks.lower import batches, lower_batch
+from han.tasks.places import LanePlaces
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
 

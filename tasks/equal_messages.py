@@ -12,18 +12,39 @@ from collections.abc import Hashable, Sequence
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
+from han.model.opcodes import PEERS, Code
 from han.model.program import CHANNELS, Program
+from han.tasks.compositions import composition
 from han.tasks.graph import Task
 from han.tasks.lower import batches, lower_batch
-from han.tasks.naming import naming
-from han.tasks.places import places
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
 
 ALIKE = ("code", "stream", "slot", "task", "n")  # of operations in messages
 TRIED = 3  # tasks of each size that are lowered: the second ones meet requests of the first ones
 LEAST = 32  # ranks and tasks from which on it pays
+
+_TALKS = (Code.IRECV, Code.ISEND, Code.TEST)
+
+
+def naming(program: Program) -> npt.NDArray[np.int64]:
+    """Return the operations that name a peer; the test of a receive has the peer of its message."""
+    codes, slots = program.code["code"], program.code["slot"].tolist()
+    found = np.isin(codes, PEERS)
+    talks = np.flatnonzero(np.isin(codes, _TALKS)).tolist()
+    kinds = codes.tolist()
+    for stream in program.streams:
+        receives: set[int] = set()
+        for row in (r for r in talks if stream.start <= r < stream.stop):
+            if kinds[row] == Code.IRECV:
+                receives.add(slots[row])
+            elif kinds[row] == Code.ISEND:
+                receives.discard(slots[row])
+            elif slots[row] in receives:
+                found[row] = True
+    return np.flatnonzero(found)
 
 
 def compared(program: Program, ends: Hashable) -> tuple[Hashable, list[int]]:
@@ -61,7 +82,7 @@ class FlatRoles:
     def kind(self, rank: int) -> tuple[Hashable, list[int]] | None:
         """Return what tells the role of a rank from others, and the ranks that it may name."""
         builder = Builder(self.whole, rank)
-        found = places(self.whole, builder)
+        found = composition(self.whole.choice.composition).places(self.whole, builder)
         for tasks in self.batches:
             lower_batch(self.whole, builder, found, tasks)
         program = builder.program(self.whole.footprint())

@@ -26,10 +26,9 @@ from han.model.program import Program
 from han.model.topology import Group
 from han.tasks.compositions import TREE
 from han.tasks.equal_lanes import LaneRoles, place_of
-from han.tasks.equal_messages import FlatRoles
+from han.tasks.equal_messages import FlatRoles, naming
 from han.tasks.equal_rings import RingRoles
 from han.tasks.lower import lower
-from han.tasks.naming import naming
 from han.tasks.plan import Plan
 
 Numbers = npt.NDArray[np.int64]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
+
+from han.model.collectives import FLAT, TREE
+from han.model.topology import MAX_LEVELS
 
 
 class Task(NamedTuple):
@@ -36,6 +39,14 @@ class Task(NamedTuple):
     def stream(self) -> tuple[str, int]:
         """The stream of the task: tasks of one kind on one level run in order, step by step."""
         return self.kind, self.level
+
+
+@lru_cache
+def stream_tag(kind: str, level: int, rows: int) -> int:
+    """Return the tag of a stream; `rows` is the number of collectives, which programs may add."""
+    if kind in TREE:
+        return level * len(TREE) + TREE.index(kind)
+    return MAX_LEVELS * len(TREE) + FLAT.index(kind)  # on one level only
 
 
 class Staged:

@@ -6,14 +6,13 @@ Nothing here needs MPI, and a rank lowers only its own operations.
 from __future__ import annotations
 
 from han.model.program import Program, Ref
+from han.tasks.compositions import composition
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
-from han.tasks.place import RECV, SEND
-from han.tasks.places import Places, places
+from han.tasks.places import RECV, SEND, Places, TreePlaces
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
-from han.tasks.tree_places import Tree
 
 
 def lower(plan: Plan, rank: int) -> Program:
@@ -22,7 +21,7 @@ def lower(plan: Plan, rank: int) -> Program:
         lengths = [plan.signature.length(r) for r in range(len(plan.signature.counts))]
         return lower(plan.largest, rank).at(plan.signature.nbytes, lengths)
     builder = Builder(plan, rank)
-    found = places(plan, builder)
+    found = composition(plan.choice.composition).places(plan, builder)
     for tasks in batches(plan):
         lower_batch(plan, builder, found, tasks)
     if found.alone:
@@ -32,7 +31,7 @@ def lower(plan: Plan, rank: int) -> Program:
 
 def operand_of(plan: Outline, rank: int, level: int) -> Ref:
     """Return where a rank's operand on a level is, in its own memory; any rank may ask."""
-    return Tree(plan, Builder(plan, rank)).where[level]
+    return TreePlaces(plan, Builder(plan, rank)).where[level]
 
 
 def batches(plan: Plan) -> list[list[Task]]:

@@ -20,6 +20,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from han.model.topology import Topology
+from han.tasks.choice import Choice
+from han.tasks.lanes import inner_levels
+
 Nodes = tuple[tuple[int, ...], ...]
 
 
@@ -114,3 +118,24 @@ class Nap:
 
     def _rank(self, node: int, number: int) -> int:
         return self.nodes[node][self._local(node, number)]
+
+
+def nap_of(view: Topology, choice: Choice) -> Nap:
+    """Return the rounds of a choice."""
+    return Nap(view.node_ranks, base_of(view, choice))
+
+
+def base_of(view: Topology, choice: Choice) -> int:
+    """Return how many subgroups a round brings together: the ranks of the smallest node, or 2."""
+    return choice.levels[view.active[-1]].get("base", 0) or largest_base(view)
+
+
+def largest_base(view: Topology) -> int:
+    """Return the largest base with which every local rank receives one message in a round.
+
+    It is 2 where trees inside nodes have different shapes: with three operands, they would add them
+    in different orders, and nodes would get different bits.
+    """
+    if len(inner_levels(view)) > 1 and not view.nodes_alike:
+        return 2
+    return max(2, min(map(len, view.node_ranks)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,14 @@ from han.common.kept import kept
 from han.model.channel_layout import Geometry
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
-from han.tasks.compositions import TREE, composition
 from han.tasks.graph import Task, Tasks
+from han.tasks.ring import Piece
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
     from han.tasks.task_graph import TaskGraph
+
+Cut = Callable[[Topology, Signature, Choice, Task], list[Piece]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,6 +29,7 @@ class Outline:
     choice: Choice
     tasks: Tasks
     geometries: tuple[Geometry | None, ...]  # of this rank's channels, by level
+    cut: Cut | None  # how tasks are cut into parts, if the composition has parts
 
     @kept
     def streams(self) -> dict[tuple[str, int], tuple[Task, ...]]:
@@ -38,15 +42,14 @@ class Outline:
 
         Parts are in one order for all ranks; ranks work on them in other orders.
         """
-        cut = composition(self.choice.composition).cut
-        if cut is None:
+        if self.cut is None:
             return self.streams
         view, signature = self.topology, self.signature
         return {
             stream: tuple(
                 Task(*task[:4], start, stop, task.step)
                 for task in tasks
-                for start, stop in cut(view, signature, self.choice, task)
+                for start, stop in self.cut(view, signature, self.choice, task)
             )
             for stream, tasks in self.streams.items()
         }
@@ -101,20 +104,6 @@ def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
         Geometry(topology.channel_ranks(level), memory) if has_channel else None
         for level, has_channel in enumerate(topology.channels)
     )
-
-
-def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Topology:
-    """Return the topology of a call: with consecutive ranks in domains if operands keep order.
-
-    In reproducible calls domains are whole blocks. It has the levels on which the composition
-    `name` works.
-    """
-    if signature.reduces and not signature.by_blocks:
-        if signature.canonical:
-            topology = topology.aligned()
-        elif not signature.commutative:
-            topology = topology.ordered()
-    return composition(name).view(topology)
 
 
 def levels_of(topology: Topology, signature: Signature) -> list[int]:

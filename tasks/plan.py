@@ -9,15 +9,14 @@ from functools import partial
 from han.common.kept import kept
 from han.common.pictures import picture
 from han.model.topology import Topology
-from han.tasks.builders import build
 from han.tasks.choice import LEFT, Choice
-from han.tasks.compositions import composition
+from han.tasks.compositions import as_called, composition
 from han.tasks.contract import Submodule
 from han.tasks.graph import Tasks, summarise
-from han.tasks.outline import Outline, as_called, geometries, levels_of
+from han.tasks.outline import Outline, geometries
 from han.tasks.signature import Signature
 from han.tasks.size_classes import cut_in_proportion, exact
-from han.tasks.tree import chain_of_steps
+from han.tasks.steps import Steps, chain_of_steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,19 +84,18 @@ def make_plan(
     topology = as_called(topology, signature, choice.composition)
     tasks = _tasks(topology, signature, choice, parts)
     channels = geometries(topology, memory)
-    return Plan(topology, signature, choice, tasks, channels, tuple(parts))
+    cut = composition(choice.composition).cut
+    return Plan(topology, signature, choice, tasks, channels, cut, tuple(parts))
 
 
 def _tasks(
     topology: Topology, signature: Signature, choice: Choice, parts: Sequence[Submodule]
 ) -> Tasks:
     """Return the tasks of a call; the topology is that on which the composition works."""
-    levels = [] if choice.composition == LEFT else levels_of(topology, signature)
-    fused = bool(levels) and _fuses(parts, choice, levels[-1])
-    steps = composition(choice.composition).steps
-    if steps is None:
-        return build(signature, levels, topology.symbols, choice.segment, fused)
-    passed = steps(topology, signature, choice, partial(_fuses, parts, choice))
+    passed: Steps = []
+    if choice.composition != LEFT:
+        steps = composition(choice.composition).steps
+        passed = steps(topology, signature, choice, partial(_fuses, parts, choice))
     return chain_of_steps(passed, topology.symbols, signature, choice.segment)
 
 

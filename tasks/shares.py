@@ -26,7 +26,12 @@ def shares(nbytes: int, grain: int, members: int) -> tuple[tuple[int, int], ...]
     return tuple(pairwise(edges))
 
 
+def unit_of(grain: int) -> int:
+    """Return the least bytes of a share."""
+    return grain if LINE % grain else LINE
+
+
 def _units(nbytes: int, grain: int) -> tuple[int, int]:
     """Return the least bytes of a share, and of how many such a piece consists."""
-    unit = grain if LINE % grain else LINE
+    unit = unit_of(grain)
     return unit, -(-nbytes // unit)

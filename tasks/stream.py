@@ -21,9 +21,8 @@ from han.model.program import (
 )
 from han.model.task_names import TaskNames
 from han.tasks.addresses import Addresses
-from han.tasks.graph import Task
+from han.tasks.graph import Task, stream_tag
 from han.tasks.outline import Outline
-from han.tasks.tags import stream_tag
 
 NOWHERE = Ref(Base.NONE)
 Span = tuple[int, int]  # where bytes of the message start and stop

@@ -6,8 +6,7 @@ from han.model.channel_layout import PAGE
 from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice
-from han.tasks.compositions import TREE
-from han.tasks.outline import as_called
+from han.tasks.compositions import TREE, as_called
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import Allowed, Case, Rowed
 from han.tuning.built_in.table import ChoiceTable

@@ -16,8 +16,7 @@ from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.canonical import matters
 from han.tasks.choice import LEFT, Choice, LevelChoice
-from han.tasks.compositions import TREE, Need, composition, side_of
-from han.tasks.outline import as_called
+from han.tasks.compositions import TREE, Need, as_called, composition, side_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import Rowed, facts_of_call
 from han.tuning.built_in.table import safe_table

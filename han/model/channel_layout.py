@@ -25,6 +25,11 @@ RING_MIN = 128 * 1024  # least bytes of a ring
 RING_MAX = 2 * 1024 * 1024  # most bytes of a ring
 
 
+def lines(nbytes: int) -> int:
+    """Return the bytes of the whole cache lines that some bytes take."""
+    return -(-nbytes // LINE) * LINE
+
+
 def _pages(nbytes: int) -> int:
     return -(-nbytes // PAGE) * PAGE
 

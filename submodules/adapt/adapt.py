@@ -12,12 +12,12 @@ from __future__ import annotations
 from han.submodules.adapt.bcast import bcast
 from han.submodules.adapt.reduce import reduce
 from han.submodules.adapt.trees import SHAPE
+from han.submodules.parts.mail import MOST
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.context import Context
 from han.tasks.contract import PLAIN as FAMILIES
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 
-MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 TAKEN = ("segment", "window", "order")
 
 

@@ -22,13 +22,20 @@ from collections.abc import Mapping
 
 from han.model.collectives import FUSED as AT_ONCE
 from han.model.topology import Topology
-from han.submodules.exchange import halves, messages, repeated, rooted, rounds, shares
+from han.submodules.exchange import halves, messages, repeated, rooted, rounds, share_cells, shares
 from han.submodules.exchange import node as exchange_node
 from han.submodules.exchange.arrays import in_memory, reads
 from han.submodules.exchange.factors import Factors, lists_of, never
-from han.submodules.exchange.order import reorders
-from han.submodules.exchange.patterns import PARTED, PRESETS, own_factors
+from han.submodules.exchange.patterns import (
+    PARTED,
+    PRESETS,
+    misfit_in_parts,
+    own_factors,
+    parted_of,
+    reorders,
+)
 from han.submodules.parts.cells import FLAGS
+from han.submodules.parts.mail import MOST
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
 from han.tasks.contract import (
@@ -155,7 +162,7 @@ class Exchange(Submodule):
         ),
     }
     parameters = {
-        "segment": Parameter("size", "bytes of one message", 1, messages.MOST, tried=TRIED_SIZES),
+        "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
         "factors": Parameter(
             "factors", "members that each step brings together: [-4, -2, 2, 4]", 2, 1 << 16
         ),
@@ -227,7 +234,7 @@ class Exchange(Submodule):
         if question.repeats:
             reason = rounds.unfit(question)
         elif question.choice.algorithm in PARTED:
-            reason = shares.unfit(question)
+            reason = misfit_in_parts(question) or share_cells.unfit(question, parted_of)
         elif question.choice.algorithm == "tree" and apart(question):
             reason = halves.unfit(question) if cells else IN_MEMORY
         else:
@@ -254,7 +261,7 @@ class Exchange(Submodule):
         if plan.repeats:
             return repeated.footprint(plan, level)
         if plan.choice.levels[level].algorithm in PARTED:
-            return shares.footprint(plan, level)
+            return share_cells.footprint(plan, level, parted_of)
         return exchange_node.footprint(plan, level) + halves.footprint(plan, level)
 
     def lower(self, context: Context) -> None:
@@ -263,7 +270,7 @@ class Exchange(Submodule):
         if context.builder.plan.repeats:
             repeated.lower(context)
         elif context.choice.algorithm in PARTED:
-            shares.lower(context)
+            shares.lower(context, parted_of)
         elif in_cells(topology, context.group.level, context.choice):
             kind = context.tasks[0].kind
             (halves if kind in halves.HALVES else exchange_node).lower(context)

@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
+from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, lines
 from han.model.program import Ref
 from han.submodules.exchange.layout import (
     BANKS,
-    COUNTS,
     HALF_CHUNK,
     LEAST_AREA,
     Layout,
@@ -39,16 +38,14 @@ from han.submodules.exchange.layout import (
     in_cells,
     kinds_at,
     least,
-    lines,
     runs,
 )
 from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.patterns import misfit_of_any
 from han.submodules.exchange.rounds import Rounds
 from han.submodules.exchange.steps import Recursive
-from han.submodules.parts.cells import COMBINED, READ, RELEASED, tasks_at
+from han.submodules.parts.cells import COMBINED, COUNTS, READ, RELEASED, Waits, tasks_at
 from han.submodules.parts.pieces import Piece, cut, number
-from han.submodules.parts.waits import Waits
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task

@@ -17,11 +17,12 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN
+from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN, lines
 from han.submodules.exchange.arrays import reads_in_plan
 from han.submodules.exchange.gathered import Gathered
 from han.submodules.exchange.patterns import pattern_of
 from han.submodules.exchange.steps import Blocks, Pattern, Recursive, Steps
+from han.submodules.parts.cells import COUNTS
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
@@ -31,17 +32,11 @@ from han.tasks.shares import share
 CHUNK = 512 * 1024  # large: few waits, and cells that have left their writer's caches
 HALF_CHUNK = 128 * 1024  # of a reduce or a broadcast: what other levels wait for
 BANKS = 2
-COUNTS = 23  # bits of a flag that count the stages of a run's pieces (native/channel.h has 24)
 
 
 def kinds_at(plan: Outline, level: int) -> int:
     """Return among how many kinds of tasks the cells of a level are shared out."""
     return sum(k == level for _, k in plan.streams)
-
-
-def lines(nbytes: int) -> int:
-    """Return the bytes of the whole cache lines that some bytes take."""
-    return -(-nbytes // LINE) * LINE
 
 
 @dataclass(frozen=True)

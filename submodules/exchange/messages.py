@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
+from han.model.channel_layout import lines
 from han.model.program import Ref
-from han.submodules.exchange.layout import lines, partition_of
-from han.submodules.exchange.mail import Mail, Transfer
+from han.submodules.exchange.layout import partition_of
 from han.submodules.exchange.patterns import (
     PRESETS,
     asked_factors,
@@ -29,12 +29,12 @@ from han.submodules.exchange.patterns import (
 from han.submodules.exchange.steps import OWN, Blocks, Steps, Take, spans
 from han.submodules.exchange.steps import Fold as Blocked
 from han.submodules.parts.fold import fold
+from han.submodules.parts.mail import MOST, Mail, Transfer
 from han.tasks.canonical import linear, rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task
 
-MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 SEGMENT = 32 * 1024  # below the eager limit of every MPI library over TCP
 Run = tuple[int, int]  # where bytes of a task start and stop
 Mailed = tuple[int, int, int]  # a member, and the run that it sends or receives

@@ -39,14 +39,12 @@ from han.submodules.exchange.patterns import PRESETS, misfit_of
 from han.submodules.exchange.script import Script
 from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
-from han.submodules.parts.fold import fold
+from han.submodules.parts.fold import fold, step_of
 from han.submodules.parts.pieces import Piece, cut
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.outline import Outline
-
-BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
 def unfit(question: Question) -> str | None:
@@ -112,7 +110,7 @@ class Exchange:
         self.beside = FLAG if self.layout.inline(self.layout.chunk) else LINE  # of a small slot
         self.awaited: set[Source] = set()
         self.unheard = () if self.layout.small else self.pattern.unheard(context.group.me)
-        self.step = max(1, BLOCK // context.grain) * context.grain
+        self.step = step_of(context.grain)
         self.partials = self._rooms_for_partials()
         if self.layout.arrays:
             self.builder.show(self.group.level)

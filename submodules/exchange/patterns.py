@@ -6,8 +6,10 @@ Source: Jocksch et al., section 2.1.2, of which the algorithms between nodes are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from operator import mul
 
 from han.model.channel_layout import PAGE
 from han.submodules.exchange.factors import (
@@ -22,11 +24,13 @@ from han.submodules.exchange.factors import (
     spell,
     twos,
 )
-from han.submodules.exchange.folded import fold
+from han.submodules.exchange.folded import Folded, fold
 from han.submodules.exchange.nested import Nested
 from han.submodules.exchange.rings import CopyIn, Ring
 from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
+from han.tasks.canonical import NOT_CANONICAL, are_blocks, starts_of
 from han.tasks.choice import LevelChoice
+from han.tasks.contract import Question
 
 
 def _power(members: int) -> int:
@@ -55,9 +59,22 @@ PARTED = {"shares": "tree", "cyclic_shares": "cyclic"}  # whose factors halves h
 NESTING = ("recursive", "cyclic", "tree")  # algorithms with groups of members
 
 
-def by_halves(choice: LevelChoice) -> LevelChoice:
+def _by_halves(choice: LevelChoice) -> LevelChoice:
     """Return the choice of an exchange whose halves a level runs."""
     return replace(choice.alike, algorithm=PARTED[choice.algorithm])
+
+
+def parted_of(choice: LevelChoice, members: int) -> Pattern:
+    """Return the exchange whose halves make and gather the shares of lanes."""
+    return pattern_of(_by_halves(choice), members, whole=False)
+
+
+def misfit_in_parts(question: Question) -> str | None:
+    """Return the reason why members cannot exchange shares by these factors, or None."""
+    if not question.topology.shared[question.level]:
+        return "members of a group do not share memory"
+    units = question.topology.units.get(question.level, {}).values()
+    return misfit_of_any(_by_halves(question.choice), sorted({*map(len, units)} - {1}))
 
 
 def own_factors(preset: str) -> str:
@@ -150,3 +167,47 @@ def cyclic(members: int, signed: Factors | None, ports: int = 0) -> Cyclic:
         return Cyclic(members, usual, usual)
     scatter, _, gather = phases_of("cyclic", signed)
     return Cyclic(members, tuple(reversed(scatter)), gather)
+
+
+# ---- the canonical order -------------------------------------------------------------------------
+
+
+def reorders(question: Question) -> str | None:
+    """Return why an exchange combines in another order than the canonical one, or None.
+
+    The members that any stage has brought together must be whole blocks of the canonical order.
+    Factors must be valid.
+    """
+    signature, choice = question.signature, question.choice
+    for starts in _starts_of_groups(question):
+        steps = _steps(choice, len(starts), signature.nbytes)
+        if not all(are_blocks(starts, firsts) for firsts in _together(steps)):
+            return f"{choice.algorithm} among {len(starts)} members {NOT_CANONICAL}"
+    return None
+
+
+def _steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
+    if choice.algorithm in PARTED:
+        return parted_of(choice, members)
+    return message_steps(choice, members, nbytes)
+
+
+def _starts_of_groups(question: Question) -> Iterator[tuple[int, ...]]:
+    """Yield the starts of the members of each group of a level that has several members."""
+    topology, signature, level = question.topology, question.signature, question.level
+    last_first = reversed(list(enumerate(topology.domains[level])))
+    for rank in sorted({domain: rank for rank, domain in last_first}.values()):
+        group = topology.group(level, rank, 0)
+        assert group is not None, "the first rank of a domain leads its domains"
+        if group.size > 1:
+            yield starts_of(topology, signature, group)
+
+
+def _together(steps: Steps) -> Iterator[tuple[int, ...]]:
+    """Yield for each combining stage the first members of all groups that it brings together."""
+    inner = steps.inner if isinstance(steps, Folded) else steps
+    assert isinstance(inner, Recursive), "other exchanges never combine in the canonical order"
+    pairs = steps.size - inner.size
+    places = (*range(0, 2 * pairs, 2), *range(2 * pairs, steps.size))
+    for width in accumulate((*inner.scatter, *inner.whole), mul, initial=1):
+        yield places[::width]

@@ -18,22 +18,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from han.model.channel_layout import PAGE
+from han.model.channel_layout import PAGE, lines
 from han.submodules.exchange.layout import (
     BANKS,
     CHUNK,
-    COUNTS,
     HALF_CHUNK,
     LEAST_AREA,
     Layout,
     Partition,
     in_cells,
     kinds_at,
-    lines,
     partition_of,
 )
 from han.submodules.exchange.patterns import misfit_of, misfit_of_any, pattern_of
 from han.submodules.exchange.steps import Blocks, Fold, Pattern, Recursive, Take
+from han.submodules.parts.cells import COUNTS
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question

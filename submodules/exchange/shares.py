@@ -1,352 +1,315 @@
-"""The tasks of lanes inside a node, by the halves of an exchange.
+"""The tasks of lanes inside a node, in shared memory: shares are made, and gathered when finished.
 
-A recursive exchange or a cyclic shift reduce-scatters: each member ends with the shares of its
-lanes, which are cut at cache lines. When the lanes have combined the shares of all nodes, the same
-exchange allgathers them. A piece of a task is a piece of every share.
+The members that are in a lane own a share of each segment, the others own none. A pattern says in
+which stages members combine shares, and in which steps they take finished ones. A member shows its
+operand in its cells, slice by slice, and combines or copies what others show. `sm` has a pattern of
+one stage and one step; `exchange` has the halves of a recursive exchange or a cyclic shift. In a
+broadcast the root shows all shares, and each owner copies its own; in a reduce only the root copies
+the finished shares.
 
-A member that does not see the whole result does not know what others have read. So, where banks of
-cells are used more than once, all members count all stages and steps, and a member waits for its
-readers before it writes a bank again.
+A member that does not see the whole result does not know what others have read. So, where cells are
+used more than once, a member waits for its readers before it writes a cell again.
 
-Source: Jocksch et al., section 2.1.2 (reduce-scatter in shared memory, exchange between nodes,
-allgather in shared memory).
+Source: Jocksch et al., section 2 (reduce-scatter and allgather inside the node) and section 2.1.2
+(in steps); Träff (lanes).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from han.model.channel_layout import LINE
 from han.model.program import Ref
-from han.submodules.exchange.layout import (
-    BANKS,
-    COUNTS,
-    HALF_CHUNK,
-    LEAST_AREA,
-    Layout,
-    Partition,
+from han.submodules.exchange.parted import (
+    RESULT,
+    Collecting,
+    Dealing,
+    Fold,
+    Numbers,
+    Taking,
+    moves,
 )
-from han.submodules.exchange.node import Exchange, exchange_pieces
-from han.submodules.exchange.parted import Collecting, Dealing, Gathering, Scattering
-from han.submodules.exchange.patterns import by_halves, misfit_of_any, pattern_of
-from han.submodules.exchange.script import Script
-from han.submodules.parts.cells import COMBINED, READ, RELEASED
-from han.submodules.parts.pieces import Piece
-from han.tasks.choice import LevelChoice
+from han.submodules.exchange.share_cells import Layout, Patterns
+from han.submodules.exchange.steps import Parted
+from han.submodules.parts.cells import COMBINED, COPIED, READ, RELEASED, Waits
+from han.submodules.parts.fold import step_of
+from han.tasks.canonical import rooms
 from han.tasks.context import Context
-from han.tasks.contract import Question
 from han.tasks.graph import Task
-from han.tasks.lanes import inner_levels, lanes_at
-from han.tasks.outline import Outline
-from han.tasks.shares import shares as shares_of
+from han.tasks.shares import shares
 
 KINDS = ("reduce_scatter", "scatter", "gather", "allgather")
-STREAMS = 2  # of a level: shares are made, and gathered
-Half = Scattering | Gathering | Dealing | Collecting
 Spans = tuple[tuple[int, int], ...]
 
 
-def _half(kind: str, choice: LevelChoice, members: int, root: int, lanes: int) -> Half:
-    """Return the pattern of a kind of tasks."""
-    each = -(-lanes // members)
-    if kind == "scatter":
-        return Dealing(members, each, root)
-    if kind == "gather":
-        return Collecting(members, each, root)
-    whole = pattern_of(by_halves(choice), members, whole=False)
-    half = Scattering if kind == "reduce_scatter" else Gathering
-    return half(members, each, whole)
+class Slice(NamedTuple):
+    """Slice `index` of a stream: of each lane's share, the bytes from its byte `at` on.
 
-
-def _sizes(plan: Outline | Question, level: int) -> list[int]:
-    """Return how many members the groups of a level have."""
-    units = plan.topology.units.get(level, {}).values()
-    return sorted({len(of_domain) for of_domain in units} - {1})
-
-
-def _unit(grain: int) -> int:
-    return grain if LINE % grain else LINE
-
-
-def unfit(question: Question) -> str | None:
-    """Return the reason why members cannot exchange shares through cells, or None."""
-    level, choice, element = question.level, question.choice, question.signature.element
-    if not question.topology.shared[level]:
-        return "members of a group do not share memory"
-    exchange = by_halves(choice)
-    sizes = _sizes(question, level)
-    reason = misfit_of_any(exchange, sizes)
-    if reason is not None:
-        return reason
-    lanes = lanes_at(question.topology, level, choice)
-    taken = max(
-        (
-            _layout(kind, choice, members, lanes, element, _unit(element)).nbytes
-            for kind in KINDS
-            for members in sizes
-        ),
-        default=0,
-    )
-    if taken * STREAMS <= LEAST_AREA:
-        return None
-    return (
-        f"shares of {lanes} lanes take {taken} bytes of cells for elements of {element} bytes; "
-        f"half of the smallest ring has {LEAST_AREA // STREAMS}"
-    )
-
-
-# ---- layout -------------------------------------------------------------------------------------
-
-
-def _layout(
-    kind: str, choice: LevelChoice, members: int, lanes: int, grain: int, chunk: int,
-    pieces: int = BANKS, root: int = 0,
-) -> Layout:  # fmt: skip
-    """Return the layout of pieces with up to `chunk` bytes of each share."""
-    half = _half(kind, choice, members, root, lanes)
-    partition = Partition("recursive", half.blocks, grain, chunk)
-    return Layout(half, partition, chunk * lanes, pieces, small=False)
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How the tasks of a level are cut into shares, the same on all ranks.
-
-    `chunk` is the most bytes of a share in a piece, `pieces` how many a stream has at most.
+    `spans` say where the shares start and stop in the task.
     """
 
-    plan: Outline
-    level: int
-    lanes: int
-    chunk: int
-    pieces: int
-
-    @classmethod
-    def of(cls, plan: Outline, level: int) -> Cut:
-        """Fit the bytes of a piece into the part of the ring that a stream has."""
-        key = "exchanged shares", level
-        found: Cut = plan.layouts.get(key) or plan.layouts.setdefault(key, cls._fit(plan, level))
-        return found
-
-    @classmethod
-    def _fit(cls, plan: Outline, level: int) -> Cut:
-        geometry, choice = plan.geometries[level], plan.choice.levels[level]
-        assert geometry is not None, "supports() lets only levels with shared memory pass"
-        view, unit = plan.topology, _unit(plan.signature.grain)
-        lanes = lanes_at(view, level, choice)
-        below = (k for k in inner_levels(view) if k < level)
-        cut = lanes * prod(lanes_at(view, k, plan.choice.levels[k]) for k in below)
-        kinds = _kinds(plan, level)
-        tasks = plan.streams[kinds[0], level]  # those of other kinds have the same bytes
-        longest = [-(-task.nbytes // (unit * cut)) * unit for task in tasks]
-        layouts = [
-            _layout(kind, choice, n, lanes, plan.signature.grain, unit)
-            for kind in kinds
-            for n in _sizes(plan, level)
-        ]
-        least = max(one.nbytes for one in layouts)
-        values = max(one.values for one in layouts)
-        wanted = min(choice.get("chunk", HALF_CHUNK) // lanes, max(longest))
-        wanted = max(wanted, plan.signature.nbytes * values >> COUNTS)
-        most = geometry.area // STREAMS // least * unit
-        chunk = max(unit, min(wanted, most) // unit * unit)
-        return cls(plan, level, lanes, chunk, sum(max(1, -(-share // chunk)) for share in longest))
-
-    def layout(self, kind: str, members: int, root: int = 0) -> Layout:
-        """Return the layout of a stream's cells for a group of so many members."""
-        choice, grain = self.plan.choice.levels[self.level], self.plan.signature.grain
-        size = self.lanes, grain, self.chunk, self.pieces
-        return _layout(kind, choice, members, *size, root)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a stream's cells: the most of any kind of tasks in any group."""
-        return max(
-            (
-                self.layout(kind, members).nbytes
-                for kind in _kinds(self.plan, self.level)
-                for members in _sizes(self.plan, self.level)
-            ),
-            default=0,
-        )
-
-
-def _kinds(plan: Outline, level: int) -> list[str]:
-    return [kind for kind, k in plan.streams if k == level]
-
-
-def footprint(plan: Outline, level: int) -> int:
-    """Return how many bytes of each rank's ring of cells a run takes."""
-    kinds = _kinds(plan, level)
-    return len(kinds) * Cut.of(plan, level).nbytes if kinds else 0
-
-
-# ---- operations ---------------------------------------------------------------------------------
-
-
-class _Key(NamedTuple):
-    """A piece's bytes of each share: from byte `at` on, in a task of `nbytes` bytes."""
-
-    nbytes: int
+    index: int  # type: ignore[assignment]  # it hides tuple.index
+    task: Task
+    spans: Spans
     at: int
-
-
-class _Shares(Exchange):
-    """One member's part in a half of an exchange, piece by piece."""
-
-    def __init__(self, context: Context) -> None:
-        self.cut = Cut.of(context.builder.plan, context.group.level)
-        self.keys: dict[int, _Key] = {}  # by number of a piece
-        self.spans: dict[_Key, Spans] = {}
-        self.by_key: dict[_Key, Script] = {}
-        self.base = 0
-        super().__init__(context)
-        lanes: dict[int, list[int]] = {}
-        for lane, owner in enumerate(context.owners):
-            lanes.setdefault(owner, []).append(lane)
-        half, self.lane_of = self.layout.pattern, dict[int, int]()  # of each block
-        for member, of_member in lanes.items():
-            self.lane_of |= dict(zip(half.finished(member, 0), of_member, strict=False))
-
-    def laid_out(self) -> Layout:
-        """Return the layout of the group's cells."""
-        group = self.context.group
-        return self.cut.layout(self.stream.kind, group.size, group.root)
+    first: bool
+    last: bool
 
     @property
-    def recycled(self) -> bool:
-        """Whether a bank of cells is used more than once."""
-        return self.layout.pieces > BANKS
+    def whole(self) -> bool:
+        """Whether it has all bytes of all shares: they lie side by side in the message."""
+        return self.first and self.last
 
-    def pieces(self) -> list[Piece]:
-        """Cut each task into pieces of all its shares."""
-        found, index = list[Piece](), self.stream.sequence
-        for task in self.context.tasks:
-            shares = shares_of(task.nbytes, self.context.grain, self.cut.lanes)
-            starts = range(0, max(1, *(stop - start for start, stop in shares)), self.cut.chunk)
-            for at in starts:
-                nbytes = sum(stop - start for start, stop in self._spans(task, at))
-                first, last = at == 0, at == starts[-1]
-                found.append(Piece(index, task, task.start, task.stop, first, last, nbytes))
-                self.keys[index] = _Key(task.nbytes, at)
-                index += 1
-        self.stream.sequence = index
-        return found
 
-    def _spans(self, task: Task, at: int) -> Spans:
-        """Return which bytes of a task each block has in a piece; a member may lack shares."""
-        key = _Key(task.nbytes, at)
-        found = self.spans.get(key)
+class _Part:
+    """The shares of some lanes, and a cell for each; the number of the slice adds an offset."""
+
+    def __init__(self, lanes: Numbers, cells: Sequence[Ref]) -> None:
+        self.lanes, self.cells = lanes, tuple(cells)
+        self._spans: dict[int, Spans] = {}  # by bytes of a task
+
+    def spans(self, piece: Slice) -> Spans:
+        """Return where the shares start and stop in the task."""
+        found = self._spans.get(piece.task.nbytes)
         if found is None:
-            shares = shares_of(task.nbytes, self.context.grain, self.cut.lanes)
-            each = [(0, 0)] * self.layout.pattern.blocks
-            for block, lane in self.lane_of.items():
-                start, stop = shares[lane]
-                each[block] = min(start + at, stop), min(start + at + self.cut.chunk, stop)
-            found = self.spans[key] = tuple(each)
+            found = tuple([piece.spans[lane] for lane in self.lanes])
+            self._spans[piece.task.nbytes] = found
         return found
 
-    def script(self, piece: Piece) -> Script:
-        """Return what this member does with a piece."""
-        key = self.keys[piece.index]
-        found = self.by_key.get(key)
-        if found is None:
-            spans = self._spans(piece.task, key.at)
-            found = Script.of(self.layout, self.group.me, spans, self.steps)
-            self.by_key[key] = found
-        return found
 
-    def _region(self, member: int, piece: Piece, stage: int) -> Ref:
-        return super()._region(member, piece, stage) + self.base
+class _Step(NamedTuple):
+    """What a member takes in a step: the shares `there`, and before the last step `into` its cells.
 
-
-class _Scatter(_Shares):
-    """A reduce-scatter, or the scatter of a broadcast."""
-
-    def targets(self, cell: Ref) -> tuple[Ref, Ref | None]:
-        """Return the result only: nobody reads it here."""
-        return self.context.result, None
-
-    def tells(self, worked: bool, final: bool) -> bool:
-        """Return whether others wait for a stage: readers, or those who use a bank again."""
-        return self.recycled or (worked and not final)
-
-    def _meet(self, piece: Piece, stage: int) -> None:
-        self._combine(piece, stage)
-
-    def await_readers(self, piece: Piece) -> None:
-        """Wait until all readers have combined what was in the bank before."""
-        done = (piece.index - BANKS) * self.values
-        last: dict[int, int] = {}
-        for stage in range(1, self.pattern.stages + 1):
-            last |= dict.fromkeys(self.pattern.readers(self.group.me, stage), stage)
-        for member, stage in last.items():
-            self.wait_until(member, COMBINED, done + stage)
-
-
-class _Gather(_Shares):
-    """An allgather, or the gather of a reduce.
-
-    The root of a broadcast has all shares. It shows them as others do, and takes none.
+    It waits for one of `flags`, those of `ranks`, before each share.
     """
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        signature = self.builder.signature
-        self.base = self.cut.nbytes
-        rank = self.group.ranks[self.group.me]
-        self.has_all = signature.collective == "bcast" and rank == signature.root
-
-    def tells_taken(self, last: bool) -> bool:
-        """Return whether others wait for a step: takers, or those who use a bank again."""
-        return self.recycled or not last
-
-    def combine_and_take(self, piece: Piece) -> None:
-        """Take what others show."""
-        self.awaited.clear()
-        for step in self.steps:
-            (self._pass_on if self.has_all else self._take)(piece, step)
-
-    def _pass_on(self, piece: Piece, step: int) -> None:
-        """Show what others would read in this member's cells after a step."""
-        last = step == self.pattern.gathers
-        for _, parts in self.script(piece).takes[step - 1]:
-            for run in () if last else parts:
-                cell = self.cell(self.group.me, piece, 0, run, 1)
-                self.stream.copy(cell, self._own(piece, run), run.stop - run.start)
-        if self.tells_taken(last):
-            self.post(piece, step)
-
-    def await_readers(self, piece: Piece) -> None:
-        """Wait until all takers have copied what was in the bank before."""
-        done = (piece.index - BANKS) * self.values
-        last: dict[int, int] = {}
-        for step in self.steps:
-            last |= dict.fromkeys(self.pattern.takers(self.group.me, step), step)
-        for member, step in last.items():
-            self.wait_until(member, READ, done + step)
-
-    def counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:
-        """Return a member's flag, and its value once it shows its shares, or has done a step."""
-        level, slot = self.group.level, self.group.slots[member]
-        if not stage:
-            return self.builder.flag(level, slot, RELEASED), piece.index + 1
-        value = piece.index * self.values + stage
-        return self.builder.flag(level, slot, READ), value
+    there: _Part
+    into: _Part | None
+    flags: tuple[Ref, ...]
+    ranks: Numbers
 
 
-def lower(context: Context) -> None:
-    """Emit this rank's operations for each task."""
-    if context.tasks[0].kind in ("reduce_scatter", "scatter"):
-        exchange_pieces(context, _Scatter(context))
-        return
-    exchange, stream = _Gather(context), context.stream
-    for piece in exchange.pieces():
+class _Member:
+    """One member's flags, cells and slices."""
+
+    def __init__(self, context: Context, patterns: Patterns) -> None:
+        self.context, self.stream, self.group = context, context.stream, context.group
+        builder, group = context.builder, context.group
+        self.layout = Layout.of(builder.plan, group.level, patterns)
+        self.pattern = _pattern(context, patterns)
+        free = _free(context)
+        self.has_all = free == group.me
+        self.moves = moves(self.pattern, context.owners, group.me, free)
+        self.waits = Waits(context, self._flag)
+        self.cells = [builder.cells(group.level, slot) for slot in group.slots]
+        self.slices = self._slices()
+
+    def _slices(self) -> list[Slice]:
+        """Cut each task into slices of all its shares."""
+        found, chunk, grain = list[Slice](), self.layout.chunk, self.context.grain
+        for task in self.context.tasks:
+            spans = shares(task.nbytes, grain, self.layout.lanes)
+            starts = range(0, max(1, *[stop - start for start, stop in spans]), chunk)
+            for at in starts:
+                index = self.stream.sequence + len(found)
+                found.append(Slice(index, task, spans, at, at == 0, at == starts[-1]))
+        self.stream.sequence += len(found)
+        return found
+
+    def begin(self, piece: Slice) -> None:
+        """Wait for what a task needs, before its first slice."""
         if piece.first:
-            stream.begin(piece.task)
-        exchange.show(piece)
-        exchange.combine_and_take(piece)
+            self.stream.begin(piece.task)
+        self.stream.label(piece.task)
+
+    def end(self, piece: Slice) -> None:
+        """End a task after its last slice."""
         if piece.last:
-            stream.end(piece.task)
+            self.stream.end(piece.task)
+
+    def _post(self, kind: int, value: int) -> None:
+        self.stream.post(self._flag(self.group.me, kind), value)
+
+    def _flag(self, member: int, kind: int) -> Ref:
+        return self.context.builder.flag(self.group.level, self.group.slots[member], kind)
+
+    def _cell(self, member: int, number: int) -> Ref:
+        """Return a cell of a member in its first bank."""
+        return self.cells[member] + number * self.layout.stride
+
+    def _own_cells(self, lanes: Numbers, numbers: Numbers) -> _Part:
+        return _Part(lanes, [self._cell(self.group.me, number) for number in numbers])
+
+    def _span(self, piece: Slice, lane: int) -> tuple[int, int]:
+        """Return where a slice of a lane's share starts and stops in the message."""
+        (start, stop), origin = piece.spans[lane], piece.task.start
+        first = min(start + piece.at, stop)
+        return origin + first, origin + min(first + self.layout.chunk, stop)
+
+    def _bytes_of(self, piece: Slice) -> tuple[int, int, int]:
+        """Return where the task starts, and which bytes of each of its shares are in the slice."""
+        return piece.task.start, piece.at, self.layout.chunk
+
+    def _show(self, piece: Slice, src: Ref, part: _Part, bank: int) -> None:
+        """Copy a slice of shares into cells of this member."""
+        self.stream.show_each(part.cells, bank, src, part.spans(piece), self._bytes_of(piece))
+
+
+class _Maker(_Member):
+    """One member's part in tasks that make shares."""
+
+    def __init__(self, context: Context, patterns: Patterns) -> None:
+        super().__init__(context, patterns)
+        self.shown = self._own_cells(self.moves.shown, self.moves.shown)
+        self.step = step_of(context.grain)
+        self.orders = [[context.order_of(f.members) for f in folds] for folds in self.moves.folds]
+        number = max((rooms(order) for orders in self.orders for order in orders), default=0)
+        self.partials = tuple([self.stream.room(self.step, k) for k in range(number)])
+        self._operands: dict[tuple[int, int, int, bool], tuple[Ref, ...]] = {}
+
+    def run(self) -> None:
+        """Show slices ahead of the one that is combined: all banks but one are in use."""
+        works = self.shown.lanes and any(self.moves.folds)
+        shown, ahead = 0, self.layout.banks - 1 if works else 0
+        for k, piece in enumerate(self.slices):
+            while shown < min(len(self.slices), k + 1 + ahead):
+                self.begin(self.slices[shown])
+                self._show_operand(self.slices[shown])
+                shown += 1
+            self.stream.label(piece.task)
+            self._combine(piece)
+            self.end(piece)
+
+    def _show_operand(self, piece: Slice) -> None:
+        """Show a slice of the operand, when readers have combined what was in the bank."""
+        before = (piece.index - self.layout.banks) * self.pattern.stages
+        for stage, members in self.moves.readers.items():
+            self.waits.wait(members, COMBINED, before + stage if before >= 0 else 0)
+        if not self.shown.lanes:
+            return
+        bank = self.layout.made_in(piece.index)
+        if piece.whole:
+            self._show_image(piece, bank)
+        else:
+            self._show(piece, self.context.source, self.shown, bank)
+        self._post(COPIED, piece.index + 1)
+
+    def _show_image(self, piece: Slice, bank: int) -> None:
+        """Show whole shares where they are in the message: consecutive ones are one copy."""
+        image = (self.cells[self.group.me] + bank).holding(piece.task.start)
+        joined: list[tuple[int, int]] = []
+        for start, stop in (self._span(piece, lane) for lane in self.shown.lanes):
+            first = joined.pop()[0] if joined and joined[-1][1] == start else start
+            joined.append((first, stop))
+        for start, stop in joined:
+            self.stream.copy(image.to(start), self.context.source.to(start), stop - start)
+
+    def _combine(self, piece: Slice) -> None:
+        """Carry out all stages of a slice."""
+        stages = self.pattern.stages
+        for stage, folds in enumerate(self.moves.folds, 1):
+            before, count = (COPIED, 1) if stage == 1 else (COMBINED, stages)
+            value = piece.index * count + max(1, stage - 1)
+            self.waits.wait(self.moves.sources[stage - 1], before, value)
+            for number in range(len(folds)):
+                self._fold(piece, stage, number)
+            if stage < stages or (folds and self.layout.recycled):
+                self._post(COMBINED, piece.index * stages + stage)
+
+    def _fold(self, piece: Slice, stage: int, number: int) -> None:
+        """Combine a slice of a share; in place, the result overlays the operand: it comes last."""
+        fold, order = self.moves.folds[stage - 1][number], self.orders[stage - 1][number]
+        start, stop = self._span(piece, fold.lane)
+        bank, image = self.layout.made_in(piece.index), stage == 1 and piece.whole
+        key = stage, number, bank, image
+        operands = self._operands.get(key)
+        if operands is None:
+            operands = self._operands[key] = self._operands_of(fold, bank, image)
+        target, origin = self.context.result, piece.task.start if image else start
+        if fold.into != RESULT:
+            target = (self._cell(self.group.me, fold.into) + bank).holding(start)
+        step = self.step if len(operands) > 2 else max(1, stop - start)  # without partial results
+        for at in range(start, stop, step):
+            self.stream.fold_each(
+                target.to(at), operands, fold.own, origin, min(step, stop - at),
+                order, self.partials, None, None,
+            )  # fmt: skip
+
+    def _operands_of(self, fold: Fold, bank: int, image: bool) -> tuple[Ref, ...]:
+        """Return the operands of a fold: the same for all slices in one bank."""
+        there = (0,) * len(fold.there) if image else fold.there
+        cells = [self._cell(m, k) + bank for m, k in zip(fold.members, there, strict=True)]
+        if fold.own < len(cells):
+            cells[fold.own] = self.context.source
+        return tuple(cells)
+
+
+class _Gatherer(_Member):
+    """One member's part in tasks that gather finished shares."""
+
+    def __init__(self, context: Context, patterns: Patterns) -> None:
+        super().__init__(context, patterns)
+        self.own = self._own_cells(self.moves.own, self.moves.into)
+        self.steps = [self._step(k, taking) for k, taking in enumerate(self.moves.takes, 1)]
+
+    def _step(self, step: int, taking: Taking) -> _Step:
+        there = [self._cell(*one) for one in zip(taking.members, taking.there, strict=True)]
+        into = self._own_cells(taking.lanes, taking.into) if step < self.pattern.gathers else None
+        flags, ranks = self.waits.of(taking.members, RELEASED if step == 1 else READ)
+        return _Step(_Part(taking.lanes, there), into, flags, ranks)
+
+    def run(self) -> None:
+        """Show slices of the own shares, and take those of the others."""
+        for piece in self.slices:
+            self.begin(piece)
+            bank = self.layout.done_in(piece.index)
+            self._release(piece, bank)
+            for step, taking in enumerate(self.steps, 1):
+                self._take(piece, bank, step, taking)
+            self.end(piece)
+
+    def _release(self, piece: Slice, bank: int) -> None:
+        """Show a slice of the finished shares, when takers have copied what was in the cells."""
+        before = (piece.index - self.layout.banks) * self.pattern.gathers
+        for step, members in self.moves.takers.items():
+            self.waits.wait(members, READ, before + step if before >= 0 else 0)
+        if self.own.lanes:
+            self._show(piece, self.context.source, self.own, bank)
+            self._post(RELEASED, piece.index + 1)
+
+    def _take(self, piece: Slice, bank: int, step: int, taking: _Step) -> None:
+        """Copy shares out of the cells of others; show them again before the last step."""
+        gathers, result = self.pattern.gathers, self.context.result
+        if not self.has_all:
+            value = piece.index + 1 if step == 1 else piece.index * gathers + step - 1
+            self.stream.take_each(
+                result, taking.there.cells, bank, taking.there.spans(piece),
+                self._bytes_of(piece), taking.flags, value, taking.ranks,
+            )  # fmt: skip
+        if taking.into is not None:
+            have = self.context.source if self.has_all else result
+            self._show(piece, have, taking.into, bank)
+        takes = taking.there.lanes and not self.has_all
+        if taking.into is not None or (self.layout.recycled and takes):
+            self._post(READ, piece.index * gathers + step)
+
+
+def _pattern(context: Context, patterns: Patterns) -> Parted:
+    """Return the pattern of a kind of tasks."""
+    kind, size, root = context.tasks[0].kind, context.group.size, context.group.root
+    if kind == "scatter":
+        return Dealing(size, root)
+    return Collecting(size, root) if kind == "gather" else patterns(context.choice, size)
+
+
+def _free(context: Context) -> int:
+    """Return the member that takes nothing: the root of a broadcast; -1 if there is none."""
+    signature, ranks = context.builder.signature, context.group.ranks
+    gathers = signature.collective == "bcast" and context.tasks[0].kind == "allgather"
+    return ranks.index(signature.root) if gathers and signature.root in ranks else -1
+
+
+def lower(context: Context, patterns: Patterns) -> None:
+    """Emit this rank's operations for each task."""
+    made = context.tasks[0].kind in ("reduce_scatter", "scatter")
+    (_Maker if made else _Gatherer)(context, patterns).run()

@@ -12,13 +12,14 @@ between the two phases that combine without splitting).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
 from han.common.kept import kept
 from han.submodules.exchange.factors import Factors
+from han.tasks.choice import LevelChoice
 
 OWN = -1  # the stage of a member's own operand that is in its send buffer, not in a cell
 Blocks = Sequence[int]
@@ -54,7 +55,7 @@ def _ranges(blocks: Blocks) -> list[range]:
     return [blocks] if isinstance(blocks, range) else [range(b, b + 1) for b in blocks]
 
 
-class Steps(Protocol):
+class Steps(Hashable, Protocol):
     """An exchange among `size` members of a message of `blocks` blocks: who sends what to whom."""
 
     @property
@@ -90,24 +91,28 @@ class Steps(Protocol):
         """Return the members that take blocks of a member in a gathering step."""
 
 
-class Pattern(Steps, Protocol):
-    """Steps, and what members keep in cells that others read."""
+class Parted(Steps, Protocol):
+    """Steps, and which blocks members have after each of them."""
 
     def held(self, member: int, stage: int) -> Blocks:
         """Return the blocks for which a member has room in its cells after a combining stage."""
+
+    def shown(self, member: int) -> Blocks:
+        """Return the blocks of a member's operand that its peers read."""
+
+    def finished(self, member: int, step: int) -> Blocks:
+        """Return the finished blocks that a member has after a gathering step; 0: its own."""
+
+
+class Pattern(Parted, Protocol):
+    """Steps, and what members keep in cells that others read."""
 
     @property
     def rooms(self) -> int:
         """How many combining stages have memory of their own; later ones reuse it in turn."""
 
-    def shown(self, member: int) -> Blocks:
-        """Return the blocks of a member's operand that its peers read."""
-
     def unheard(self, member: int) -> tuple[int, ...]:
         """Return the readers of a member's cells whose results that member may never read."""
-
-    def finished(self, member: int, step: int) -> Blocks:
-        """Return the finished blocks that a member has after a gathering step; 0: its own."""
 
     def everything(self, member: int) -> list[Take]:
         """Return what another one would copy in the last gathering step in place of a member."""
@@ -246,6 +251,11 @@ class Recursive(OwnCells):
         """Return the other members of the step's group, the next first."""
         stride = self.blocks // prod(self.gather[:step])
         return _others(member, _spaced(member, stride, self.gather[step - 1]))
+
+
+def at_once(_choice: LevelChoice, members: int) -> Recursive:
+    """Return the pattern with one stage and one step, each with all members."""
+    return Recursive((members,), (), (members,))
 
 
 def _spaced(member: int, stride: int, factor: int) -> list[int]:

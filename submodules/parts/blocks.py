@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from han.common.kept import kept
-from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN
+from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN, lines
 from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.parts.cells import CELLS, CHUNK, GATHERED
@@ -17,10 +17,6 @@ from han.tasks.signature import Signature
 
 FEWEST = 2  # cells of a ring
 LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that fits the smallest ring
-
-
-def _lines(nbytes: int) -> int:
-    return -(-nbytes // LINE) * LINE
 
 
 @dataclass(frozen=True)
@@ -48,13 +44,13 @@ class Layout:
             return cls(True, parts, max(nbytes, grain), nbytes, 1, 1)
         cells = max(FEWEST, choice.get("cells", CELLS))
         room = geometry.area // cells // parts // LINE * LINE
-        packed = room < _lines(grain)  # no room for whole lines: fewest cells, no padding
+        packed = room < lines(grain)  # no room for whole lines: fewest cells, no padding
         if packed:
             cells, room = FEWEST, geometry.area // FEWEST // parts
-        most = max(_lines(t.nbytes) for t in tasks)
+        most = max(lines(t.nbytes) for t in tasks)
         wanted = min(choice.get("chunk", CHUNK), most, room)
         chunk = max(grain, wanted // grain * grain)
-        stride = chunk if packed else _lines(chunk)
+        stride = chunk if packed else lines(chunk)
         return cls(False, parts, chunk, stride, cells, number(tasks, chunk, grain))
 
     @property

@@ -1,13 +1,16 @@
-"""The flags and cells of ``sm`` in a rank's part of a channel, the same on all ranks."""
+"""The flags and cells in a rank's part of a channel, the same on all ranks, and waits for flags."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from han.common.kept import kept
-from han.model.channel_layout import LINE, PAGE
+from han.model.channel_layout import LINE, PAGE, lines
+from han.model.program import Ref
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
+from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
@@ -15,11 +18,9 @@ KiB = 1024
 CHUNK = 128 * KiB
 CELLS = 4
 FLAGS = ("gathered", "taken", "released", "read", "copied", "combined")  # every rank has these
+COUNTS = 23  # bits of a flag that count what a run does (native/channel.h has 24)
 GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(len(FLAGS))
-
-
-def _lines(nbytes: int) -> int:
-    return -(-nbytes // LINE) * LINE
+Members = tuple[int, ...]
 
 
 def tasks_at(plan: Outline, level: int) -> dict[str, tuple[Task, ...]]:
@@ -47,7 +48,7 @@ def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
     They are whole grains, and end at a cache line where grains allow it.
     """
     grain = plan.signature.grain
-    chunk = min(chunk, most, _lines(max([t.stop - t.start for t in tasks])))
+    chunk = min(chunk, most, lines(max([t.stop - t.start for t in tasks])))
     return max(grain, chunk // LINE * LINE // grain * grain)
 
 
@@ -85,7 +86,7 @@ class Ring:
     @kept
     def stride(self) -> int:
         """Bytes from the start of one cell to the start of the next."""
-        return _lines(self.chunk)
+        return lines(self.chunk)
 
     @property
     def nbytes(self) -> int:
@@ -122,17 +123,17 @@ class Shares:
         most = (geometry.area - 2 * unit - 8 * LINE) // 3
         chunk = _fit(choice.get("chunk", CHUNK), most, plan, tasks)
         pieces = number(tasks, chunk, plan.signature.grain)
-        return cls(chunk, _lines(chunk // 2 + unit), pieces)
+        return cls(chunk, lines(chunk // 2 + unit), pieces)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all cells of a rank."""
-        return min(2, self.pieces) * (_lines(self.chunk) + self.share)
+        return min(2, self.pieces) * (lines(self.chunk) + self.share)
 
     def cell(self, index: int, out: bool) -> int:
         """Return the offset of the cell for piece `index`: of the operand, or (`out`) a share."""
-        at = index % 2 * (_lines(self.chunk) + self.share)
-        return at + (_lines(self.chunk) if out else 0)
+        at = index % 2 * (lines(self.chunk) + self.share)
+        return at + (lines(self.chunk) if out else 0)
 
 
 def footprint(plan: Outline, level: int) -> int:
@@ -145,3 +146,28 @@ def footprint(plan: Outline, level: int) -> int:
         elif algorithm == "each" or not (algorithm == "direct" or is_small(plan, level)):
             most = max(most, Ring.of(plan, level, tasks).nbytes)
     return most
+
+
+class Waits:
+    """The flags that a rank waits for; `flag` returns that of a member and a kind.
+
+    Those of the same members are looked up once: all pieces of a message wait for them.
+    """
+
+    def __init__(self, context: Context, flag: Callable[[int, int], Ref]) -> None:
+        self.stream, self.members, self.flag = context.stream, context.group.ranks, flag
+        self._known: dict[tuple[Members, int], tuple[tuple[Ref, ...], Members]] = {}
+
+    def of(self, members: Members, kind: int) -> tuple[tuple[Ref, ...], Members]:
+        """Return the flags of one kind of several members, and their ranks."""
+        found = self._known.get((members, kind))
+        if found is None:
+            flags, ranks = [self.flag(m, kind) for m in members], [self.members[m] for m in members]
+            found = self._known[members, kind] = tuple(flags), tuple(ranks)
+        return found
+
+    def wait(self, members: Members, kind: int, value: int) -> None:
+        """Wait until the flags of members have reached a value, in turn; not for one below 1."""
+        if value > 0:
+            flags, ranks = self.of(members, kind)
+            self.stream.wait_each(flags, value, ranks)

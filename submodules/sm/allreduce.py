@@ -11,17 +11,15 @@ from dataclasses import dataclass, field
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import COMBINED, COPIED, Ring, Shares
-from han.submodules.parts.fold import fold
+from han.submodules.parts.cells import COMBINED, COPIED, Members, Ring, Shares
+from han.submodules.parts.fold import fold, step_of
 from han.submodules.parts.pieces import Piece, cut
-from han.submodules.parts.waits import Members
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import ANY, Algorithm
 from han.tasks.shares import shares
 
 Awaited = tuple[tuple[Ref, ...], int, Members]  # flags, the value that they reach, and ranks
-BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
 def direct(context: Context) -> None:
@@ -181,7 +179,7 @@ class _Shown:
             operands[group.me] = context.source
         for m in _others(group.me, group.size):
             stream.wait(self._flag(m), piece.index + 1, group.ranks[m])
-        step = max(context.grain, BLOCK // context.grain * context.grain)
+        step = step_of(context.grain)
         if group.size == 2:  # there are no partial results
             step = max(1, piece.nbytes)
         partials = _partials(context, step, context.result)
@@ -220,14 +218,12 @@ class _Shares:
         """Return the cells of the context's stream, and memory for partial results."""
         builder, level, slots = context.builder, context.group.level, context.group.slots
         layout = Shares.of(builder.plan, level, builder.tasks_of(context.stream))
+        step = step_of(context.grain)
         return cls(
             context,
             layout,
-            tuple(
-                context.stream.room(max(BLOCK, context.grain), k)
-                for k in range(rooms(context.order))
-            ),
-            max(context.grain, BLOCK // context.grain * context.grain),
+            tuple(context.stream.room(step, k) for k in range(rooms(context.order))),
+            step,
             tuple(builder.cells(level, slot) for slot in slots),
             tuple(builder.flag(level, slot, COPIED) for slot in slots),
             tuple(builder.flag(level, slot, COMBINED) for slot in slots),

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
+from han.submodules.parts.fold import step_of
 from han.submodules.parts.pieces import Piece
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 
-BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 Move = Callable[[Blocks, Piece], None]
 
 
@@ -108,7 +108,7 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
     mine.wait_for_all(piece)
     operands = mine.operands(piece)
     dst, length = mine.result(piece), mine.nbytes(piece, mine.me)
-    step = max(context.grain, BLOCK // context.grain * context.grain)
+    step = step_of(context.grain)
     order = context.order
     places = [context.stream.room(step, k) for k in range(1, rooms(order))]
     for at in range(piece.start, piece.start + length, step):

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 
 from han.model.channel_layout import PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
+from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
 from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece
 from han.submodules.parts.trees import Place
-from han.submodules.parts.waits import Members
 from han.submodules.sm.tree_cells import Cells, place_of
 from han.tasks.canonical import rooms
 from han.tasks.context import Context

@@ -18,14 +18,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from han.model.channel_layout import PAGE
+from han.submodules.exchange import share_cells, shares
+from han.submodules.exchange.steps import at_once
 from han.submodules.parts import blocks as block_cells
-from han.submodules.parts.cells import FLAGS, footprint, tasks_at
+from han.submodules.parts.cells import FLAGS, footprint
 from han.submodules.sm.allreduce import ALLREDUCES, WHOLE
 from han.submodules.sm.blocks import KINDS, blocks
 from han.submodules.sm.gather_release import gather, release
-from han.submodules.sm.shares import KINDS as SHARES_KINDS
-from han.submodules.sm.shares import Layout, shares
-from han.submodules.sm.shares import unfit as shares_unfit
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.context import Context
 from han.tasks.contract import (
@@ -53,7 +52,7 @@ class Sm(Submodule):
         **WHOLE,
         "shares": Algorithm(
             "every lane's member combines a share, and shows it when its lane has combined it",
-            SHARES_KINDS,
+            shares.KINDS,
             "always",
             takes=("cells", "chunk", "lanes"),
             families=("everyone",),
@@ -90,7 +89,7 @@ class Sm(Submodule):
             return "members of a group do not share memory"
         signature = question.signature
         if choice.algorithm == "shares":
-            return shares_unfit(question)
+            return share_cells.unfit(question, at_once)
         if signature.by_blocks:
             return block_cells.misfit(signature, topology.size)
         if signature.element > PAGE:
@@ -112,7 +111,7 @@ class Sm(Submodule):
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
         if plan.choice.levels[level].algorithm == "shares":
-            return Layout.of(plan, level).nbytes if tasks_at(plan, level) else 0
+            return share_cells.footprint(plan, level, at_once)
         blocked = plan.signature.by_blocks
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
 
@@ -120,7 +119,7 @@ class Sm(Submodule):
         """Emit this rank's copies, reductions and flags."""
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
         if algorithm == "shares":
-            shares(context)
+            shares.lower(context, at_once)
         elif kind in KINDS:
             blocks(context)
         elif kind == "allreduce":

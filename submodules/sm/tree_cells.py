@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import GATHERED, RELEASED, Ring, is_small
+from han.submodules.parts.cells import GATHERED, RELEASED, Ring, Waits, is_small
 from han.submodules.parts.pieces import Piece, cut
 from han.submodules.parts.trees import Place
-from han.submodules.parts.waits import Waits
 from han.submodules.sm.trees import Tree
 from han.tasks.context import Context
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.model.channel_layout import LINE
+from han.model.channel_layout import LINE, lines
 from han.model.program import PEER_SLOTS, PeerBase, Ref
 from han.model.topology import Topology
 from han.submodules.parts.pieces import Piece, cut
@@ -46,7 +46,7 @@ def chunk_of(plan: Outline, level: int, kind: str) -> int:
 def share_room(plan: Outline, level: int, kind: str) -> int:
     """Return the bytes of the largest share of a piece: that of a group of two."""
     unit = max(LINE, plan.signature.grain)
-    return -(-(chunk_of(plan, level, kind) // 2 + unit) // LINE) * LINE
+    return lines(chunk_of(plan, level, kind) // 2 + unit)
 
 
 @dataclass(frozen=True)

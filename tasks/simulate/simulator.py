@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from han.common.collector import collector_off
 from han.config.machine import MachineModel
 from han.model.program import Program
 from han.model.timeline import TaskTime
 from han.tasks.equal_roles import Role, roles
 from han.tasks.plan import Plan
+from han.tasks.signature import Signature
 from han.tasks.simulate.engine import run
 from han.tasks.simulate.loading import Loader
 from han.tasks.simulate.places import Places
-from han.tasks.simulate.spans import task_times
+
+# The layout of `sim_span` (native/simulate/world.h).
+SPAN = np.dtype(
+    [
+        ("rank", "i4"), ("run", "i4"), ("stream", "i4"), ("task", "u4"), ("begin", "f8"),
+        ("end", "f8"), ("copying", "f8"), ("reducing", "f8"), ("start", "f8"),
+    ]
+)  # fmt: skip
+Labels = Sequence[tuple[tuple[str, ...], Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -102,3 +113,15 @@ def _check_place(plan: Plan, machine: MachineModel, place: Sequence[Sequence[int
             f"the machine has {len(machine.levels)} levels ({', '.join(machine.names)}) for "
             f"{plan.topology.size} ranks; {len(place)} levels are given"
         )
+
+
+def task_times(spans: bytes, labels: Labels, signature: Signature) -> Iterator[TaskTime]:
+    """Yield the times of tasks; `labels` are the names of each rank's streams and tasks."""
+    rows = np.frombuffer(spans, SPAN).tolist()
+    for rank, turn, stream, task, begin, end, copying, reducing, start in rows:
+        streams, tasks = labels[rank]
+        name = tasks[task] if tasks else "copy"
+        yield TaskTime(
+            rank, turn, signature.collective, streams[stream], name, begin, end, copying, reducing,
+            start - begin, nbytes=signature.nbytes,
+        )  # fmt: skip

@@ -29,8 +29,8 @@ from han.plots import plots
 from han.plots import tasks as plot_tasks
 from han.tasks.graph import Task
 from han.tasks.signature import Signature
+from han.tasks.steps import chain_of_steps
 from han.tasks.task_graph import TaskGraph
-from han.tasks.tree import chain_of_steps
 
 QUICK = ["--time", "0", "--rounds", "2", "--iterations", "2"]
 PNG = b"\x89PNG"

@@ -22,7 +22,8 @@ from han.model.collectives import ROWS
 from han.model.facts import COMPOSITIONS
 from han.model.topology import Topology, virtual
 from han.tasks.choice import Choice
-from han.tasks.outline import as_called, levels_of
+from han.tasks.compositions import as_called
+from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.heuristics import choose

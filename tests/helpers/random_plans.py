@@ -31,8 +31,8 @@ from han.model.collectives import (
 from han.model.topology import Topology
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.compositions import COMPOSITIONS, TREE
-from han.tasks.outline import as_called, levels_of
+from han.tasks.compositions import COMPOSITIONS, TREE, as_called
+from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits

@@ -18,8 +18,8 @@ from random_plans import TARGETS, Target
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS
 from han.model.topology import Topology
 from han.tasks.choice import LevelChoice
-from han.tasks.compositions import TREE
-from han.tasks.outline import as_called, levels_of
+from han.tasks.compositions import TREE, as_called
+from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of

@@ -18,8 +18,8 @@ from random_plans import TARGETS, draw_kinds, draw_level, draw_signature
 
 from han.model.topology import Topology
 from han.tasks.choice import Choice
-from han.tasks.compositions import COMPOSITIONS, LANES, NAP
-from han.tasks.outline import as_called, levels_of
+from han.tasks.compositions import COMPOSITIONS, LANES, NAP, as_called
+from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify

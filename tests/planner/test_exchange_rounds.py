@@ -16,9 +16,9 @@ from han.model.program import Code
 from han.submodules.exchange.rounds import Joined, Rounds
 from han.submodules.exchange.steps import Cyclic, Recursive
 from han.tasks.choice import Choice, level_choice
+from han.tasks.compositions import as_called
 from han.tasks.lanes import inner_levels, outer_levels
 from han.tasks.lower import lower
-from han.tasks.outline import as_called
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import verify

@@ -15,9 +15,9 @@ from test_planner import quick
 
 from han.model.program import Code
 from han.tasks.choice import Choice, level_choice
+from han.tasks.compositions import as_called
 from han.tasks.lanes import inner_levels, outer_levels
 from han.tasks.lower import lower
-from han.tasks.outline import as_called
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import verify
@@ -94,6 +94,34 @@ def test_lanes_of_any_machine(number):
     verify([plan] * 3, in_place=draw.random() < 0.5)
 
 
+@pytest.mark.parametrize("algorithm", BOTH)
+def test_members_without_a_lane(algorithm):
+    """They combine for others, in cells that are used again, and show nothing of their own."""
+    for lane_count in (1, 2, 5):
+        own = level_choice("exchange", algorithm, lanes=lane_count, chunk=128)
+        choice = lanes(own, level_choice("adapt", "knomial"), segment=1000)
+        verify(
+            [planned(on_nodes(5, 3, 5), signature_of("allreduce", 3000, ordered=False), choice)] * 3
+        )
+
+
+def test_groups_of_members_inside_others():
+    """Banks of cells are used again; finished blocks of a member come after those of others."""
+    for algorithm, inner, ports in (
+        ("shares", 4, 1),
+        ("cyclic_shares", 4, 1),
+        ("cyclic_shares", 3, 0),
+    ):
+        ranks = 2 * inner
+        own = level_choice("exchange", algorithm, chunk=64 * ranks, inner=inner, ports=ports)
+        for collective in LANES:
+            choice = lanes(own, between(collective))
+            plan = planned(
+                on_nodes(ranks, ranks), signature_of(collective, 3000, ordered=False), choice
+            )
+            verify([plan] * 3)
+
+
 def test_every_member_combines_the_same_and_copies_what_it_lacks():
     own = level_choice("exchange", "shares", factors=(-4, -2, 2, 4))
     plan = planned(on_nodes(8, 8), signature_of("allreduce", 64 * KiB), lanes(own, between("")))
@@ -148,7 +176,7 @@ def test_why_an_exchange_does_not_serve_lanes():
     assert "does not keep the order of operands" in objection(on_nodes(4, 4), matrix, cyclic)
     large = Signature("allreduce", 4, 1 << 14, "op", "u8")
     reason = objection(on_nodes(4, 4), large, lanes(level_choice("exchange", "shares"), adapt))
-    assert "of cells for elements of 16384 bytes; half of the smallest ring has 32768" in reason
+    assert "of cells for elements of 16384 bytes; the smallest ring has 65536" in reason
 
 
 def test_a_tuner_tries_exchanges_in_lanes():

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from test_batches import GRAIN, RECV, SEND, agree, stream
 
-from han.submodules.exchange.mail import Mail
+from han.submodules.parts.mail import Mail
 
 
 def mail_of(made):

@@ -23,14 +23,13 @@ from han.model.program import MAX_STREAMS, Area, Base, Code
 from han.model.topology import Group, Topology, virtual
 from han.submodules.parts.pieces import cut
 from han.submodules.parts.trees import SHAPES, place
-from han.tasks.builders import build
 from han.tasks.choice import Choice, level_choice
+from han.tasks.graph import stream_tag
 from han.tasks.lower import lower
 from han.tasks.outline import active_levels, geometries
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN
-from han.tasks.tags import stream_tag
-from han.tasks.tree import segments
+from han.tasks.steps import chain_of_steps, of_tree, segments
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
@@ -124,7 +123,8 @@ def test_active_levels_are_those_with_company(topology):
 
 def stage_names(collective, segment_count, levels=(0, 1), symbols="si", fused=False):
     signature = Signature(collective, segment_count, 8)
-    return build(signature, levels, symbols, 8, fused).stage_names()
+    steps = of_tree(collective, levels, fused)
+    return chain_of_steps(steps, symbols, signature, 8).stage_names()
 
 
 @pytest.mark.parametrize("u", [1, 2, 3, 4, 7])
@@ -155,7 +155,7 @@ def test_segments_and_pieces_cover_the_message_in_whole_elements(count, element,
     assert [a for a, _ in parts] == [0, *(b for _, b in parts[:-1])]
     assert parts[-1][1] == signature.nbytes
     assert all(b % element == 0 for _, b in parts)
-    tasks = build(signature, (0,), "i", size, True).streams()["allreduce", 0]
+    tasks = chain_of_steps([("allreduce", 0)], "i", signature, size).streams()["allreduce", 0]
     pieces = cut(tuple(tasks), 64, element)
     assert [p.index for p in pieces] == list(range(len(pieces)))
     assert [p.start for p in pieces] == [0, *(p.stop for p in pieces[:-1])]

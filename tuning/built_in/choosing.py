@@ -10,9 +10,9 @@ from han.model.facts import COMPOSITIONS, Facts
 from han.model.topology import Topology
 from han.submodules.exchange.factors import primes
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.compositions import TREE, composition
+from han.tasks.compositions import TREE, as_called, composition
 from han.tasks.lanes import inner_levels, outer_levels, sizes_at
-from han.tasks.outline import as_called, levels_of
+from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.table import ChoiceTable, shipped
 from han.tuning.row import Row

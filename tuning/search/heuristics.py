@@ -12,7 +12,8 @@ from typing import NamedTuple
 from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.outline import as_called, levels_of
+from han.tasks.compositions import as_called
+from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.search.space import HEURISTIC, Pruned, Space
 

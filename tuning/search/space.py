@@ -15,9 +15,9 @@ from itertools import chain, product
 from han.model.collectives import ROWS
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice, Value
-from han.tasks.compositions import COMPOSITIONS, TREE, composition, side_of
+from han.tasks.compositions import COMPOSITIONS, TREE, as_called, composition, side_of
 from han.tasks.contract import Algorithm, Parameter, Submodule
-from han.tasks.outline import as_called, levels_of
+from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.heuristics import choose
 from han.tuning.rules import RuleTable

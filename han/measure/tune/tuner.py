@@ -16,7 +16,8 @@ from han.measure.tune.confirm import Confirmation, simplified
 from han.measure.tune.lab import Lab
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice
-from han.tasks.outline import as_called, levels_of
+from han.tasks.compositions import as_called
+from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import LARGE, REACH

@@ -64,7 +64,7 @@ typedef struct {
     int64_t *level_messages, *level_bytes, *operations; /* by level; one number */
 } sim_world;
 
-/* The span of a task on a stream (tasks/simulate/spans.py: SPAN). */
+/* The span of a task on a stream (tasks/simulate/simulator.py: SPAN). */
 typedef struct {
     int32_t rank, run, stream;
     uint32_t task;

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from han.model.program import Ref
 from han.tasks.context import Context
 
+MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 Start = Callable[[Ref, int, int, int], None]  # a stream's method that starts a message
 
 
