@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from machines import topology_of
-from strategies import choices, signatures, topologies
+from random_plans import one_plan
 
 from han.common.errors import ArgumentError, ConfigError
 from han.config.machine import load_machine, parse_rate, parse_time, ready_machines
@@ -437,12 +435,10 @@ def test_programs_that_never_end_are_told():
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150, derandomize=True, database=None,
-          suppress_health_check=list(HealthCheck))  # fmt: skip
-@given(topologies(st.integers(1, 12)), st.data())
-def test_every_plan_ends_and_does_all_of_its_operations(topology, data):
-    signature = data.draw(signatures(topology.size, blocks=topology.whole is not None))
-    plan = plan_of_choice(topology, signature, data.draw(choices(topology, signature)), MEMORY)
+@pytest.mark.parametrize("number", range(150))
+def test_every_plan_ends_and_does_all_of_its_operations(number):
+    plan = one_plan(number, 12, MEMORY)
+    topology, signature = plan.topology, plan.signature
     model = machine()
     place = (tuple(range(topology.size)), (0,) * topology.size)
     found = simulate(plan, model, place, runs=3)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from machines import topology_of
-from strategies import choices, signatures, topologies
 
 from han.model.channel_layout import SMALL_BANKS
 from han.model.program import Area, Base, Code, PeerBase
 from han.model.topology import virtual
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
-from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS
 from han.tasks.verify import Refuted, verify
@@ -28,15 +23,6 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 18
-thorough = settings(
-    deadline=None,
-    max_examples=250,
-    derandomize=True,
-    database=None,
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate, *([Phase.shrink] if os.environ.get("HAN_TEST_SHRINK") else [])],
-)
 
 
 # ---- specifications -----------------------------------------------------------------------------
@@ -70,28 +56,6 @@ def test_specifications_say_what_the_standard_says():
 
 
 # ---- what is right ------------------------------------------------------------------------------
-
-
-@st.composite
-def sequences(draw: st.DrawFn) -> list[Plan]:
-    """Draw plans of one communicator, run back to back."""
-    topology = draw(topologies(st.integers(1, 12)))
-    plans = []
-    for _ in range(draw(st.integers(3, 5))):
-        signature = draw(signatures(topology.size, blocks=topology.whole is not None))
-        plans.append(
-            plan_of_choice(topology, signature, draw(choices(topology, signature)), MEMORY)
-        )
-    return plans
-
-
-@pytest.mark.slow
-@thorough
-@given(sequences(), st.booleans())
-def test_random_plans_are_proved(plans, in_place):
-    report = verify(plans, in_place=in_place)
-    assert report.ranks == plans[0].topology.size
-    assert len(report.runs) == len(plans)
 
 
 @pytest.mark.parametrize("size", [17, 32, 64])

@@ -7,15 +7,13 @@ import json
 from dataclasses import asdict
 
 import pytest
-from test_tuned import FLAT, HERE, LARGE, NODE, PLAIN, SMALL, TREE, KiB
+from test_tuned import FLAT, HERE, LARGE, NODE, PLAIN, SMALL, KiB
 
 from han.tasks.call import call_signature
 from han.tuning.tuned.files import TunedError, parse, write
 from han.tuning.tuned.places import find_table
 from han.tuning.tuned.table import of_points
 from han.tuning.tuned.uses import use_record
-
-USES = {"flat": FLAT, "knomial": TREE}
 
 
 def timed(timing):
