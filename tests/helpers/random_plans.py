@@ -115,10 +115,12 @@ def one_plan(number: int, most: int, memory: int) -> Plan:
     return plan
 
 
-def draw_topology(draw: Random, sizes: Sequence[tuple[int, int]] = SIZES) -> Topology:
-    """Draw nested domains: as they stand, one for each in turn, or any."""
+def draw_topology(
+    draw: Random, sizes: Sequence[tuple[int, int]] = SIZES, depth: int = 0
+) -> Topology:
+    """Draw nested domains: as they stand, one for each in turn, or any; 0: of any depth."""
     size = draw.randint(*draw.choice(sizes))
-    depth = draw.randint(1, 4)
+    depth = depth or draw.randint(1, 4)
     domains = [[0] * size]
     for _ in range(depth - 1):
         width = draw.randint(1, 5)

@@ -119,7 +119,7 @@ PLACES = {
 
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])
-@pytest.mark.parametrize(("count", "segment"), [(3000, 8192), (1024, None)])
+@pytest.mark.parametrize(("count", "segment"), [(1200, 4096), (1024, None)])
 def test_lanes_of_shared_programs_take_the_times_of_each_ranks_own(
     places, collective, count, segment
 ):

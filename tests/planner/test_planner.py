@@ -19,9 +19,8 @@ from han.common.errors import ConfigError
 from han.config.config import load_config
 from han.model.collectives import FLAT, KINDS, ROWS, TREE
 from han.model.program import MAX_STREAMS, Code
-from han.model.topology import Group, Topology, virtual
+from han.model.topology import Topology, virtual
 from han.submodules.parts.pieces import cut
-from han.submodules.parts.trees import SHAPES, place
 from han.tasks.builders import build
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
@@ -75,17 +74,6 @@ def test_every_rank_talks_up_to_the_level_where_another_speaks_for_it(topology, 
         below = topology.domains[level - 1] if level else range(topology.size)
         assert len(talkers) == len(set(below))
     assert root in topology.group(topology.depth - 1, root, root).ranks
-
-
-@quick
-@given(any_topology, st.data())
-def test_the_root_leads_every_group_that_it_is_in(topology, data):
-    root = data.draw(st.integers(0, topology.size - 1))
-    assert all(topology.leader(k, root, root) == root for k in range(topology.depth))
-    for level in range(topology.depth):
-        for rank in range(topology.size):
-            leader = topology.leader(level, rank, root)
-            assert leader in topology.domain(level, rank)
 
 
 @quick
@@ -161,49 +149,6 @@ def test_segments_and_pieces_cover_the_message_in_whole_elements(count, element,
     assert pieces[-1].stop == signature.nbytes
     assert all(p.nbytes % element == 0 and p.nbytes <= max(64, element) for p in pieces)
     assert sum(p.first for p in pieces) == sum(p.last for p in pieces) == len(tasks)
-
-
-# ---- trees --------------------------------------------------------------------------------------
-
-
-def places(n, root, shape, radix):
-    groups = [Group(0, tuple(range(n)), tuple(range(n)), root, me) for me in range(n)]
-    return [place(g, shape, radix) for g in groups]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("radix", [1, 2, 3, 4, 5, 8, 16])
-def test_trees_reach_every_member_exactly_once(shape, radix):
-    if shape == "knomial" and radix == 1:
-        pytest.skip("a k-nomial tree needs a radix of at least 2")
-    for n in range(1, 41):
-        for root in {0, n // 2, n - 1}:
-            tree = places(n, root, shape, radix)
-            children = [c for p in tree for c in p.children]
-            assert sorted(children) == sorted(set(range(n)) - {root})
-            assert all(tree[c].parent == v for v, p in enumerate(tree) for c in p.children)
-            assert tree[root].parent is None
-            assert all(depth(tree, v) <= n for v in range(n))
-
-
-def depth(tree, v):
-    steps = 0
-    while (parent := tree[v].parent) is not None:
-        v, steps = parent, steps + 1
-        assert steps <= len(tree), "a circle"
-    return steps
-
-
-@pytest.mark.parametrize("shape", [name for name, shape in SHAPES.items() if shape.keeps_order])
-@pytest.mark.parametrize("radix", [2, 3, 4, 5])
-def test_trees_that_keep_order_combine_consecutive_members(shape, radix):
-    for n in range(1, 41):
-        tree = places(n, 0, shape, radix)
-
-        def combined(v, tree=tree):
-            return [v, *(x for c in tree[v].children for x in combined(c))]
-
-        assert combined(0) == list(range(n))
 
 
 # ---- lowering -----------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ def edit(record, path, value):
         (["topology", "homes", 0], [0, 1], r"topology\.homes"),
         (["choice", "levels"], [], r"choice\.levels: 0 for 2 levels"),
         (["signature", "count"], 1 << 40, r"signature\.count: \d+ bytes, more than"),
+        (["choice", "composition"], "ladder", "ladder"),
         (["choice", "segment"], 1, r"choice\.segment: 1 makes \d+ segments"),
         (["topology", "homes", 0], [5, 5, 5, 5], r"topology\.homes: domains are 0, 1"),
         (["choice", "segment"], 0, r"choice\.segment"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import log2
 
 import pytest
-from schedules import Row, run_steps, seconds_of
+from schedules import Row, run_steps, seconds_of, stage_times
 
 from han.config.machine import load_machine
 from han.model.program import Code
@@ -15,7 +15,6 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.costs.stages import stage_seconds
 from han.tuning.equations import lanes, multi_rail, pipeline
 from han.tuning.equations.hockney import HOCKNEY, Hockney
 from han.tuning.formulas import Costs, max_rate, nap, recursive_doubling, smp
@@ -230,12 +229,7 @@ def stages(collective, count):
     choice = Choice(levels, 32 * 1024, "lockstep")
     plan = plan_of_choice(topology, call_signature(collective, count * 32 * 1024), choice, 1 << 24)
     found = simulate(plan, model, model.place(4, 2), spans=True)
-    stage_of = {str(task): k for task, k in plan.stages.items()}
-    ranks = [
-        stage_seconds([t for t in found.spans if t.rank == rank], stage_of, 0.0)
-        for rank in range(8)
-    ]
-    return found, list(zip(*ranks, strict=True))
+    return found, stage_times(plan, found.spans)
 
 
 def of(costs, ranks):
