@@ -170,7 +170,7 @@ test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI librar
 
 # The tests of examples, commands, measurements, bad arguments and the pool of ranks do not depend on
 # the MPI library, so they run once. Several libraries take turns at the variants of the other tests.
-ONCE = $(patsubst %,tests/mpi/test_%.py,examples doc_commands bench bad_input pool)
+ONCE = $(patsubst %,tests/mpi/test_%.py,examples doc_commands bench tune bad_input pool)
 turn = $(shell k=0; for l in $(LIBRARIES); do [ $$l != $* ] || echo $$k; k=$$((k + 1)); done)/$(words $(LIBRARIES))
 
 # The allgather that Intel MPI chooses by itself for three ranks of some processors loses data if the

@@ -6,13 +6,13 @@ import json
 import os
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from commands import call
+from commands import refuse as refuse_as
 from disks import full_disk
-from typer.testing import CliRunner
 
-from han.cli.main import app
 from han.cli.quality_file import FORMAT
 from han.cli.tune_run import MOST_TOLD, pruned_list, pruned_text
 from han.common.errors import HanError
@@ -28,12 +28,7 @@ from han.tuning.tuned.points import Candidate, MeasuredCall, Point
 from han.tuning.tuned.table import of_points
 
 LEVELS = ("node", "network")
-
-
-def refuse(*arguments):
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
-    assert isinstance(done.exception, HanError), (done.output, done.exception)
-    return str(done.exception)
+refuse = partial(refuse_as, kind=HanError)
 
 
 def point(nbytes=1024, us=10.0, collective="allreduce"):

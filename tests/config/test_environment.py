@@ -1,9 +1,5 @@
 """The environment variables of han, and warnings about unknown ones."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from han.config.environment import ENVIRONMENT, aborts, unknown_variables, warn_of_unknown
@@ -24,17 +20,6 @@ def test_known_and_other_variables_pass(name):
 def test_an_unknown_variable_is_answered_with_the_known_ones():
     with pytest.warns(UserWarning, match="HAN_TIMOUT; did you mean 'HAN_TIMEOUT'. Known: HAN_AB"):
         warn_of_unknown({"HAN_TIMOUT": "3", "HAN_WAIT": "spin"})
-
-
-def test_the_command_says_it_in_one_line():
-    done = subprocess.run(
-        [sys.executable, "-m", "han", "info"], capture_output=True, text=True, check=True,
-        env={**os.environ, "HAN_CONFG": "flat"},
-    )  # fmt: skip
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(
-        "Warning: unknown environment variable HAN_CONFG; did you mean 'HAN_CONFIG'?"
-    )
 
 
 def test_whether_an_uncaught_error_aborts():

@@ -13,8 +13,8 @@ def call(*arguments):
     return done.stdout
 
 
-def refuse(*arguments):
-    """Run a command that must raise ArgumentError; return the error's text."""
+def refuse(*arguments, kind=ArgumentError):
+    """Run a command that must raise an error of a kind; return the error's text."""
     done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert isinstance(done.exception, ArgumentError), (done.output, done.exception)
+    assert isinstance(done.exception, kind), (done.output, done.exception)
     return str(done.exception)

@@ -30,7 +30,7 @@ from han.tuning.heuristics import choose
 
 HERE = Path(__file__).parents[1] / "tuning"
 TEXT, DIGESTS = HERE / "built_in_choices.txt", HERE / "built_in_digests.json"
-KiB, MiB = 1 << 10, 1 << 20
+KiB = 1 << 10
 EDGES = sorted(
     {
         *(m << k for m in (1, 3) for k in range(3, 28)),

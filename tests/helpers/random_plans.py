@@ -7,6 +7,7 @@ level or by nobody. An example depends on its number alone: `example(number)` ma
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -41,6 +42,7 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB = 1024
+SIZES = ((2, 8), (2, 12), (9, 24), (20, 64))  # ranges of a machine's ranks
 PIECES = 12  # that a message is cut into, about: more of the same proves little
 
 
@@ -104,10 +106,21 @@ def example(number: int, refused: Counter[str] | None = None) -> Example:
     return Example(tuple(plans), draw.random() < 0.5)
 
 
-def draw_topology(draw: Random) -> Topology:
-    """Draw nested domains: as they stand, one for each in turn, or any."""
-    size = draw.randint(*draw.choice([(2, 8), (2, 12), (9, 24), (20, 64)]))
-    depth = draw.randint(1, 4)
+def one_plan(number: int, most: int, memory: int) -> Plan:
+    """Make a plan for a machine of at most so many ranks, with any algorithms."""
+    draw, plan = Random(number), None
+    while plan is None:
+        topology = draw_topology(draw, [(1, most)])
+        plan = draw_plan(draw, topology, memory, draw.choice(TARGETS), Counter())
+    return plan
+
+
+def draw_topology(
+    draw: Random, sizes: Sequence[tuple[int, int]] = SIZES, depth: int = 0
+) -> Topology:
+    """Draw nested domains: as they stand, one for each in turn, or any; 0: of any depth."""
+    size = draw.randint(*draw.choice(sizes))
+    depth = depth or draw.randint(1, 4)
     domains = [[0] * size]
     for _ in range(depth - 1):
         width = draw.randint(1, 5)

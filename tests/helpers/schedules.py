@@ -12,6 +12,7 @@ from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
+from han.tuning.costs.stages import stage_seconds
 from han.tuning.parts import plan_of_choice
 
 FLAGS = Base.CHANNEL + Area.FLAGS
@@ -48,6 +49,16 @@ def program_of(plan, rank, *streams):
         infos.append(StreamInfo(f"stream {number}", "bcast", 1, start, len(code)))
     made = np.array(code, INSTRUCTION)
     return replace(lower(plan, rank), code=made, streams=tuple(infos), tasks=("t",), requests=999)
+
+
+def stage_times(plan, spans):
+    """Return the seconds of each stage of a simulated plan, by rank."""
+    stage_of = {str(task): k for task, k in plan.stages.items()}
+    ranks = [
+        stage_seconds([t for t in spans if t.rank == rank], stage_of, 0.0)
+        for rank in range(plan.topology.size)
+    ]
+    return list(zip(*ranks, strict=True))
 
 
 def seconds_of(machine, nodes, ppn, rows):

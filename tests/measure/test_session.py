@@ -17,6 +17,7 @@ from mpi4py import MPI
 
 from han.cli import progress as bars
 from han.common.errors import WrongResultError
+from han.measure.bench import alike
 from han.measure.bench_calls import Buffers, Case
 from han.measure.session import MOST_CALLS, REFERENCE, WARM_UP, Session, in_order
 
@@ -183,3 +184,9 @@ def test_under_a_launcher_its_terminal_shows_the_bar(tmp_path):
     assert bars.launchers_terminal(7, tmp_path) is None, "its errors go to a file"
     os.close(parent)
     os.close(child)
+
+
+def test_batches_of_tuned_and_built_in_choices_have_as_many_calls():
+    assert alike({"han": 50, "default": 20, "mpi": 5}) == {"han": 50, "default": 50, "mpi": 5}
+    assert alike({"han": 7, "mpi": 9}) == {"han": 7, "mpi": 9}
+    assert alike({"mpi": 9}) == {"mpi": 9}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -40,6 +41,13 @@ LEVELS = (FLAT, TWO_LEVELS)
 SECONDS = 10  # within which a rank must raise: less than the time limits of waits
 WAIT = {"timeout": 30}  # seconds: a deadlock becomes an error that names the call
 GUARD = 64  # bytes before and after a result that must not change
+CHILDREN = {  # ways to make a communicator of another one
+    "Split": lambda comm: comm.Split(0, -comm.rank),
+    "Dup": lambda comm: comm.Dup(),
+    "Create": lambda comm: comm.Create(comm.group),
+    "Create_group": lambda comm: comm.Create_group(comm.group),
+    "Create_cart": lambda comm: comm.Create_cart([comm.size]),
+}
 COLLECTIVES = tuple(name for name, row in ROWS.items() if not row.by_blocks)
 
 on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
@@ -257,6 +265,11 @@ def own_memory(monkeypatch):
             shutil.rmtree(place, ignore_errors=True)
 
 
+def descriptors() -> int:
+    """Return the number of this process's open descriptors."""
+    return len(os.listdir("/proc/self/fd"))
+
+
 def mapped(place):
     """Return the number of mappings of files in a folder."""
     gc.collect()
@@ -270,6 +283,50 @@ def guarded(like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 # ---- calls --------------------------------------------------------------------------------------
+
+FORMS = ("{}", "I{}", "{}_init")  # of a method's name: blocking, nonblocking, persistent
+
+
+def method_of(comm: MPI.Intracomm, form: str, name: str) -> Callable[..., Any]:
+    """Return the method of a collective in one of the forms."""
+    return getattr(comm, form.format(name.lower() if form == "I{}" else name))
+
+
+def finish(answer: MPI.Request | None, times: int = 1) -> None:
+    """Complete what a call of any form has returned; run a persistent request so many times."""
+    if getattr(answer, "persistent", isinstance(answer, MPI.Prequest)):
+        for _ in range(times):
+            answer.Start()
+            answer.Wait()
+        answer.Free()
+    elif answer is not None:
+        answer.Wait()
+
+
+class Derived(np.ndarray):
+    """A subclass of NumPy's arrays."""
+
+
+def derived_types() -> dict[str, MPI.Datatype]:
+    """Return derived types of two doubles, with gaps and without."""
+    double = MPI.DOUBLE
+    return {
+        "vector": double.Create_vector(2, 1, 2).Commit(),
+        "pair": double.Create_contiguous(2).Commit(),
+        "wide": double.Create_contiguous(2).Create_resized(0, 40).Commit(),
+        "swapped": double.Create_indexed([1, 1], [1, 0]).Commit(),
+        "late": double.Create_hindexed([2], [8]).Commit(),
+    }
+
+
+def known(comm: han.Comm, name: str, *arguments: Any) -> None:
+    """Make a blocking call until it is known, then expect that the look-up in C finds it."""
+    method = getattr(comm, name)
+    for _ in range(3):  # the first calls plan, and teach the reader
+        method(*arguments)
+    before = comm._han.calls.hits
+    method(*arguments)
+    assert comm._han.calls.hits == before + 1, (name, arguments)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 from _support import Call, Checker, Reference, comm_with, opened
 from mpi4py import MPI
@@ -40,32 +39,3 @@ def test_every_tree_in_both_orders(mpi_ranks, schedule):
                 for call in calls_of(comm.size):
                     check(call, (algorithm, order, schedule, len(domains)))
                 check.agree()
-
-
-def matrices(rank, count):
-    """Return 2 x 2 matrices, whose product depends on the order."""
-    values = np.arange(4 * count, dtype="i8").reshape(count, 2, 2)
-    return (values * (rank + 3) + rank) % 7 - 3
-
-
-def product(a, b, _):
-    left, right = (np.frombuffer(x, "i8").reshape(-1, 2, 2) for x in (a, b))
-    right[:] = left @ right
-
-
-@pytest.mark.mpi(ranks=[2, 5, 8], timeout=120, unit="s")
-def test_operands_that_do_not_commute_keep_their_order_for_every_root(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    op, matrix = MPI.Op.Create(product), MPI.INT64_T.Create_contiguous(4).Commit()
-    send = matrices(comm.rank, 100)
-    expected = matrices(0, 100)
-    for rank in range(1, comm.size):
-        expected = expected @ matrices(rank, 100)
-    for algorithm in ("linear", "in_order_binary", "by_rank"):
-        use = use_of(algorithm, "fixed", "dataflow")
-        with opened(comm_with(comm, [[0] * comm.size], use)) as ours:
-            for root in range(comm.size):
-                recv = np.zeros_like(send)
-                ours.Reduce([send, 100, matrix], [recv, 100, matrix], op=op, root=root)
-                if comm.rank == root:
-                    np.testing.assert_array_equal(recv, expected, err_msg=f"{algorithm} {root}")

@@ -14,67 +14,26 @@ from _support import WORLD, check_works, comm_with, opened
 
 import han
 
-LEVELS = "levels:\n- {name: node, scope: {size: 2}}\n- {name: network, scope: all}\n"  # 3 lines
-REFUSED = {  # written from line 4 on
-    "rails: {count: 2, bind: [0, 2]}": (
-        "wrong.yaml:4: rails.bind[1] = 2: there is no such rail: count is 2",
-    ),
-    "rails: {count: 2, bind: [1]}": (
-        "wrong.yaml:4: rails.bind = [1]: rank 1 is number ", "is bound to no rail",
-    ),
-    "rules:\n- use:\n    composition: lanes\n    levels: {node: {submodule: adapt}}": (
-        "wrong.yaml:7: rules[0].use.levels.node", "does not serve composition 'lanes' inside nodes",
-    ),
-    "rules:\n- use: {composition: ring, levels: {network: {submodule: sm, algorithm: kary}}}": (
-        "wrong.yaml:5: rules[0].use.levels.network",
-        "kary of sm does not serve composition 'ring' between nodes", "known: adapt chain, ring",
-    ),
+FILES = {
     "rules:\n- use:\n    levels:\n"
     "      network: {submodule: exchange, algorithm: recursive, factors: [2, -2]}": (
-        "wrong.yaml:7: rules[0].use.levels.network.factors: 2x-2: the negative ones",
-    ),
-    "rules:\n- use: {levels: {network: {submodule: exchange, algorithm: halving, factors: 2}}}": (
-        "wrong.yaml:5: rules[0].use.levels.network.factors: halving has factors of its own",
-    ),
-    "rules:\n- use:\n    levels:\n"
-    "      node: {submodule: exchange, algorithm: tree, writes: true}": (
-        "wrong.yaml:7: rules[0].use.levels.node.writes: tree does not take writes",
-    ),
-    "rules:\n- when: {collective: bcast}\n  use: {composition: nap}": (
-        "wrong.yaml:6: rules[0].use.composition = 'nap': serves allreduce, barrier",
-    ),
-    "rules:\n- use: {composition: nap, segment: 1B, levels: {nodes: {submodule: sm}}}": (
-        "wrong.yaml:5: rules[0].use.levels.nodes: unknown level", "Known: network, node",
-    ),
-}  # fmt: skip
-NO_RANKS = {  # levels that no rank can be in; the files have no others
-    "levels:\n- {name: node, scope: {size: 0}}\n- {name: network, scope: all}": (
-        "wrong.yaml:2: levels[0].scope.size = 0: must be at least 1",
+        "wrong.yaml:4: rules[0].use.levels.network.factors: 2x-2: the negative ones",
     ),
     "levels:\n- {name: rack, scope: {hosts: {}}}\n- {name: network, scope: all}": (
         "wrong.yaml:2: levels[0].scope.hosts = {}: must not be empty",
-    ),
-    "levels:\n- name: rack\n  scope: {hosts: {left: []}}\n- {name: network, scope: all}": (
-        "wrong.yaml:3: levels[0].scope.hosts.left = []: must not be empty",
     ),
     "levels:\n- name: rack\n  scope: {hosts: {left: [no-such-a, no-such-b]}}\n"
     "- {name: network, scope: all}": (
         "wrong.yaml:3: levels[0].scope.hosts",
         "level 'rack': none of its 2 hosts runs any of the 4 ranks, which are on ",
     ),
-    "levels: []": ("wrong.yaml:1: levels = []: needs at least one level",),
-}
-FILES = {**{f"{LEVELS}{text}": parts for text, parts in REFUSED.items()}, **NO_RANKS}
+}  # fmt: skip
 PASSED_OVER = (
     (
         {"composition": "lanes", "levels": {"level0": {
             "submodule": "sm", "algorithm": "shares", "lanes": 3}}},
         "lanes: 3 lanes, but the largest node has 2 ranks",
     ),
-    ({"composition": "nap", "levels": {"network": {"submodule": "nap", "base": 3}}},
-        "nap: base 3, but the smallest node has 2 ranks: at most 2"),
-    ({"levels": {"network": {"submodule": "adapt", "radix": 3}}},
-        "network: adapt: linear does not take radix; it takes segment, window, order"),
     ({"levels": {"network": {
         "submodule": "exchange", "algorithm": "recursive", "factors": [3]}}},
         "network: exchange: factors: 3 bring 3 members together, not the 2 of the level"),

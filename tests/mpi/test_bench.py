@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from commands import call, refuse
 from mpi4py import MPI
-from typer.testing import CliRunner
 
-from han.cli.main import app
 from han.common.errors import ArgumentError, WrongResultError
 from han.measure.ablation import BUILT_IN, VARIANTS
 from han.measure.bench import Bench, Settings
@@ -165,12 +164,11 @@ def test_a_library_without_persistent_collectives_is_measured_blocking(mpi_ranks
 @on_two
 def test_rank_0_alone_prints(mpi_ranks):
     arguments = ["bench", "allreduce", "--sizes", "8,64KiB", "--rounds", "1", "--iterations", "1"]
-    done = CliRunner().invoke(app, [*arguments, "--shared", "--mode", "persistent", "--json", "-"])
-    assert done.exit_code == 0, done.exception
+    text = call(*arguments, "--shared", "--mode", "persistent", "--json", "-")
     if MPI.COMM_WORLD.rank:
-        assert done.stdout == ""
+        assert text == ""
     else:
-        found = json.loads(done.stdout)
+        found = json.loads(text)
         assert found["machine"]["ranks"] == 2
         assert found["settings"]["shared"]
         assert not found["settings"]["fresh"]
@@ -190,29 +188,26 @@ def test_data_that_is_written_anew_before_each_call(mpi_ranks):
 
 @on_two
 def test_info_shows_the_groups(mpi_ranks):
-    done = CliRunner().invoke(app, ["info", "--config", "virtual-2x2"])
-    assert done.exit_code == 0, done.exception
-    assert ("ranks [0-1]" in done.stdout) == (MPI.COMM_WORLD.rank == 0)
+    text = call("info", "--config", "virtual-2x2")
+    assert ("ranks [0-1]" in text) == (MPI.COMM_WORLD.rank == 0)
 
 
 @on_two
 def test_info_shows_rails_and_adapters_that_contradict_them(mpi_ranks, tmp_path, monkeypatch):
     monkeypatch.setenv("FI_TCP_IFACE", "lo")
     (tmp_path / "rails.yaml").write_text("rails: {count: 2}")
-    done = CliRunner().invoke(app, ["info", "--config", str(tmp_path / "rails.yaml")])
-    assert done.exit_code == 0, done.exception
+    text = call("info", "--config", tmp_path / "rails.yaml")
     if not MPI.COMM_WORLD.rank:
-        assert "2 rails a node; 0: ranks 0; 1: ranks 1" in done.stdout
-        assert "lo: ranks 0-1" in done.stdout
-        assert "have rails 0 and 1, but FI_TCP_IFACE is lo for both" in done.stdout
+        assert "2 rails a node; 0: ranks 0; 1: ranks 1" in text
+        assert "lo: ranks 0-1" in text
+        assert "have rails 0 and 1, but FI_TCP_IFACE is lo for both" in text
 
 
 @on_ranks
 def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
     record = tmp_path / "limits.json"
     arguments = ["limits", *MOVING, "--sizes", "8,256KiB", "--rounds", "2", "--time", "0"]
-    done = CliRunner().invoke(app, [*arguments, "--json", str(record)])
-    assert done.exit_code == 0, done.exception
+    call(*arguments, "--json", record)
     if not MPI.COMM_WORLD.rank:
         rows = json.loads(record.read_text())["rows"]
         kinds = [(row["collective"], row["nbytes"], row["shared"]) for row in rows]
@@ -222,8 +217,8 @@ def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
         assert moved["bcast", 256 << 10, True] == (mpi_ranks - 1) * 256 << 10
     config = tmp_path / "rules.yaml"
     config.write_text("rules: [{use: {levels: {node: {submodule: mpi}}}}]")
-    done = CliRunner().invoke(app, ["limits", "bcast", "--sizes", "8", "--config", str(config)])
-    assert "the MPI library moves a part of the data" in str(done.exception)
+    said = refuse("limits", "bcast", "--sizes", "8", "--config", config)
+    assert "the MPI library moves a part of the data" in said
 
 
 @pytest.mark.mpi(ranks=5, timeout=120, unit="s")
@@ -232,9 +227,8 @@ def test_an_ablation_measures_all_that_can_be_left_out(mpi_ranks, tmp_path):
     arguments = ["ablation", "--sizes", "8,64KiB", "--rounds", "1", "--iterations", "1"]
     config = tmp_path / "sockets.yaml"
     config.write_text("sockets: {size: 2}\nmemory: 1MiB\n")
-    written = ["--json", str(record), "--plot", str(tmp_path / "a.png"), "--config", str(config)]
-    done = CliRunner().invoke(app, [*arguments, *written])
-    assert done.exit_code == 0, done.exception
+    written = ["--json", record, "--plot", tmp_path / "a.png", "--config", config]
+    text = call(*arguments, *written)
     if MPI.COMM_WORLD.rank:
         return
     rows = json.loads(record.read_text())["rows"]
@@ -242,20 +236,18 @@ def test_an_ablation_measures_all_that_can_be_left_out(mpi_ranks, tmp_path):
     assert names == {BUILT_IN, *(variant.name for variant in VARIANTS)}
     assert all(row["low"] <= row["ratio"] <= row["high"] for row in rows)
     assert {row["ratio"] for row in rows if row["variant"] == BUILT_IN} == {1.0}
-    assert all(name in done.stdout for name in names)
+    assert all(name in text for name in names)
 
 
 @on_ranks
 def test_programs_are_measured_on_both_sides(mpi_ranks, tmp_path):
     record = tmp_path / "programs.json"
-    arguments = ["bench", "--programs", "--rounds", "1", "--time", "0", "--json", str(record)]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.exception
+    text = call("bench", "--programs", "--rounds", "1", "--time", "0", "--json", record)
     if not MPI.COMM_WORLD.rank:
         rows = json.loads(record.read_text())["rows"]
         assert {row["group"] for row in rows} == {*GROUPS}
         assert all(row["ratio"] > 0 or row["note"] for row in rows)
-        assert all(row["name"] in done.stdout for row in rows)
+        assert all(row["name"] in text for row in rows)
 
 
 @on_two
@@ -263,9 +255,7 @@ def test_calls_that_stay_mpis_are_measured_on_both_sides(mpi_ranks, tmp_path):
     record = tmp_path / "left.json"
     apart = tmp_path / "apart.yaml"
     apart.write_text("levels:\n- {name: node, scope: {size: 1}}\n- {name: network, scope: all}\n")
-    settings = ["--rounds", "1", "--time", "0", "--config", str(apart), "--json", str(record)]
-    done = CliRunner().invoke(app, ["bench", "--left", *settings])
-    assert done.exit_code == 0, done.exception
+    call("bench", "--left", "--rounds", "1", "--time", "0", "--config", apart, "--json", record)
     if not MPI.COMM_WORLD.rank:
         rows = json.loads(record.read_text())["rows"]
         assert {row["group"] for row in rows} == {"left"}

@@ -31,66 +31,6 @@ def each_topology():
             yield name, comm
 
 
-def spellings(rank):
-    """Yield ways to pass six float64 (2, 2, ...) and a function that reads them back."""
-
-    def fresh(n=6):
-        return np.full(n, float(rank))
-
-    a = fresh()
-    yield "array", a, lambda: a
-    b = fresh().reshape(2, 3)
-    yield "2-d", b, lambda: b.ravel()
-    c = np.asfortranarray(fresh().reshape(2, 3))
-    yield "Fortran", c, lambda: c.ravel()
-    for k, spec in enumerate(
-        (
-            lambda x: [x],
-            lambda x: [x, MPI.DOUBLE],
-            lambda x: [x, "d"],
-            lambda x: (x, "f8"),
-            lambda x: [x, 6],
-            lambda x: [x, 6, MPI.DOUBLE],
-            lambda x: [x, (6, 0), MPI.DOUBLE],
-            lambda x: [x, (6, None), "d"],
-            lambda x: [x, 6, 0, MPI.DOUBLE],
-            lambda x: [x, None, MPI.DOUBLE],
-        )
-    ):
-        d = fresh()
-        yield f"spec {k}", spec(d), lambda d=d: d
-    e, f = fresh(10), fresh(10)
-    yield "displaced", [e, (6, 3), MPI.DOUBLE], lambda: e[3:9]
-    yield "displaced, apart", [f, 6, 3, "d"], lambda: f[3:9]
-    g = bytearray(fresh().tobytes())
-    yield "bytearray", [g, MPI.DOUBLE], lambda: np.frombuffer(g)
-    h = array.array("d", fresh())
-    yield "array.array", h, lambda: np.array(h)
-    i = fresh()
-    yield "memoryview", memoryview(i), lambda: i
-
-
-@on_ranks
-def test_every_spelling_of_a_buffer(mpi_ranks):
-    with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
-        size, rank = comm.Get_size(), comm.Get_rank()
-        for root in range(size):
-            for name, spec, read in spellings(rank):
-                comm.Bcast(spec, root)
-                assert read().tolist() == [float(root)] * 6, name
-        for (name, spec, read), (other, target, result) in zip(
-            spellings(rank), itertools.islice(spellings(-1), 1, None), strict=False
-        ):
-            comm.Allreduce(spec, target)
-            assert result().tolist() == [size * (size - 1) / 2] * 6, (name, other)
-            assert read().tolist() == [float(rank)] * 6, name
-            comm.Allreduce(MPI.IN_PLACE, spec, MPI.MAX)
-            assert read().tolist() == [size - 1.0] * 6, name
-            comm.Reduce(spec, target if rank == size - 1 else None, MPI.SUM, size - 1)
-            if rank == size - 1:
-                assert result().tolist() == [size * (size - 1.0)] * 6, (name, other)
-
-
 @on_ranks
 def test_absolute_addresses_and_empty_buffers(mpi_ranks):
     with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
@@ -177,37 +117,6 @@ def test_memory_stays_where_it_is_while_a_call_is_outstanding(mpi_ranks):
                 data.extend(more)
                 comm.Bcast(wrap(data))
                 data.extend(more)
-
-
-PAIRS = {
-    "FLOAT_INT": "f4", "DOUBLE_INT": "f8", "LONG_INT": "i8", "TWOINT": "i4",
-    "SHORT_INT": "i2", "LONG_DOUBLE_INT": "g",
-}  # fmt: skip
-
-
-@on_six
-def test_places_of_extremes_on_all_pair_types(mpi_ranks):
-    for topology, comm in each_topology():
-        size, rank = comm.Get_size(), comm.Get_rank()
-        for (name, value), op, n in itertools.product(
-            PAIRS.items(), (MPI.MINLOC, MPI.MAXLOC), (1, 700)
-        ):
-            datatype = getattr(MPI, name)
-            pair = np.dtype([("value", value), ("place", "i4")], align=True)
-            assert pair.itemsize == datatype.extent
-            send = np.zeros(n, pair)
-            send["value"] = (np.arange(n) + rank * 3) % size
-            send["place"] = rank
-            recv = np.zeros(n, pair)
-            comm.Allreduce([send, n, datatype], [recv, n, datatype], op)
-            extreme = 0 if op == MPI.MINLOC else size - 1
-            values = np.array([(np.arange(n) + r * 3) % size for r in range(size)])
-            hit = values == (values.min(0) if op == MPI.MINLOC else values.max(0))
-            assert recv["place"].tolist() == hit.argmax(0).tolist(), (topology, name, extreme)
-            root = n % size
-            comm.Reduce([send, n, datatype], [recv, n, datatype] if rank == root else None,
-                        op, root)  # fmt: skip
-            assert recv["place"].tolist() == hit.argmax(0).tolist()
 
 
 @on_six

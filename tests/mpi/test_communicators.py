@@ -24,7 +24,7 @@ from mpi4py import MPI
 
 import han
 
-WORLD, SELF = MPI.COMM_WORLD, MPI.COMM_SELF
+WORLD = MPI.COMM_WORLD
 SHARED = MPI.COMM_TYPE_SHARED
 
 on_all = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=90, unit="s")

@@ -3,9 +3,8 @@
 from contextlib import nullcontext
 from unittest import mock
 
-import numpy as np
 import pytest
-from _support import opened
+from _support import Call, Checker, Reference, opened
 from mpi4py import MPI
 
 import han
@@ -15,43 +14,20 @@ from han.config.source import ready_configs
 @pytest.mark.mpi(ranks=[1, 4, 9], timeout=120, unit="s")
 def test_ready_configurations(mpi_ranks):
     world = MPI.COMM_WORLD
-    for name in sorted(ready_configs()):
-        with_config = han.Comm(world.Dup(), config=name)
+    reference = Reference(world.Dup())
+    for config in sorted(ready_configs()):
+        with_config = han.Comm(world.Dup(), config=config)
+        check = Checker(with_config, reference)
         for count in (1, 700, 40_000):
-            _run_all(world, with_config, count)
+            for name in ("allreduce", "reduce", "bcast", "barrier"):
+                check(Call(name, count, op="max", root=world.size - 1), config)
         text = str(with_config.explain("allreduce", 1 << 20))
-        assert "rule" in text, name
-        assert "stages" in text, name
+        assert "rule" in text, config
+        assert "stages" in text, config
         with_config.Free()
 
 
-def _run_all(world: MPI.Intracomm, comm: han.Comm, count: int) -> None:
-    send = np.arange(count) * (world.rank + 1)
-    mine, theirs = np.zeros_like(send), np.zeros_like(send)
-    comm.Allreduce(send, mine)
-    world.Allreduce(send, theirs)
-    assert np.array_equal(mine, theirs)
-    root = world.size - 1
-    comm.Reduce(send, mine, op=MPI.MAX, root=root)
-    world.Reduce(send, theirs, op=MPI.MAX, root=root)
-    assert np.array_equal(mine, theirs)
-    data = send.copy() if world.rank == root else np.zeros_like(send)
-    comm.Bcast(data, root=root)
-    assert np.array_equal(data, np.arange(count) * (root + 1))
-    comm.Barrier()
-
-
 RULES = {"rules": [{"use": {"levels": {"node": {"submodule": "sm", "chunk": "32KiB"}}}}]}
-
-
-@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
-def test_a_second_comm_of_the_same_configuration_uses_the_first_ones_state(mpi_ranks):
-    world = MPI.COMM_WORLD.Dup()
-    first = han.Comm(world, RULES)
-    assert han.Comm(world, RULES)._han is han.Comm(world)._han is first._han
-    with pytest.raises(han.ConfigError, match="this communicator already has"):
-        han.Comm(world, {})
-    first.Free()
 
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")

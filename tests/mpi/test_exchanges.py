@@ -32,9 +32,15 @@ def shapes_of(size: int) -> list[list[int]]:
     return [[0] * size, [r // 3 for r in range(size)], interleaved(size)[0], [*range(size)]]
 
 
-def comms_of_all_sizes() -> Iterator[MPI.Intracomm]:
-    """Yield communicators of 1 to 9 ranks to those who are in them."""
-    for size in range(1, WORLD.size + 1):
+# So many ranks at a time; libraries take turns at these variants of a test, as at all others.
+on_sizes = pytest.mark.parametrize(
+    "sizes", [(1, 4, 7), (2, 5, 8), (3, 6, 9)], ids=["147", "258", "369"]
+)
+
+
+def comms_of(sizes: tuple[int, ...]) -> Iterator[MPI.Intracomm]:
+    """Yield communicators of so many ranks to those who are in them."""
+    for size in sizes:
         comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED, WORLD.rank)
         if comm != MPI.COMM_NULL:
             yield comm
@@ -43,8 +49,9 @@ def comms_of_all_sizes() -> Iterator[MPI.Intracomm]:
 
 
 @pytest.mark.mpi(ranks=9, timeout=300, unit="s")
-def test_exchanges_that_write_on_one_to_nine_ranks(mpi_ranks):
-    for comm in comms_of_all_sizes():
+@on_sizes
+def test_exchanges_that_write(mpi_ranks, sizes):
+    for comm in comms_of(sizes):
         reference = Reference(comm.Dup())
         shapes = itertools.cycle(shapes_of(comm.size))
         for use, nodes in zip(WRITING, itertools.islice(shapes, comm.size, None), strict=False):
@@ -60,9 +67,10 @@ def test_exchanges_that_write_on_one_to_nine_ranks(mpi_ranks):
 
 
 @pytest.mark.mpi(ranks=9, timeout=120, unit="s")
-def test_first_members_of_trees_combine_alone_on_one_to_nine_ranks(mpi_ranks):
+@on_sizes
+def test_first_members_of_trees_combine_alone(mpi_ranks, sizes):
     """Reductions on both sides of `whole`, in two levels that share memory."""
-    for comm in comms_of_all_sizes():
+    for comm in comms_of(sizes):
         reference = Reference(comm.Dup())
         tree = {"submodule": "exchange", "algorithm": "tree", "whole": "40KiB"}
         for nodes in shapes_of(comm.size):
@@ -79,9 +87,10 @@ def test_first_members_of_trees_combine_alone_on_one_to_nine_ranks(mpi_ranks):
 READING = ("recursive", "cyclic", "tree")
 
 
-@pytest.mark.mpi(ranks=7, timeout=120, unit="s")
-def test_shared_arrays_are_read_where_they_are_on_two_to_seven_ranks(mpi_ranks):
-    for comm in comms_of_all_sizes():
+@pytest.mark.mpi(ranks=9, timeout=120, unit="s")
+@on_sizes
+def test_shared_arrays_are_read_where_they_are(mpi_ranks, sizes):
+    for comm in comms_of(sizes):
         for algorithm, chunk in itertools.product(READING, ("4KiB", "1MiB")):
             level = {"submodule": "exchange", "algorithm": algorithm, "chunk": chunk}
             force = {"levels": {"network": level}}
@@ -117,9 +126,10 @@ def run_on_shared_arrays(comm, reduces):
 
 
 @pytest.mark.mpi(ranks=9, timeout=120, unit="s")
-def test_exchanges_that_follow_sockets_on_one_to_nine_ranks(mpi_ranks):
+@on_sizes
+def test_exchanges_that_follow_sockets(mpi_ranks, sizes):
     """In cells and in messages; the built-in choice serves where groups do not fit."""
-    for comm in comms_of_all_sizes():
+    for comm in comms_of(sizes):
         reference = Reference(comm.Dup())
         for turn, (algorithm, inner) in enumerate(
             itertools.product(("recursive", "cyclic", "tree"), (2, 3))

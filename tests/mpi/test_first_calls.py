@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 from _support import (
+    CHILDREN,
     FLAT,
     LEVELS,
     SECONDS,
@@ -31,13 +32,6 @@ from han.memory import arena
 from han.model.topology import MAX_LEVELS
 from han.runtime.birth import TOLD
 
-CHILDREN = {
-    "Split": lambda comm: comm.Split(0, -comm.rank),
-    "Dup": lambda comm: comm.Dup(),
-    "Create": lambda comm: comm.Create(comm.group),
-    "Create_group": lambda comm: comm.Create_group(comm.group),
-    "Create_cart": lambda comm: comm.Create_cart([comm.size]),
-}
 CALLS = {
     "blocking": lambda comm: comm.Barrier(),
     "persistent": lambda comm: comm.Barrier_init().Free(),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from _support import comms
+from _support import FORMS, comms, finish, method_of
 from mpi4py import MPI
 
 import han
@@ -68,12 +68,8 @@ def layouts(rank: int) -> Iterator[Layout]:
 def call(comm: han.Comm, name: str, send: list, recv: list, one: Layout) -> None:
     """Make a call in its blocking, nonblocking and persistent form, one after the other."""
     more = {"Reduce": (0,)}.get(name, ())
-    getattr(comm, name)(send, recv, one.op, *more)
-    getattr(comm, f"I{name.lower()}")(send, recv, one.op, *more).Wait()
-    step = getattr(comm, f"{name}_init")(send, recv, one.op, *more)
-    step.Start()
-    step.Wait()
-    step.Free()
+    for form in FORMS:
+        finish(method_of(comm, form, name)(send, recv, one.op, *more))
 
 
 @on_ranks

@@ -294,3 +294,26 @@ for name, call in CALLS.items():
 def test_a_forked_child_does_not_leave_for_its_parent(tmp_path):
     status, output, _ = run(tmp_path, FORKED, "one node")
     assert not status, output
+
+
+INTERRUPTED = (
+    PRELUDE
+    + """
+import time
+import typer
+from han.cli import endings, main
+def command(**_):
+    raise typer.Abort
+endings.PATIENCE = 0.2
+main.app = command
+if MPI.COMM_WORLD.rank:
+    main.main()
+time.sleep(60)
+"""
+)
+
+
+def test_an_interrupt_of_one_rank_ends_the_command_on_all(tmp_path):
+    status, output, _ = job(tmp_path, INTERRUPTED, 2)
+    assert status
+    assert "Error: interrupted" in output

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from _support import APART, TWO_BY_TWO, WAIT, new_comm, opened
+from _support import APART, FORMS, TWO_BY_TWO, WAIT, finish, method_of, new_comm, opened
 from mpi4py import MPI
 
 import han
@@ -42,15 +42,9 @@ def calls(comm):
 def made(comm, name, form):
     """Make a call in one form; return its result, the expected one, and its request."""
     arguments, place, expected = calls(comm)[name]
-    method = {"": name, "I": f"I{name.lower()}", "_init": f"{name}_init"}[form]
-    request = getattr(comm, method)(*arguments)
-    if form == "_init":
-        request.Start()
-    if request is not None:
-        request.Wait()
+    request = method_of(comm, form, name)(*arguments)
+    finish(request)
     result = arguments[1][0] if isinstance(place, tuple) else arguments[place]
-    if form == "_init":
-        request.Free()
     return result, expected, request
 
 
@@ -59,7 +53,7 @@ def test_they_give_the_results_of_mpi_and_its_own_requests(mpi_ranks):
     with opened(new_comm(APART)) as comm:
         assert comm._han.calls.leaves
         for name in calls(comm):
-            for form in ("", "I", "_init"):
+            for form in FORMS:
                 result, expected, request = made(comm, name, form)
                 assert result.tolist() == expected.tolist(), (name, form)
                 assert not isinstance(request, han.Request)
@@ -81,7 +75,7 @@ def test_what_is_left_depends_on_the_levels_and_on_the_helper_of_all_ranks(mpi_r
         with opened(new_comm(levels, **more)) as comm:
             assert comm._han.calls.leaves == leaves
             for name in calls(comm):
-                result, expected, _ = made(comm, name, "")
+                result, expected, _ = made(comm, name, "{}")
                 assert result.tolist() == expected.tolist(), name
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import resource
 import time
 from unittest import mock
@@ -16,6 +15,7 @@ from _support import (
     SECONDS,
     WORLD,
     check_works,
+    descriptors,
     mapped,
     new_comm,
     on_both,
@@ -47,10 +47,6 @@ def taken():
 def forget(comm):
     """Give back what freed children left to later ones."""
     comm._han.heritage().nest.clear()
-
-
-def descriptors():
-    return len(os.listdir("/proc/self/fd"))
 
 
 @contextlib.contextmanager

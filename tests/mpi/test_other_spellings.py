@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, new_comm, opened
+from _support import FLAT, FORMS, Derived, derived_types, finish, known, method_of, new_comm, opened
 from mpi4py import MPI
 
 import han
@@ -51,10 +51,6 @@ class Tuple(tuple[Any, ...]):
     """A subclass of tuples."""
 
 
-class Derived(np.ndarray):
-    """A subclass of NumPy's arrays."""
-
-
 def every_other(numbers: Any) -> Any:
     return np.repeat(numbers, 2)[::2]
 
@@ -82,16 +78,6 @@ LISTS: dict[str, Callable[[Sequence[int]], Any]] = {  # of a number for each ran
     ">i2": lambda n: np.array(n, ">i2"),
     ">u8": lambda n: np.array(n, ">u8"),
 }
-
-
-def known(comm: MPI.Intracomm, name: str, *arguments: Any) -> None:
-    """Make a call until it is known, then expect that it is found."""
-    method = getattr(comm, name)
-    for _ in range(3):
-        method(*arguments)
-    before = comm._han.calls.hits
-    method(*arguments)
-    assert comm._han.calls.hits == before + 1, (name, arguments)
 
 
 @on_ranks
@@ -287,16 +273,6 @@ def test_blocks_in_any_order(mpi_ranks):
 # ---- in place -----------------------------------------------------------------------------------
 
 
-def types() -> dict[str, MPI.Datatype]:
-    return {
-        "vector": D.Create_vector(2, 1, 2).Commit(),
-        "pair": D.Create_contiguous(2).Commit(),
-        "wide": D.Create_contiguous(2).Create_resized(0, 40).Commit(),
-        "late": D.Create_hindexed([2], [8]).Commit(),
-        "with gaps": MPI.DOUBLE_INT,
-    }
-
-
 def calls(datatype: MPI.Datatype, a: Any) -> dict[str, tuple[str, tuple[Any, ...]]]:
     """Return calls in place on `a`: their names and arguments."""
     size, root = WORLD.size, WORLD.size - 1
@@ -314,19 +290,6 @@ def calls(datatype: MPI.Datatype, a: Any) -> dict[str, tuple[str, tuple[Any, ...
     }
 
 
-def made(comm: MPI.Intracomm, form: str, name: str, arguments: tuple[Any, ...]) -> None:
-    """Make a call: blocking, nonblocking, or twice by a persistent request."""
-    if form == "blocking":
-        getattr(comm, name)(*arguments)
-    elif form == "nonblocking":
-        getattr(comm, f"I{name.lower()}")(*arguments).Wait()
-    else:
-        request = getattr(comm, f"{name}_init")(*arguments)
-        request.Start()
-        request.Wait()
-        request.Free()
-
-
 @on_ranks
 def test_buffers_in_place_of_derived_types_and_with_gaps(mpi_ranks):
     def fill() -> None:
@@ -334,16 +297,16 @@ def test_buffers_in_place_of_derived_types_and_with_gaps(mpi_ranks):
 
     data = np.zeros(40 * WORLD.size)
     with opened(new_comm(FLAT)) as comm:
-        for how, datatype in types().items():
+        for how, datatype in {**derived_types(), "with gaps": MPI.DOUBLE_INT}.items():
             for what, (name, arguments) in calls(datatype, data).items():
                 fill()
                 getattr(WORLD, name)(*arguments)
                 wanted = data.tolist()
-                for form in ("blocking", "nonblocking", "persistent"):
+                for form in FORMS:
                     for _ in range(4):
                         fill()
                         before = comm._han.calls.hits
-                        made(comm, form, name, arguments)
+                        finish(method_of(comm, form, name)(*arguments))
                         assert data.tolist() == wanted, (how, what, form)
                     assert comm._han.calls.hits == before + 1, (how, what, form)
 
@@ -364,14 +327,14 @@ def test_blocks_of_pairs_are_combined(mpi_ranks):
             wanted = np.zeros(counts[rank], pair)
             WORLD.Reduce_scatter(send, [wanted, MPI.DOUBLE_INT], counts, MPI.MAXLOC)
             for name, more in forms:
-                for form in ("blocking", "nonblocking", "persistent"):
+                for form in FORMS:
                     for in_place in (False, True):
                         for _ in range(4):
                             result = operands.copy() if in_place else np.zeros(counts[rank], pair)
                             source = MPI.IN_PLACE if in_place else send
                             before = comm._han.calls.hits
                             given = (source, [result, MPI.DOUBLE_INT], *more, MPI.MAXLOC)
-                            made(comm, form, name, given)
+                            finish(method_of(comm, form, name)(*given))
                             behind = operands[counts[rank] :] if in_place else operands[:0]
                             expected = np.concatenate([wanted, behind])
                             assert (result == expected).all(), (name, form, in_place)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from _support import new_comm, opened
+from _support import comms, known, new_comm, opened
 from mpi4py import MPI
 
 import han
@@ -18,16 +19,6 @@ D = MPI.DOUBLE
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
 FIELDS = {"DOUBLE": "f8", "FLOAT": "f4", "LONG": "i8", "SHORT": "i2", "LONG_DOUBLE": "g"}
 UNTOUCHED = 0xAA
-
-
-def quick(comm: MPI.Intracomm, name: str, *arguments: Any) -> None:
-    """Make a call until it is known, then expect that it is found."""
-    method = getattr(comm, name)
-    for _ in range(3):  # the first calls plan, and teach the reader
-        method(*arguments)
-    before = comm._han.calls.hits
-    method(*arguments)
-    assert comm._han.calls.hits == before + 1
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
@@ -70,7 +61,7 @@ def test_other_objects_of_an_operation_are_that_operation(mpi_ranks):
     others = [MPI.Op(MPI.SUM), MPI.Op.fromhandle(MPI.SUM.handle)]
     with opened(new_comm()) as comm:
         for op in (*others, MPI.SUM, *others):
-            quick(comm, "Allreduce", send, recv, op)
+            known(comm, "Allreduce", send, recv, op)
             assert recv.tolist() == [2.0 * comm.size] * 4
         assert comm.cache_info().misses == 1
 
@@ -84,7 +75,7 @@ def test_a_freed_operation_is_an_error(mpi_ranks):
     with opened(new_comm()) as comm:
         op = MPI.Op.Create(add, commute=True)
         for name in ("Allreduce", "Allreduce_init"):
-            quick(comm, name, send, recv, op)
+            known(comm, name, send, recv, op)
         op.Free()
         for method in (comm.Allreduce, comm.Allreduce_init):
             with pytest.raises(ValueError, match="OP_NULL"):
@@ -98,7 +89,7 @@ def test_entries_of_freed_operations_leave_the_look_up(mpi_ranks):
 
     send, recv = np.full(4, float(WORLD.rank)), np.zeros(4)
     with opened(new_comm()) as comm:
-        quick(comm, "Allreduce", send, recv, MPI.MAX)
+        known(comm, "Allreduce", send, recv, MPI.MAX)
         for _ in range(300):
             op = MPI.Op.Create(first, commute=False)
             for _ in range(2):
@@ -106,7 +97,7 @@ def test_entries_of_freed_operations_leave_the_look_up(mpi_ranks):
             assert recv.tolist() == [0.0] * 4
             op.Free()
         assert comm._han.calls.entries < 40
-        quick(comm, "Allreduce", send, recv, MPI.MAX)
+        known(comm, "Allreduce", send, recv, MPI.MAX)
         assert recv.tolist() == [comm.size - 1.0] * 4
 
 
@@ -114,8 +105,8 @@ def test_entries_of_freed_operations_leave_the_look_up(mpi_ranks):
 def test_codes_and_counts_of_numpy(mpi_ranks):
     a = np.arange(6.0) if WORLD.rank == 0 else np.zeros(6)
     with opened(new_comm()) as comm:
-        quick(comm, "Bcast", [a, np.str_("d")])
-        quick(comm, "Bcast", [a, np.array(6), np.str_("d")])
+        known(comm, "Bcast", [a, np.str_("d")])
+        known(comm, "Bcast", [a, np.array(6), np.str_("d")])
         assert a.tolist() == list(range(6))
 
 
@@ -200,7 +191,7 @@ def test_pairs_are_combined_and_their_gaps_stay(mpi_ranks, name):
             mine, wanted = untouched(one), untouched(one)
             WORLD.Allreduce(send, [wanted, count, datatype], op)
 
-            quick(comm, "Allreduce", send, [mine, count, datatype], op)
+            known(comm, "Allreduce", send, [mine, count, datatype], op)
             same(mine, wanted)
             inside = one.copy()
             comm.Allreduce(MPI.IN_PLACE, [inside, count, datatype], op)
@@ -229,11 +220,26 @@ def test_pairs_are_combined_and_their_gaps_stay(mpi_ranks, name):
             request.Free()
 
             mine = one.copy() if comm.rank == root else untouched(one)
-            quick(comm, "Bcast", [mine, count, datatype], root)
+            known(comm, "Bcast", [mine, count, datatype], root)
             expected = pairs(name, count)
             expected["value"] = (np.arange(count) * 7 + root * 3) % 5
             expected["at"] = root
             same(mine, expected, gaps=False)
+
+
+@pytest.mark.mpi(ranks=6, timeout=60, unit="s")
+def test_pairs_are_combined_between_nodes(mpi_ranks):
+    for comm in comms():
+        for name, count, op in product(PAIR_TYPES, (1, 700), (MPI.MINLOC, MPI.MAXLOC)):
+            datatype, one = getattr(MPI, name), pairs(name, count)
+            mine, wanted = untouched(one), untouched(one)
+            WORLD.Allreduce([one, count, datatype], [wanted, count, datatype], op)
+            comm.Allreduce([one, count, datatype], [mine, count, datatype], op)
+            same(mine, wanted, gaps=False)
+            mine, root = untouched(one), count % comm.size
+            comm.Reduce([one, count, datatype], [mine, count, datatype], op, root)
+            if comm.rank == root:
+                same(mine, wanted, gaps=False)
 
 
 def same(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], gaps: bool = True) -> None:

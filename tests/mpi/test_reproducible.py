@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, WORLD, comm_with, opened
+from _support import WORLD, comm_with, opened
 from machines import PLACEMENTS
 from mpi4py import MPI
 
@@ -132,14 +132,3 @@ def test_a_users_function_gets_the_same_operands_everywhere():
                 comm.Allreduce(values[comm.rank], recv, op)
                 assert recv.tobytes() == wanted.tobytes(), (nodes, commutes)
         op.Free()
-
-
-@pytest.mark.mpi(ranks=2, timeout=40, unit="s")
-def test_ranks_that_disagree_are_told():
-    """The order is agreed by all ranks, as the rest of the configuration is."""
-    import han
-
-    with pytest.raises(han.ConfigError, match="differs between ranks"):
-        han.Comm(WORLD, {"levels": FLAT, "reproducible": WORLD.rank == 0})
-    with opened(han.Comm(WORLD, {"levels": FLAT, "reproducible": True})) as comm:
-        assert "reproducible" in str(comm.explain("allreduce", 800))

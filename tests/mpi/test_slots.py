@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import signal
@@ -12,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, LEVELS, WORLD, error_of, new_comm, on_two, opened
+from _support import FLAT, LEVELS, WORLD, descriptors, error_of, new_comm, on_two, opened
 from mpi4py import MPI
 
 import han
@@ -161,11 +160,11 @@ def test_a_thousand_requests_at_once(mpi_ranks):
     with opened(new_comm(FLAT)) as comm:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
-        files = len(os.listdir("/proc/self/fd"))
+        files = descriptors()
         try:
             data = [np.full(1 + k % 5, comm.rank + k) for k in range(1000)]
             requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
-            assert len(os.listdir("/proc/self/fd")) - files <= 16
+            assert descriptors() - files <= 16
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         for request in requests[:: 1 if comm.rank % 2 else -1]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _support import descriptors
 from mpi4py import MPI
 
 import han
@@ -32,10 +33,6 @@ NODES = [
 def resident() -> int:
     fields = Path("/proc/self/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def channels_mapped() -> int:

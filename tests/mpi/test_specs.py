@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, TWO_LEVELS, new_comm, opened, outcome
+from _support import FLAT, FORMS, TWO_LEVELS, Derived, finish, method_of, new_comm, opened, outcome
 from mpi4py import MPI
 from tensors import BFLOAT16, CPU, FLOAT8, GPU, PINNED, OnDevice, Tensor
 
@@ -23,7 +23,6 @@ import han
 
 WORLD = MPI.COMM_WORLD
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
-FORMS = ("{}", "I{}", "{}_init")
 N = 4
 D = MPI.DOUBLE
 NO_NUMBERS = (
@@ -34,14 +33,7 @@ NO_NUMBERS = (
 
 def call(comm: MPI.Intracomm, form: str, name: str, arguments: tuple[Any, ...]) -> None:
     """Make a call to its end; make a persistent one twice."""
-    request = getattr(comm, form.format(name.lower() if form[0] == "I" else name))(*arguments)
-    if form.endswith("_init"):
-        for _ in range(2):
-            request.Start()
-            request.Wait()
-        request.Free()
-    elif request is not None:
-        request.Wait()
+    finish(method_of(comm, form, name)(*arguments), 2)
 
 
 def by_mpi(form: str, name: str, arguments: tuple[Any, ...]) -> None:
@@ -77,10 +69,6 @@ def seen(memory: Any) -> bytes:
 
 
 # ---- objects ------------------------------------------------------------------------------------
-
-
-class Derived(np.ndarray):
-    """A subclass of NumPy's arrays."""
 
 
 def numbers(code: str) -> np.ndarray[Any, Any]:

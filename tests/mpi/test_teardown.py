@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from _support import (
+    CHILDREN,
     FLAT,
     LEVELS,
     SECONDS,
@@ -223,16 +224,18 @@ def fails_on_one_rank(error, patch, call):
     WORLD.Barrier()
 
 
+PLACES = (
+    "han.runtime.programs.Programs.of",
+    "han.runtime.binder.native_plan",
+    "han.message.message._op",
+    "han.tuning.planner.Planner.decide",
+)
+
+
 @on_four
-def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks):
-    places = (
-        "han.runtime.programs.Programs.of",
-        "han.runtime.binder.native_plan",
-        "han.message.message._op",
-        "han.tuning.planner.Planner.decide",
-    )
-    cases = itertools.product(LEVELS, places, ALLREDUCE.values(), ERRORS.values())
-    for levels, place, call, make in cases:
+@pytest.mark.parametrize("place", PLACES)
+def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks, place):
+    for levels, call, make in itertools.product(LEVELS, ALLREDUCE.values(), ERRORS.values()):
         ALIKE.clear()
         comm, error = new_comm(levels), make()
         fails_on_one_rank(error, mock.patch(place, side_effect=error), partial(call, comm))
@@ -305,42 +308,6 @@ def test_after_a_timeout_of_one_request_the_rest_is_told_at_once(mpi_ranks):
 # ---- creating and freeing communicators -------------------------------------------------------
 
 
-def waited(made):
-    comm, request = made
-    request.Wait()
-    return comm
-
-
-DUPLICATE = {
-    "Dup": lambda comm: comm.Dup(),
-    "Dup_with_info": lambda comm: comm.Dup_with_info(MPI.INFO_NULL),
-    "Idup": lambda comm: waited(comm.Idup()),
-    "Idup_with_info": lambda comm: waited(comm.Idup_with_info(MPI.INFO_NULL)),
-}
-
-
-@on_two
-def test_every_kind_of_duplicate_is_a_han_comm(mpi_ranks, monkeypatch):
-    for levels in LEVELS:
-        more = {"segment": 4096, "levels": {levels[-1]["name"]: {"submodule": "libnbc"}}}
-        with own_memory(monkeypatch) as place:
-            comm = new_comm(levels, rules=[{"use": more}])
-            wanted = str(comm.explain("allreduce", nbytes=1 << 20))
-            assert "rules[0]" in wanted
-            before = mapped(place)
-            for _, duplicate in itertools.product(range(3), DUPLICATE.values()):
-                made = duplicate(comm)
-                check_works(made)
-                assert str(made.explain("allreduce", nbytes=1 << 20)) == wanted
-                made.Free()
-                assert made == MPI.COMM_NULL
-            check_works(comm)
-            assert mapped(place) <= before
-            comm.Free()
-            WORLD.Barrier()
-            assert not list(place.iterdir())
-
-
 @on_two
 def test_memory_of_freed_communicators_goes(mpi_ranks, monkeypatch):
     """The communicators have requests that were never freed, or were dropped while active."""
@@ -390,19 +357,6 @@ def test_a_set_up_that_fails_on_one_rank_fails_on_all(mpi_ranks, monkeypatch):
                 check_works(comm)
 
 
-MAKE = {
-    **DUPLICATE,
-    "Clone": lambda comm: comm.Clone(),
-    "Split": lambda comm: comm.Split(0, -comm.rank),
-    "Split_type": lambda comm: comm.Split_type(MPI.COMM_TYPE_SHARED),
-    "Create": lambda comm: comm.Create(comm.group),
-    "Create_group": lambda comm: comm.Create_group(comm.group),
-    "Create_cart": lambda comm: comm.Create_cart([comm.size]),
-    "Create_graph": lambda comm: comm.Create_graph(range(1, 1 + comm.size), range(comm.size)),
-    "Create_dist_graph_adjacent": lambda comm: comm.Create_dist_graph_adjacent([0], [0]),
-}
-
-
 @contextlib.contextmanager
 def watched():
     """Yield two lists: the communicators that get a State from now on, and those freed since."""
@@ -422,7 +376,7 @@ def watched():
 def test_a_child_whose_set_up_fails_tries_again_in_its_next_call(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place, opened(new_comm()) as comm:
         before = mapped(place)
-        for name, make in MAKE.items():
+        for name, make in CHILDREN.items():
             number = ODD if name != "Split" else comm.size - 1 - ODD
             child = make(comm)
             with (
@@ -447,10 +401,11 @@ def test_a_child_whose_set_up_fails_tries_again_in_its_next_call(mpi_ranks, monk
 # ---- operations in Python ---------------------------------------------------------------------
 
 
-def python_op():
-    """Return an MPI.Op that adds in Python."""
+def python_op(first=lambda: None):
+    """Return an MPI.Op that adds in Python, after a call of `first`."""
 
     def add(one, other, datatype):
+        first()
         target = np.frombuffer(other, "f8")
         np.add(np.frombuffer(one, "f8"), target, out=target)
 
@@ -478,23 +433,6 @@ def test_two_threads_with_operations_in_python_do_not_deadlock(mpi_ranks):
     op.Free()
 
 
-@on_two
-def test_all_ranks_get_the_same_of_an_operation_that_is_not_symmetric(mpi_ranks):
-    """The operation is declared commutative, but returns its first operand."""
-
-    def first(one, other, datatype):
-        np.frombuffer(other, "f8")[:] = np.frombuffer(one, "f8")
-
-    op = MPI.Op.Create(first, commute=True)
-    with opened(new_comm()) as comm:  # between nodes, ranks may combine in different orders
-        for n in (1, 100, 1000, 10_000, 40_000):
-            for in_place in (False, True):
-                data, total = np.full(n, comm.rank + 1.0), np.full(n, comm.rank + 1.0)
-                comm.Allreduce(MPI.IN_PLACE if in_place else data, total, op)
-                assert len(set(WORLD.allgather(total.tobytes()))) == 1, (n, in_place)
-    op.Free()
-
-
 LIBNBC = [{"use": {"levels": {FLAT[0]["name"]: {"submodule": "libnbc"}}}}]
 
 
@@ -505,11 +443,9 @@ def test_plans_are_made_while_an_operation_in_python_runs(mpi_ranks):
         pytest.skip("MPI gives no THREAD_MULTIPLE")
     inside = threading.Event()
 
-    def slow(one, other, datatype):
+    def slow():
         inside.set()
         time.sleep(0.2)
-        target = np.frombuffer(other, "f8")
-        np.add(np.frombuffer(one, "f8"), target, out=target)
 
     def work(comm, op, wait):
         if wait:
@@ -520,7 +456,7 @@ def test_plans_are_made_while_an_operation_in_python_runs(mpi_ranks):
 
     for rules in ([], LIBNBC):
         inside.clear()
-        ops = [MPI.Op.Create(slow, commute=True), python_op()]
+        ops = [python_op(slow), python_op()]
         with opened(new_comm()) as comm, opened(new_comm(rules=rules)) as other:
             run_in_threads(work, (comm, ops[0], False), (other, ops[1], True))
         for op in ops:
@@ -544,12 +480,7 @@ def test_a_collective_inside_of_an_operation_is_refused(mpi_ranks):
         for what, call in INSIDE.items():
             caught, inside = [], partial(call, comm)
 
-            def add(one, other, datatype, caught=caught, inside=inside):
-                caught.append(outcome(inside)[0])
-                target = np.frombuffer(other, "f8")
-                np.add(np.frombuffer(one, "f8"), target, out=target)
-
-            op = MPI.Op.Create(add, commute=True)
+            op = python_op(lambda caught=caught, inside=inside: caught.append(outcome(inside)[0]))
             total = np.empty(40)
             comm.Allreduce(np.ones(40), total, op)
             assert (total == comm.size).all(), what
@@ -571,13 +502,11 @@ def test_waiting_inside_of_an_operation_leaves_the_request_as_it_is(mpi_ranks):
             if one.rank == 0:
                 request = other.Ibcast(data, root=1)
 
-            def add(x, y, datatype, request=request, refused=refused, finish=finish):
+            def complete(request=request, refused=refused, finish=finish):
                 if request is not None:
                     refused.append(outcome(getattr(request, finish))[0])
-                target = np.frombuffer(y, "f8")
-                np.add(np.frombuffer(x, "f8"), target, out=target)
 
-            op = MPI.Op.Create(add, commute=True)
+            op = python_op(complete)
             one.Allreduce(np.ones(5), np.empty(5), op)
             if request is None:
                 other.Ibcast(np.full(50_000, 7.0), root=1).Wait()
@@ -594,13 +523,7 @@ def test_waiting_inside_of_an_operation_leaves_the_request_as_it_is(mpi_ranks):
 def test_an_operation_that_the_mpi_library_runs_is_refused_too(mpi_ranks):
     with opened(new_comm(rules=LIBNBC)) as comm:
         caught = []
-
-        def add(x, y, datatype):
-            caught.append(outcome(comm.Barrier)[0])
-            target = np.frombuffer(y, "f8")
-            np.add(np.frombuffer(x, "f8"), target, out=target)
-
-        op, total = MPI.Op.Create(add, commute=True), np.empty(5)
+        op, total = python_op(lambda: caught.append(outcome(comm.Barrier)[0])), np.empty(5)
         comm.Allreduce(np.ones(5), total, op)
         assert (total == comm.size).all()
         assert any(WORLD.allgather(len(caught)))
@@ -625,17 +548,3 @@ def test_an_older_error_of_all_ranks_is_nobodys_business(mpi_ranks):
             WORLD.send(None, 1)
         assert (data == 5).all()
         check_works(comm)
-
-
-@on_two
-def test_free_unmaps_what_persistent_requests_used(mpi_ranks, monkeypatch):
-    with own_memory(monkeypatch) as place:
-        comm = new_comm()
-        kept = [comm.Allreduce_init(np.ones(LARGE), np.empty(LARGE)) for _ in range(3)]
-        for request in kept:
-            persistent(request)
-        assert mapped(place)
-        comm.Free()
-        assert not mapped(place)
-        for request in kept:
-            request.Free()

@@ -53,17 +53,16 @@ def calls_of(size):
 
 
 @pytest.mark.mpi(ranks=6, timeout=120, unit="s")
-def test_every_root_on_every_topology(mpi_ranks):
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_every_root_on_every_topology(mpi_ranks, name):
     comm = MPI.COMM_WORLD
-    reference, calls = Reference(comm.Dup()), list(calls_of(comm.size))
-    for (name, domains), schedule, shared_to in itertools.product(
-        TOPOLOGIES.items(), ("dataflow", "lockstep"), (0, 1)
-    ):
+    domains, reference = TOPOLOGIES[name](comm.size), Reference(comm.Dup())
+    for schedule, shared_to in itertools.product(("dataflow", "lockstep"), (0, 1)):
         use = {"segment": 9000, "schedule": schedule}
-        with opened(comm_with(comm, domains(comm.size), use, shared_to)) as han_comm:
+        with opened(comm_with(comm, domains, use, shared_to)) as han_comm:
             check = Checker(han_comm, reference)
-            for call in calls:
-                check(call, (name, schedule, shared_to))
+            for call in calls_of(comm.size):
+                check(call, (schedule, shared_to))
 
 
 def random_calls(size, seed, n):
@@ -129,20 +128,3 @@ def test_a_root_is_further_ahead_where_ranks_outnumber_processors(mpi_ranks):
             for rank in range(1, comm.size if comm.rank == 0 else 0):
                 comm.send(None, rank)
             han_comm.Barrier()
-
-
-@pytest.mark.mpi(ranks=[4], timeout=60, unit="s")
-def test_messages_of_the_application_move_while_others_wait_in_a_collective(mpi_ranks):
-    """Rank 1 enters the collective after it has received a rendezvous message of rank 0."""
-    comm = MPI.COMM_WORLD
-    data = np.full(1 << 20, 7.0)
-    for domains in ([[0] * 4] * 2, [[0, 0, 1, 1], [0] * 4]):
-        with opened(comm_with(comm, domains)) as han_comm:
-            request = comm.Isend(data, 1) if comm.rank == 0 else MPI.REQUEST_NULL
-            if comm.rank == 1:
-                time.sleep(0.02)
-                received = np.empty_like(data)
-                comm.Recv(received, 0)
-                assert received[-1] == 7.0
-            han_comm.Barrier()
-            request.Wait()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _jobs import PRELUDE, job
+from _jobs import job
 from mpi4py import MPI
 
 import han
@@ -201,15 +201,20 @@ def test_inputs_for_which_nothing_was_compared_are_left(tmp_path, monkeypatch):
     assert len(steps) == len(INPUTS)
 
 
-@pytest.mark.mpi(ranks=2, timeout=120, unit="s")
-def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp_path):
-    path, other = shared_path(tmp_path), "name another file with --out, or remove this one"
-    for text, said in {
+def unusable():
+    """Return tables that are no use, and what is said of them."""
+    return {
         "{": "damaged, not JSON",
         json.dumps({"format": "han-choices", "version": 9}): "version 9, this han reads version 2",
         as_text(of_points((), replace(fingerprint(), cores=999))): "another machine: cores",
-        as_text(of_points((), replace(fingerprint(), transport="x"))): "other conditions: transpor",
-    }.items():
+    }
+
+
+@pytest.mark.mpi(ranks=2, timeout=120, unit="s")
+def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp_path):
+    path, other = shared_path(tmp_path), "name another file with --out, or remove this one"
+    other_transport = as_text(of_points((), replace(fingerprint(), transport="x")))
+    for text, said in {**unusable(), other_transport: "other conditions: transpor"}.items():
         if not WORLD.rank:
             path.write_text(text)
         WORLD.Barrier()
@@ -341,12 +346,7 @@ def refuse_to_write():
 @pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 def test_tables_that_are_no_use_are_told_of_on_one_rank(tmp_path):
     path = shared_path(tmp_path)
-    texts = {
-        "{": "damaged, not JSON",
-        json.dumps({"format": "han-choices", "version": 9}): "version 9, this han reads version 2",
-        as_text(of_points((), replace(fingerprint(), cores=999))): "another machine: cores",
-    }
-    for text, said in texts.items():
+    for text, said in unusable().items():
         if not WORLD.rank:
             path.write_text(text)
         WORLD.Barrier()
@@ -379,26 +379,3 @@ def test_ranks_that_find_different_tables_use_none(tmp_path, monkeypatch):
     assert comm._han.heritage().given.settings.tuned == "", "children have none either"
     comm.Barrier()
     comm.Free()
-
-
-INTERRUPTED = (
-    PRELUDE
-    + """
-import time
-import typer
-from han.cli import endings, main
-def command(**_):
-    raise typer.Abort
-endings.PATIENCE = 0.2
-main.app = command
-if MPI.COMM_WORLD.rank:
-    main.main()
-time.sleep(60)
-"""
-)
-
-
-def test_an_interrupt_of_one_rank_ends_the_command_on_all(tmp_path):
-    status, output, _ = job(tmp_path, INTERRUPTED, 2)
-    assert status
-    assert "Error: interrupted" in output

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, new_comm, opened
+from _support import FLAT, FORMS, finish, method_of, new_comm, opened
 from mpi4py import MPI
 from tensors import Tensor
 
@@ -130,38 +130,21 @@ def test_a_list_of_counts_that_changes(mpi_ranks):
             assert result == reduce_scatter(WORLD, numbers, numbers, MPI.SUM, False), rank
 
 
-def allgathered(comm: MPI.Intracomm, form: int, counts: Any) -> Any:
+def allgathered(comm: MPI.Intracomm, form: str, counts: Any) -> Any:
     """Gather blocks; check that nothing is written behind them."""
     mine = np.arange(float(counts[comm.rank])) + 1000 * comm.rank
     recv = np.full(sum(counts) + 3, -1.0)
     args = [mine, mine.size, D], [recv, list(counts), D]
-    if form == 0:
-        comm.Allgatherv(*args)
-    elif form == 1:
-        comm.Iallgatherv(*args).Wait()
-    else:
-        request = comm.Allgatherv_init(*args)
-        for _ in range(2):
-            request.Start()
-            request.Wait()
-        request.Free()
+    finish(method_of(comm, form, "Allgatherv")(*args), 2)
     assert (recv[-3:] == -1).all()
     return recv.tolist()
 
 
-def scattered(comm: MPI.Intracomm, form: int, counts: Any) -> Any:
+def scattered(comm: MPI.Intracomm, form: str, counts: Any) -> Any:
     mine = np.arange(float(sum(counts))) * (comm.rank + 1)
     recv = np.full(counts[comm.rank] + 3, -1.0)
     args = [mine, D], [recv, int(counts[comm.rank]), D], list(counts)
-    if form == 0:
-        comm.Reduce_scatter(*args)
-    elif form == 1:
-        comm.Ireduce_scatter(*args).Wait()
-    else:
-        request = comm.Reduce_scatter_init(*args)
-        request.Start()
-        request.Wait()
-        request.Free()
+    finish(method_of(comm, form, "Reduce_scatter")(*args))
     assert (recv[-3:] == -1).all()
     return recv.tolist()
 
@@ -177,22 +160,22 @@ def test_calls_of_many_counts_share_few_plans(mpi_ranks):
             counts = draw.integers(0, most + 1, comm.size)
             counts[draw.integers(comm.size)] = most
             for call in (allgathered, scattered):
-                assert call(comm, k % 3, counts) == call(WORLD, 0, counts), (call, counts)
+                assert call(comm, FORMS[k % 3], counts) == call(WORLD, "{}", counts), (call, counts)
         assert len(comm._han.plans._kept) < 100, comm.cache_info()
 
 
 @on_ranks
 def test_ranks_that_pass_other_counts_are_told(mpi_ranks):
-    for init in (False, True):
+    for form in ("{}", "{}_init"):
         comm = new_comm(FLAT)
         if not comm._han.moves_blocks():
             pytest.skip("the ranks share no memory")
         counts = [4] * (comm.size - 1) + [7]
         for _ in range(3):
-            allgathered(comm, 2 * init, counts)
+            allgathered(comm, form, counts)
         wrong = [5, *counts[1:]] if comm.rank == 1 else counts
         with pytest.raises(han.HanError):
-            allgathered(comm, 2 * init, wrong)
+            allgathered(comm, form, wrong)
         WORLD.Barrier()
 
 

@@ -6,42 +6,42 @@ import time
 
 import numpy as np
 import pytest
-from _support import FLAT, LEVELS, WORLD, check_works, new_comm, on_both, on_four
-from mpi4py import MPI
+from _support import (
+    FLAT,
+    LEVELS,
+    WORLD,
+    Call,
+    Checker,
+    Reference,
+    check_works,
+    new_comm,
+    on_both,
+    on_four,
+)
 
 import han
 from han.config.parts import POLICIES
 
 
-def calls(comm):
-    """Call every collective in several sizes and check the results."""
+def calls(size):
+    """Yield calls of several sizes."""
     for count in (0, 1000, 20_000):
-        for root in {0, comm.size - 1}:
-            data = np.arange(count) * (1.0 if comm.rank == root else 0.0)
-            comm.Bcast(data, root)
-            np.testing.assert_array_equal(data, np.arange(count))
-            send, recv = np.arange(count, dtype="i8") + comm.rank, np.empty(count, "i8")
-            comm.Reduce(send, recv, MPI.SUM, root)
-            wanted = np.arange(count) * comm.size + comm.size * (comm.size - 1) // 2
-            if comm.rank == root:
-                np.testing.assert_array_equal(recv, wanted)
-        comm.Allreduce(send, recv, MPI.SUM)
-        np.testing.assert_array_equal(recv, wanted)
-        gathered = np.empty((comm.size, count), "i8")
-        comm.Allgather(send, gathered)
-        np.testing.assert_array_equal(
-            gathered - np.arange(comm.size)[:, None], [np.arange(count)] * comm.size
-        )
-    comm.Barrier()
+        for root in {0, size - 1}:
+            yield from (Call("bcast", count, root=root), Call("reduce", count, root=root))
+        yield from (Call("allreduce", count), Call("allgather", count))
+    yield Call("barrier")
 
 
 @on_both
 def test_every_policy_and_all_of_them_together(mpi_ranks):
+    reference = Reference(WORLD.Dup())
     mixed = POLICIES[WORLD.rank % len(POLICIES)]
     for policy in (*POLICIES, mixed, "futex" if WORLD.rank else "spin"):
         for levels in LEVELS:
             comm = new_comm(levels, wait={"policy": policy, "timeout": 20, "spin": 10})
-            calls(comm)
+            check = Checker(comm, reference)
+            for call in calls(comm.size):
+                check(call, policy)
             requests = [comm.Iallreduce(np.ones(100), np.empty(100)) for _ in "abc"]
             han.Request.Waitall(requests)
             check_works(comm)

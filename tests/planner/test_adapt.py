@@ -6,12 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from machines import topology_of
 
 from han.model.opcodes import Code
-from han.submodules.adapt.trees import by_rank, in_order
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
@@ -22,52 +19,6 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 SUM = Signature("reduce", 600, 8, "MPI.SUM", "f8")
-
-
-@st.composite
-def groups(draw):
-    size = draw(st.integers(1, 40))
-    return size, draw(st.integers(0, size - 1))
-
-
-def expression(member, places):
-    """Return the combination at a member, as nested pairs."""
-    found = member
-    for child in places[member].children:
-        other = expression(child.member, places)
-        found = (other, found) if child.before else (found, other)
-    return found
-
-
-def leaves(expression):
-    if isinstance(expression, int):
-        return [expression]
-    return [leaf for part in expression for leaf in leaves(part)]
-
-
-def check_tree(places, root):
-    parents = {c.member: m for m, place in enumerate(places) for c in place.children}
-    assert parents == {m: p.parent for m, p in enumerate(places) if m != root}
-    assert places[root].parent is None
-
-
-@given(groups())
-def test_in_order_binary_trees_keep_the_order_for_any_root(group):
-    size, root = group
-    places = [in_order(m, size, root) for m in range(size)]
-    check_tree(places, root)
-    assert all(len(place.children) <= 2 for place in places)
-    assert leaves(expression(root, places)) == list(range(size))
-
-
-@given(groups())
-def test_by_rank_combines_alike_for_any_root(group):
-    size, root = group
-    places = [by_rank(m, range(size), root) for m in range(size)]
-    check_tree(places, root)
-    usual = [by_rank(m, range(size), 0) for m in range(size)]
-    assert expression(root, places) == expression(0, usual)
-    assert leaves(expression(root, places)) == list(range(size))
 
 
 def plan_of(signature, size=6, algorithm="linear", **parameters):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from typer.testing import CliRunner
+from commands import call, refuse
 
-from han.cli.main import app
 from han.common.errors import ArgumentError, ConfigError, HanError
 from han.config.config import load_config
 from han.config.machine import load_machine
@@ -150,19 +150,10 @@ def test_doubling_takes_whole_steps():
     assert FORMULAS["SMP"](costs, 8, 8, 3) == FORMULAS["SMP"](costs, 8, 8, 4)
 
 
+refused = partial(refuse, kind=ArgumentError | ConfigError)
+
+
 # ---- commands -----------------------------------------------------------------------------------
-
-
-def call(*arguments):
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.output
-
-
-def refused(*arguments):
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert isinstance(done.exception, ArgumentError | ConfigError), done.output
-    return str(done.exception)
 
 
 SIMULATE = ("simulate", "--machine", "emulated-1gbit")
@@ -204,9 +195,8 @@ def test_simulate_tells_of_programs_that_do_not_end(tmp_path):
     path = tmp_path / "edited.json"
     call("plan", "bcast", "64KiB", "--ranks", 8, "--ppn", 2, "--save", path)
     path.write_text(path.read_text().replace('"POST"', '"COPY"'))
-    done = CliRunner().invoke(app, [*SIMULATE, "--plan", str(path)])
-    assert isinstance(done.exception, HanError), done.exception
-    assert "edited.json: the programs do not end: ranks [" in str(done.exception)
+    said = refuse(*SIMULATE, "--plan", path, kind=HanError)
+    assert "edited.json: the programs do not end: ranks [" in said
 
 
 @pytest.mark.parametrize(

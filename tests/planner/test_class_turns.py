@@ -116,24 +116,6 @@ def shorter(plan: Plan, lines: int) -> range:
     return range(plan.signature.nbytes - 64 * lines, plan.signature.nbytes, 64)
 
 
-@pytest.mark.parametrize("plan", [exchange("cyclic", 7), exchange("bruck", 9), broadcast()])
-def test_grains_of_another_frame_at_the_same_place_are_refused(plan):
-    """A read of what was written in another frame finds other grains in a shorter message."""
-    programs = lowered(plan)
-    rows = np.flatnonzero(
-        (programs[-1].terms["stop"] > programs[-1].terms["start"])
-        & (programs[-1].terms["stop"] < programs[-1].grains)
-    )
-    for row in rows[:: max(1, len(rows) // 4)].tolist():
-        terms = programs[-1].terms.copy()
-        for name in ("start", "stop", "origin"):
-            terms[name][row] += 1
-        changed = replace(programs[-1], terms=terms)
-        with pytest.raises(Unproved):
-            verify_class(plan, programs=[*programs[:-1], changed])
-    assert len(rows)
-
-
 def is_right(plan: Plan, programs: Sequence[Program], nbytes: int) -> bool:
     """Return whether programs are right for one size."""
     runs = [[program.at(nbytes) for program in programs]]

@@ -5,10 +5,10 @@ import json
 import pytest
 from commands import call, refuse
 from machines import topology_of
-from typer.testing import CliRunner
 
+from han.cli import diff
 from han.cli.imagined import imagine
-from han.cli.main import app
+from han.common.errors import ConfigError
 from han.explain import make_signature
 from han.model.program import Code
 from han.tasks.choice import Choice, level_choice
@@ -159,11 +159,9 @@ def test_diff_of_stored_plans(tmp_path):
 
 
 def test_diff_on_a_terminal_is_a_table(monkeypatch, capsys):
-    from han.cli import diff as _cli_diff
-
     plans = planned("bcast", 64 * KiB, 4, 2), planned("bcast", 64 * KiB, 4, 1)
     table = rows(*(side(name, *plan) for name, plan in zip("ab", plans, strict=True)))
-    _cli_diff._show(["a", "b"], table, [])
+    diff._show(["a", "b"], table, [])
     shown = capsys.readouterr().out
     assert "4 ranks on 2" in shown
     assert "* " in shown
@@ -182,12 +180,10 @@ def test_mistakes_are_answered_with_the_way_out(arguments, said):
 
 
 def test_unknown_configurations_and_files_are_named(tmp_path):
-    done = CliRunner().invoke(app, ["diff", "libnb", "default"])
-    assert "did you mean 'libnbc'" in str(done.exception)
+    assert "did you mean 'libnbc'" in refuse("diff", "libnb", "default", kind=ConfigError)
     missing, old = tmp_path / "none.json", tmp_path / "old.json"
-    done = CliRunner().invoke(app, ["diff", str(missing), "default"])
-    assert isinstance(done.exception, PlanFileError)
-    assert f"{missing}: cannot be read" in str(done.exception)
+    said = refuse("diff", missing, "default", kind=PlanFileError)
+    assert f"{missing}: cannot be read" in said
     old.write_text('{"format": "han-plan", "version": 0}')
-    done = CliRunner().invoke(app, ["diff", str(old), str(old)])
-    assert f"version 0, this han reads version {VERSION}" in str(done.exception)
+    said = refuse("diff", old, old, kind=PlanFileError)
+    assert f"version 0, this han reads version {VERSION}" in said

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 from machines import topology_of
-from random_plans import TARGETS, draw_kinds, draw_level, draw_signature
+from random_plans import TARGETS, draw_kinds, draw_level, draw_signature, draw_topology
 
 from han.model.topology import Topology
 from han.tasks.choice import Choice
@@ -28,7 +28,7 @@ from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
-EACH = max(1, round(2 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))
+EACH = max(1, round(3 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))
 ALL = ("bcast", "reduce", "allreduce", "barrier")
 SERVED = {"tree": ALL, "flat": ALL, "nap": NAP, "lanes": LANES, "ring": LANES}
 LEVELS = {"tree": (1, 2, 3, 4), "flat": (1, 2, 3, 4), "ring": (1, 2, 3, 4)}  # others: from 2 on
@@ -42,20 +42,9 @@ CASES = [
 
 def draw_machine(draw: Random, depth: int) -> Topology:
     """Draw a machine of so many levels, each of which splits the domains of the one above."""
-    size = draw.choice([draw.randint(2, 12), draw.randint(9, 30), draw.randint(25, 64)])
-    domains = [[0] * size]
-    for _ in range(depth - 1):
-        width = draw.randint(2, 5)
-        own = [draw.randrange(width) for _ in range(size)]
-        if draw.random() < 0.6:
-            own = sorted(own) if draw.random() < 0.6 else [r % width for r in range(size)]
-        ids: dict[tuple[int, int], int] = {}
-        outer = domains[0]
-        domains.insert(0, [ids.setdefault(k, len(ids)) for k in zip(outer, own, strict=True)])
-    rails = tuple(draw.randrange(draw.choice([1, 2, 3])) for _ in range(size))
-    sockets = tuple(draw.randrange(draw.choice([1, 2])) for _ in range(size))
-    topology = topology_of(domains, draw.randint(-1, depth - 1))
-    return replace(topology, attach=draw.random() < 0.7, rails=rails, sockets=sockets)
+    topology = draw_topology(draw, [(2, 12), (9, 30), (25, 64)], depth)
+    rails = tuple(draw.randrange(draw.choice([1, 2, 3])) for _ in range(topology.size))
+    return replace(topology, rails=rails)
 
 
 def draw_choice(draw: Random, topology: Topology, signature: Signature, name: str) -> Choice | None:

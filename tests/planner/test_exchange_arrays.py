@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from machines import draw_factors, taken, topology_of
-from test_exchange import few
+from machines import topology_of
 from test_exchange_halves import planned, signature_of
 
 from han.model.program import PEER, Area, Base, Code
@@ -33,29 +29,6 @@ def plan_for(members, collective, algorithm, nbytes, root=0, mapped=True, segmen
 def in_arrays(plan, rank=0):
     """Return whether a rank reads buffers of its peers."""
     return bool((lower(plan, rank).code["base"] >= PEER).any())
-
-
-@few
-@given(st.integers(0, 1 << 30))
-def test_exchanges_that_read_arrays_are_proved(number):
-    draw = Random(number)
-    algorithm, members = draw.choice(["recursive", "cyclic", "tree"]), draw.randint(2, 24)
-    collective = draw.choice(["allreduce", "reduce"]) if algorithm == "tree" else "allreduce"
-    nbytes = draw.choice([0, 8, 4096, 4104, 20_000, 100_000])
-    plan = plan_for(
-        members,
-        collective,
-        algorithm,
-        nbytes,
-        draw.randrange(members) if collective == "reduce" else 0,
-        segment=draw.choice([None, max(8, nbytes // 3 // 8 * 8)]),
-        chunk=draw.choice([4 * KiB, 512 * KiB]),
-        partition=draw.choice([0, 64, 1000]),
-        **taken("exchange", algorithm, {"writes": draw.random() < 0.3}),
-        **draw_factors(draw, algorithm, members),
-    )
-    for in_place in (False, True):
-        verify([plan] * 2, in_place=in_place)
 
 
 @pytest.mark.parametrize(

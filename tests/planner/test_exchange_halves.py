@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import product
-from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from machines import topology_of
-from random_plans import draw_topology
-from test_planner import quick
 
 from han.model.program import Code
-from han.submodules.exchange.halves import Copies
-from han.submodules.exchange.layout import Partition
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
@@ -25,8 +18,6 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB = 1024
-few = settings(quick, max_examples=30)
-BOTH = ("bcast", "reduce", "allreduce", "barrier")
 
 
 def signature_of(collective, nbytes, root=0, ordered=True):
@@ -58,61 +49,6 @@ def test_any_root_among_up_to_nine_members(members):
             signature = signature_of(collective, nbytes, root)
             plan = planned(topology, signature, Choice((tree,)))
             verify([plan] * 3, in_place=root % 2 == 0)
-
-
-@few
-@given(st.integers(0, 1 << 30))
-def test_inner_levels_of_any_machine(number):
-    """Up to 64 ranks on 1 to 4 levels, uneven and interleaved, exchanges on all that share."""
-    draw = Random(number)
-    topology = draw_topology(draw)
-    collective = draw.choice(BOTH)
-    root = draw.randrange(topology.size) if collective in ("bcast", "reduce") else 0
-    nbytes = draw.choice([8, 56, 4 * KiB, 20_000, 100_000])
-    signature = signature_of(collective, nbytes, root, draw.random() < 0.3)
-    whole = draw.choice([{}, {}, {"whole": draw.choice([4 * KiB, 64 * KiB, 1 << 20])}])
-    tree = level_choice("exchange", "tree", chunk=draw.choice([1 << 10, 1 << 17]), **whole)
-    between = level_choice("adapt", "by_rank" if collective == "reduce" else "knomial")
-    levels = tuple(tree if shared else between for shared in topology.shared)
-    choice = Choice(
-        levels,
-        draw.choice([None, nbytes // 2 // 8 * 8 or 8]),
-        draw.choice(["dataflow", "lockstep"]),
-    )
-    plan = planned(topology, signature, choice, draw.choice([1 << 16, 1 << 20]))
-    verify([plan] * 3, in_place=draw.random() < 0.5)
-
-
-@few
-@given(st.sampled_from([(2, 2, 2), (4, 2), (2, 4), (8,), (3, 3), (2, 3, 2), (5, 3)]), st.data())
-def test_every_member_gets_every_block_once_of_a_copy_that_is_complete(gather, data):
-    size = 1
-    for factor in gather:
-        size *= factor
-    root = data.draw(st.integers(0, size - 1))
-    copies = Copies(size, gather, Partition("recursive", size, 8), 4096, 1, False, 0)
-    steps = range(1, len(gather) + 1)
-    written = {(root, root, 0): set(range(size))}  # by home, writer and step
-    for step in steps[:-1]:
-        for member in range(size):
-            home = copies.home(member, step, root)
-            for part in copies.copied(member, step, root):
-                blocks = set(range(part.first, part.stop))
-                written.setdefault((home, member, step), set()).update(blocks)
-    for member in set(range(size)) - {root}:
-        has = set()
-        for step in steps:
-            home = copies.home(member, step - 1, root)
-            for writer, since, first, stop in copies.copied(member, step, root):
-                blocks = set(range(first, stop))
-                if writer == member:
-                    assert blocks <= has
-                    continue
-                assert blocks <= written[home, writer, since]
-                assert since < step
-                assert not blocks & has, "each byte is copied once"
-                has |= blocks
-        assert has == set(range(size))
 
 
 def combined_by(rank_count, nbytes, **tree):

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 from math import ceil, log2
-from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from machines import draw_factors, taken, topology_of
-from test_planner import quick
+from machines import taken, topology_of
 
 from han.config.config import load_config, validate_names
 from han.model.program import Code
 from han.submodules.catalogue import catalogue
-from han.submodules.exchange.patterns import message_steps
-from han.submodules.exchange.rooted import Tree
-from han.submodules.exchange.steps import OWN
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
@@ -90,81 +83,6 @@ def test_the_programs_of_figure_3():
 
 
 # ---- patterns -----------------------------------------------------------------------------------
-
-
-@st.composite
-def exchanges(draw, most=40):
-    members, algorithm = draw(st.integers(2, most)), draw(st.sampled_from(FUSED))
-    factors = draw_factors(Random(draw(st.integers(0, 1 << 30))), algorithm, members)
-    return members, level_choice("exchange", algorithm, **factors)
-
-
-@quick
-@given(exchanges(), st.sampled_from([0, 100, 100_000]))
-def test_every_block_is_combined_of_everyone_once_and_reaches_everyone(exchange, nbytes):
-    members, choice = exchange
-    steps = message_steps(choice, members, nbytes)
-    has = {(m, b): [m] for m in range(members) for b in range(steps.blocks)}
-    everyone = range(members)
-    for stage in range(1, steps.stages + 1):
-        before = dict(has)
-        for m in everyone:
-            readers = set()
-            for p in everyone:
-                folds = steps.folds(p, stage)
-                readers |= {p for _, sources in folds if m in dict(sources) and p != m}
-            assert sorted(steps.readers(m, stage)) == sorted(readers)
-            for blocks, sources in steps.folds(m, stage):
-                for b in blocks:
-                    parts = [[p] if s == OWN else before[p, b] for p, s in sources]
-                    has[m, b] = [x for part in parts for x in part]
-    done = {(m, b) for (m, b), found in has.items() if len(found) == members}
-    assert all(sorted(has[key]) == list(everyone) for key in done)
-    assert choice.algorithm not in ORDERED or all(has[k] == sorted(has[k]) for k in done)
-    for step in range(1, steps.gathers + 1):
-        before = set(done)
-        for m in everyone:
-            takers = {p for p in everyone if m in dict(steps.takes(p, step))}
-            assert sorted(steps.takers(m, step)) == sorted(takers)
-            for p, blocks in steps.takes(m, step):
-                assert {(p, b) for b in blocks} <= before
-                done |= {(m, b) for b in blocks}
-    assert len(done) == members * steps.blocks
-
-
-@quick
-@given(exchanges())
-def test_a_barrier_hears_of_everyone(exchange):
-    members, choice = exchange
-    steps = message_steps(choice, members, 0)
-    heard = [{m} for m in range(members)]
-    for stage in range(1, steps.stages + 1):
-        before = [set(h) for h in heard]
-        for m in range(members):
-            for p in steps.readers(m, stage):
-                heard[p] |= before[m]
-    for step in range(steps.gathers - steps.releases + 1, steps.gathers + 1):
-        for m in range(members):
-            for p, _ in steps.takes(m, step):
-                heard[m] |= heard[p]
-    assert all(len(h) == members for h in heard)
-
-
-@quick
-@given(st.integers(1, 40), st.lists(st.integers(2, 6), min_size=6, max_size=6), st.data())
-def test_a_tree_scatters_each_block_to_its_member(members, factors, data):
-    tree = Tree(members, data.draw(st.integers(0, members - 1)), tuple(factors))
-    has = {tree.root: set(range(members))}
-    for step in range(len(factors), 0, -1):
-        for m in range(members):
-            for child in tree.children(m, step):
-                assert tree.parent(child, step) == m
-                blocks = {b for part in tree.blocks(child, step) for b in part}
-                assert blocks <= has[m]
-                assert child not in has
-                has[child] = blocks
-    for m in range(members):
-        assert has[m] == {(m + k) % members for k in range(tree.scattered(m))}
 
 
 # ---- messages -----------------------------------------------------------------------------------

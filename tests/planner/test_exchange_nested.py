@@ -23,26 +23,6 @@ def pattern(members, inner, algorithm="cyclic"):
     return pattern_of(level_choice("exchange", algorithm, inner=inner), members, whole=False)
 
 
-@pytest.mark.parametrize(("members", "inner"), [(6, 3), (14, 7), (12, 4), (15, 5), (8, 2)])
-def test_every_block_is_combined_of_everyone_once_and_reaches_everyone(members, inner):
-    one = pattern(members, inner)
-    has = {(m, 0, b): [m] for m in range(members) for b in range(one.blocks)}
-    for stage in range(1, one.stages + 1):
-        for m in range(members):
-            for blocks, sources in one.folds(m, stage):
-                for b in blocks:
-                    has[m, stage, b] = [x for p, s in sources for x in has[p, max(0, s), b]]
-    for m in range(members):
-        assert all(sorted(has[m, one.stages, b]) == [*range(members)] for b in one.finished(m, 0))
-        for step in range(1, one.gathers + 1):
-            new = [b for p, blocks in one.takes(m, step) for b in blocks]
-            assert sorted(one.finished(m, step)) == sorted((*one.finished(m, step - 1), *new))
-            for p, blocks in one.takes(m, step):
-                assert set(blocks) <= set(one.finished(p, step - 1))
-                assert m in one.takers(p, step)
-        assert sorted(one.finished(m, one.gathers)) == [*range(members)]
-
-
 def crossing(one, inner, members):
     """Return how many blocks of `members` a message move between groups, in all steps."""
     apart = [

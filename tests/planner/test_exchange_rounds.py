@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from machines import draw_factors, topology_of
-from test_composition_sweep import draw_machine
+from machines import topology_of
 from test_exchange_halves import objection, planned, signature_of
-from test_planner import quick
 
 from han.model.program import Code
-from han.submodules.exchange.rounds import Joined, Rounds
-from han.submodules.exchange.steps import Cyclic, Recursive
+from han.submodules.exchange.rounds import Rounds
 from han.tasks.choice import Choice, level_choice
-from han.tasks.compositions import as_called
-from han.tasks.lanes import inner_levels, outer_levels
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
@@ -25,7 +16,6 @@ from han.tasks.verify import verify
 from han.tuning.parts import plan_of_choice
 
 KiB = 1024
-many = settings(quick, max_examples=60)
 ALGORITHMS = ("recursive", "cyclic", "tree", "copyin")
 
 
@@ -69,42 +59,6 @@ def test_nodes_of_two_to_nine_ranks_in_rounds(algorithm):
                 verify([plan] * 3, in_place=nodes % 2 == 0)
 
 
-@many
-@given(st.integers(0, 1 << 30))
-def test_rounds_on_any_machine(number):
-    """Up to 64 ranks on 2 to 4 levels, uneven and interleaved."""
-    draw = Random(number)
-    collective, nbytes = draw.choice(
-        [("barrier", 0), *(("allreduce", n) for n in (8, 56, 1000, 4 * KiB, 20_000))]
-    )
-    ordered = collective == "allreduce" and draw.random() < 0.3
-    signature = signature_of(collective, nbytes, ordered=ordered)
-    while True:
-        topology = draw_machine(draw, draw.randint(2, 4))
-        view = as_called(topology, signature, "nap")
-        if inner_levels(view) and outer_levels(view):
-            break
-    levels = [pairs(draw.choice([0, 2]))] * topology.depth
-    *inside, node = inner_levels(view)
-    for level in (*inside, node):
-        algorithm = draw.choice(ALGORITHMS[:: 2 if ordered else 1]) if level == node else "tree"
-        own = {"chunk": draw.choice([1 << 6, 1 << 8, 1 << 17])}
-        sizes = {*view.group_sizes[level]} - {1}
-        if len(sizes) == 1 and draw.random() < 0.5:
-            own |= draw_factors(draw, algorithm, *sizes)
-        if algorithm != "cyclic" and algorithm != "copyin" and draw.random() < 0.5:
-            own["whole"] = draw.choice([0, 64, 1 << 20])
-        if algorithm not in ("tree",) and draw.random() < 0.3:
-            own["writes"] = True
-        levels[level] = level_choice("exchange", algorithm, **own)
-    choice = nap(*levels, schedule=draw.choice(["dataflow", "lockstep"]))
-    if objection(topology, signature, choice) is not None:
-        levels[view.active[-1]] = pairs()
-        choice = nap(*levels)
-    plan = planned(topology, signature, choice, draw.choice([1 << 16, 1 << 20]))
-    verify([plan] * 3, in_place=draw.random() < 0.5)
-
-
 def test_members_without_an_operand_combine_nothing():
     """Two nodes of 8 ranks: after the round, two members of a node have operands."""
     own = level_choice("exchange", "recursive")
@@ -129,20 +83,6 @@ def test_small_calls_count_no_pieces():
     assert (rounds.pieces, rounds.recycled, rounds.whole) == (3, False, True)
     posts = sum(int((lower(plan, r).code["code"] == Code.POST).sum()) for r in range(4))
     assert posts <= 4 * 2 * 3
-
-
-def test_further_members_take_everything_from_those_who_have_it():
-    for whole in (
-        Recursive((2, 2), (), (2, 2)),
-        Recursive((), (2,), ()),
-        Cyclic(5, (3, 2), (3, 2)),
-    ):
-        joined = Joined(whole, whole.size + 4)
-        for member in range(whole.size, joined.size):
-            taken = joined.takes(member, joined.gathers)
-            assert sorted(b for _, blocks in taken for b in blocks) == list(range(joined.blocks))
-            for first, _ in taken:
-                assert member in joined.takers(first, joined.gathers)
 
 
 def test_classes_of_sizes_have_one_program():

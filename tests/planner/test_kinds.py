@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
-
-import pytest
-
 from han.config import load_config
 from han.model.topology import virtual
-from han.submodules.registry import registered, submodule
+from han.submodules.registry import submodule
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import from_json, to_json
-from han.tasks.verify import verify
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.stages import pipeline_of
 from han.tuning.parts import plan_of_choice
@@ -24,7 +19,6 @@ from han.tuning.tuned.uses import spell, use_record
 TOPOLOGY = virtual(6, 3)
 MEMORY = 1 << 20
 KiB = 1024
-SIZES = {"sm": "chunk", "solo": "chunk", "adapt": "segment"}
 
 
 def rule(level="network", **use):
@@ -36,11 +30,6 @@ def decided(config, collective="allreduce", nbytes=64 * KiB):
         TOPOLOGY.names, ({"size": 3}, "all"), strict=True)]  # fmt: skip
     table = RuleTable(load_config({**config, "levels": names}), TOPOLOGY, NodeTraits())
     return table.decide(call_signature(collective, nbytes))
-
-
-def trees(name):
-    rows = registered()[name].algorithms.items()
-    return [algorithm for algorithm, about in rows if {"reduce", "bcast"} <= {*about.kinds}]
 
 
 def test_a_kind_with_an_algorithm_stands_by_itself_and_one_without_changes_the_level():
@@ -84,24 +73,6 @@ def test_a_kind_needs_an_algorithm_that_serves_it_and_only_reductions_keep_order
                         (chain.where("reduce", binary), False)):  # fmt: skip
         reason = table.objection(ordered, Choice((node, level)))
         assert (reason is None) == kept, reason
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_all_pairs_of_algorithms_are_right(name):
-    where = 0 if name != "adapt" else 1
-    signature = call_signature("allreduce", 24 * KiB)
-    others = [level_choice("sm", "flat"), level_choice("adapt", "binomial")]
-    table = RuleTable(None, TOPOLOGY, NodeTraits())
-    for (gather, release), segment in product(product(trees(name), repeat=2), (None, 4 * KiB)):
-        levels = list(others)
-        level = level_choice(name, release, **{SIZES[name]: 3000})
-        levels[where] = level.where("reduce", level_choice(name, gather, **{SIZES[name]: 1024}))
-        choice = Choice(tuple(levels), segment)
-        if table.objection(signature, choice) is not None:
-            assert name == "solo"
-            continue
-        plan = plan_of_choice(TOPOLOGY, signature, choice, MEMORY)
-        assert verify([plan] * 3).events, choice
 
 
 def test_the_cost_of_a_task_belongs_to_its_kind():

@@ -10,7 +10,7 @@ from han.cli.imagined import imagine
 from han.model.program import Code
 from han.submodules.registry import submodule
 from han.tasks.files.store import from_json, to_json
-from han.tasks.inspect.listing import DETAILS, FORMS, disassemble, listing_record, operations
+from han.tasks.inspect.listing import disassemble, listing_record, operations
 from han.tasks.lower import lower
 from han.tasks.verify import verify
 from han.tuning.built_in.traits import NodeTraits
@@ -44,10 +44,6 @@ def test_every_operation_is_listed_once_in_aligned_columns(case):
         assert len({len(task) for _, task, _ in rows}) <= 1
         assert {task.strip() for _, task, _ in rows} - {""} == set(program.tasks)
         json.dumps(listing_record(plan, program))
-
-
-def test_every_code_has_details_and_a_form():
-    assert set(DETAILS) == set(FORMS) == set(Code)
 
 
 def test_flags_are_named_by_their_ranks_and_purposes():

@@ -1,35 +1,33 @@
-"""The planner: topologies, graphs, trees, pieces, lowering, and the results of Programs."""
+"""The planner: topologies, graphs, trees, pieces, and lowering."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
-from functools import reduce
 from itertools import product
+from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from interpreter import Deadlock, Interpreter, Run
 from machines import topology_of
-from strategies import OPERATIONS, choices, signatures, topologies
+from random_plans import draw_topology
 
 from han.common.errors import ConfigError
 from han.config.config import load_config
-from han.model.collectives import FLAT, KINDS, REPLACING, ROWS, TREE
-from han.model.program import MAX_STREAMS, Area, Base, Code
-from han.model.topology import Group, Topology, virtual
+from han.model.collectives import FLAT, KINDS, ROWS, TREE
+from han.model.program import MAX_STREAMS, Code
+from han.model.topology import Topology, virtual
 from han.submodules.parts.pieces import cut
-from han.submodules.parts.trees import SHAPES, place
 from han.tasks.choice import Choice, level_choice
 from han.tasks.graph import stream_tag
 from han.tasks.lower import lower
 from han.tasks.outline import active_levels, geometries
 from han.tasks.signature import Signature
-from han.tasks.spec import SPECS, UNEVEN
 from han.tasks.steps import chain_of_steps, of_tree, segments
+from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
@@ -47,8 +45,8 @@ quick = settings(
     report_multiple_bugs=False,
     phases=[Phase.generate, *([Phase.shrink] if os.environ.get("HAN_TEST_SHRINK") else [])],
 )
-thorough = settings(quick, max_examples=400, suppress_health_check=list(HealthCheck))
-any_topology = topologies(st.integers(1, 16))
+any_topology = st.integers(0, 1 << 30).map(lambda n: draw_topology(Random(n), [(1, 16)]))
+OPERATIONS = {"sum": 8, "matrix product": 32}  # bytes of an element
 
 
 # ---- topologies ---------------------------------------------------------------------------------
@@ -75,17 +73,6 @@ def test_every_rank_talks_up_to_the_level_where_another_speaks_for_it(topology, 
         below = topology.domains[level - 1] if level else range(topology.size)
         assert len(talkers) == len(set(below))
     assert root in topology.group(topology.depth - 1, root, root).ranks
-
-
-@quick
-@given(any_topology, st.data())
-def test_the_root_leads_every_group_that_it_is_in(topology, data):
-    root = data.draw(st.integers(0, topology.size - 1))
-    assert all(topology.leader(k, root, root) == root for k in range(topology.depth))
-    for level in range(topology.depth):
-        for rank in range(topology.size):
-            leader = topology.leader(level, rank, root)
-            assert leader in topology.domain(level, rank)
 
 
 @quick
@@ -164,234 +151,10 @@ def test_segments_and_pieces_cover_the_message_in_whole_elements(count, element,
     assert sum(p.first for p in pieces) == sum(p.last for p in pieces) == len(tasks)
 
 
-# ---- trees --------------------------------------------------------------------------------------
-
-
-def places(n, root, shape, radix):
-    groups = [Group(0, tuple(range(n)), tuple(range(n)), root, me) for me in range(n)]
-    return [place(g, shape, radix) for g in groups]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("radix", [1, 2, 3, 4, 5, 8, 16])
-def test_trees_reach_every_member_exactly_once(shape, radix):
-    if shape == "knomial" and radix == 1:
-        pytest.skip("a k-nomial tree needs a radix of at least 2")
-    for n in range(1, 41):
-        for root in {0, n // 2, n - 1}:
-            tree = places(n, root, shape, radix)
-            children = [c for p in tree for c in p.children]
-            assert sorted(children) == sorted(set(range(n)) - {root})
-            assert all(tree[c].parent == v for v, p in enumerate(tree) for c in p.children)
-            assert tree[root].parent is None
-            assert all(depth(tree, v) <= n for v in range(n))
-
-
-def depth(tree, v):
-    steps = 0
-    while (parent := tree[v].parent) is not None:
-        v, steps = parent, steps + 1
-        assert steps <= len(tree), "a circle"
-    return steps
-
-
-@pytest.mark.parametrize("shape", [name for name, shape in SHAPES.items() if shape.keeps_order])
-@pytest.mark.parametrize("radix", [2, 3, 4, 5])
-def test_trees_that_keep_order_combine_consecutive_members(shape, radix):
-    for n in range(1, 41):
-        tree = places(n, 0, shape, radix)
-
-        def combined(v, tree=tree):
-            return [v, *(x for c in tree[v].children for x in combined(c))]
-
-        assert combined(0) == list(range(n))
-
-
 # ---- lowering -----------------------------------------------------------------------------------
 
 
-@st.composite
-def plans(draw, most=6000):
-    topology = draw(any_topology)
-    signature = draw(signatures(topology.size, most, topology.whole is not None))
-    return plan_of_choice(topology, signature, draw(choices(topology, signature)), MEMORY)
-
-
-@pytest.mark.slow
-@quick
-@given(plans())
-def test_sends_and_receives_pair_up(plan):
-    sent, received = defaultdict(list), defaultdict(list)
-    for rank in range(plan.topology.size):
-        for row in lower(plan, rank).code:
-            peer, tag = int(row["peer"]), int(row["stream"])
-            if row["code"] == Code.ISEND:
-                sent[rank, peer, tag].append(int(row["n"]))
-            elif row["code"] == Code.IRECV:
-                received[peer, rank, tag].append(int(row["n"]))
-    assert sent == received
-
-
-def for_others(level):
-    """Return whether members of an exchange write blocks into the cells of those who read them."""
-    return level.submodule == "exchange" and any(
-        one.algorithm == "tree" or one.get("writes", 0) for one in level.each
-    )
-
-
-@pytest.mark.slow
-@quick
-@given(plans())
-def test_ranks_write_only_into_their_own_part_of_a_channel(plan):
-    levels = [k for k, g in enumerate(plan.geometries) if g]
-    element = plan.signature.element
-    for rank in range(plan.topology.size):
-        program = lower(plan, rank)
-        for row in program.code:
-            code = row["code"]
-            if code not in (Code.COPY, Code.REDUCE, Code.REDUCE2, Code.POST, Code.IRECV):
-                continue
-            size = int(row["n"]) * (element if code in (Code.REDUCE, Code.REDUCE2) else 1)
-            targets = (0, 3) if code == Code.REDUCE2 else (0,)
-            for k in targets:
-                base, offset = int(row["base"][k]), int(row["off"][k])
-                if base < Base.CHANNEL:
-                    continue
-                channel, area = divmod(base - Base.CHANNEL, len(Area))
-                by_parents = not plan.choice.levels[levels[channel]].get("read_parent_flag", 1)
-                if by_parents and area == Area.SMALL:
-                    continue  # a parent writes its child's flag and the data behind it
-                if area == Area.CELLS and for_others(plan.choice.levels[levels[channel]]):
-                    continue
-                geometry = plan.geometries[levels[channel]]
-                slot = plan.topology.home(levels[channel], rank).index(rank)
-                start, room = {
-                    Area.FLAGS: (geometry.flag_at(slot, 0), geometry.flag_at(1, 0)),
-                    Area.SMALL: (geometry.small_at(slot), geometry.small_at(1)),
-                    Area.CELLS: (geometry.area_at(slot), program.footprint[channel]),
-                }[Area(area)]
-                size = 8 if code == Code.POST else size
-                assert start <= offset
-                assert offset + size <= start + room
-                assert area == Area.FLAGS or program.writes[channel] & 1 << area
-
-
 # ---- results ------------------------------------------------------------------------------------
-
-
-def data_of(signature, rank):
-    generator = np.random.default_rng(rank)
-    return generator.integers(0, 256, signature.nbytes, np.uint8)
-
-
-def make_run(plan, in_place, like=None):
-    """Return a run and the result that each rank must receive (None: none).
-
-    `like` is another run of the plan.
-    """
-    signature, size = plan.signature, plan.topology.size
-    if signature.by_blocks:
-        return make_run_of_blocks(plan, in_place, like)
-    send = [data_of(signature, r) for r in range(size)]
-    recv = [np.full(signature.nbytes, 0x5A, np.uint8) for _ in range(size)]
-    if signature.collective == "barrier":
-        return Run(plan, send, recv, None, like), [None] * size
-    if signature.collective == "bcast":
-        recv[signature.root] = send[signature.root].copy()
-        return Run(plan, send, recv, None, like), [send[signature.root]] * size
-    combine = OPERATIONS[signature.op][1]
-    total = send[0]
-    for operand in send[1:]:
-        total = combine(total, operand)
-    wanted = [
-        total if signature.collective == "allreduce" or r == signature.root else None
-        for r in range(size)
-    ]
-    if in_place:
-        send = [s if w is None else s.copy() for s, w in zip(send, wanted, strict=True)]
-        recv = [v if w is None else s for v, s, w in zip(recv, send, wanted, strict=True)]
-    return Run(plan, send, recv, combine, like), wanted
-
-
-def make_run_of_blocks(plan, in_place, like=None):
-    """Return a run with the buffers of the specification, and each rank's result."""
-    signature, size = plan.signature, plan.topology.size
-    if signature.counts:
-        spec = UNEVEN[signature.collective]([signature.length(r) for r in range(size)])
-    else:
-        spec = SPECS[signature.collective](size, signature.nbytes, signature.root)
-    combine = OPERATIONS[signature.op][1] if signature.reduces else None
-    wide = replace(signature, count=size * signature.count)
-    send = [data_of(wide, r)[: spec.sends(r)] for r in range(size)]
-    recv = [np.full(spec.receives(r, False), 0x5A, np.uint8) for r in range(size)]
-
-    def value(piece):
-        stop = piece.offset + piece.stop - piece.start
-        return reduce(combine, [send[r][piece.offset : stop] for r in piece.ranks])
-
-    wanted = [np.concatenate([value(p) for p in ps]) if ps else None for ps in spec.after]
-    in_place = signature.in_place or (in_place and signature.collective not in REPLACING)
-    for rank in range(size) if in_place else ():
-        put_in_place(signature, rank, send, recv)
-    return Run(plan, send, recv, combine, like), wanted
-
-
-def put_in_place(signature, rank, send, recv):
-    """Let the buffers of a rank overlap as with MPI.IN_PLACE."""
-    mine = slice(signature.start(rank), signature.start(rank + 1))
-    at_root = rank == signature.root
-    match signature.collective:
-        case "alltoall" | "reduce_scatter":
-            recv[rank] = send[rank]
-        case "scatter" if at_root:
-            recv[rank] = send[rank][mine]
-        case "gather" | "allgather" if at_root or signature.collective == "allgather":
-            recv[rank][mine] = send[rank]
-            send[rank] = recv[rank][mine]
-
-
-def check(runs, seed):
-    before = [[s.copy() for s in run.send] for run, _ in runs]
-    Interpreter([run for run, _ in runs], seed).run()
-    for (run, wanted), sent in zip(runs, before, strict=True):
-        for rank, expected in enumerate(wanted):
-            if expected is not None:
-                got = run.recv[rank][: expected.size]
-                np.testing.assert_array_equal(got, expected, f"rank {rank}")
-            if run.recv[rank] is not run.send[rank]:
-                np.testing.assert_array_equal(run.send[rank], sent[rank], f"send of {rank}")
-
-
-@pytest.mark.slow
-@thorough
-@given(plans(), st.booleans(), st.integers(0, 1 << 30))
-def test_programs_compute_the_collective_in_any_interleaving(plan, in_place, seed):
-    check([make_run(plan, in_place)], seed)
-
-
-@pytest.mark.slow
-@settings(thorough, max_examples=60)
-@given(st.data(), st.integers(0, 1 << 30))
-def test_collectives_run_back_to_back(data, seed):
-    topology = data.draw(topologies(st.integers(2, 8)))
-    runs = []
-    for _ in range(data.draw(st.integers(2, 6))):
-        signature = data.draw(signatures(topology.size, 2000, topology.whole is not None))
-        plan = plan_of_choice(topology, signature, data.draw(choices(topology, signature)), MEMORY)
-        runs.append(make_run(plan, data.draw(st.booleans())))
-    runs += [make_run(run.plan, False, run) for run, _ in runs for _ in range(2)]
-    check(runs, seed)
-
-
-def test_the_interpreter_finds_a_deadlock():
-    topology = topology_of([[0, 0]], 0)
-    choice = Choice((level_choice("sm", "flat"),))
-    plan = plan_of_choice(topology, Signature("bcast", 5000), choice, MEMORY)
-    run, _ = make_run(plan, False)
-    code = run.programs[0].code
-    code["off"][code["code"] == Code.POST, 0] += 8  # the root posts where no rank waits
-    with pytest.raises(Deadlock, match=r"rank 1 .*WAIT"):
-        Interpreter([run]).run()
 
 
 WIDE = 10016  # bytes of an element that no cell holds
@@ -412,10 +175,9 @@ def test_elements_larger_than_a_cell_are_reduced_in_messages(size, op, nodes, sh
             signature = Signature(collective, count, WIDE, op, "", commutes, False, root)
             choice = table.decide(signature).choice
             assert {part.submodule for part in choice.levels} <= {"adapt", "exchange"}
+            plan = plan_of_choice(topology, signature, choice, MEMORY)
             for in_place in (False, True):
-                check(
-                    [make_run(plan_of_choice(topology, signature, choice, MEMORY), in_place)], root
-                )
+                verify([plan] * 2, in_place=in_place)
 
 
 def test_blocking_collectives_serve_blocking_calls_only():
@@ -451,26 +213,26 @@ def test_a_topology_has_at_most_eight_levels(depth):
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_split_keeps_to_what_the_kernels_ask(size, in_place, op):
-    element, _ = OPERATIONS[op]
+    element = OPERATIONS[op]
     signature = Signature("allreduce", 9000 // element, element, op, "", op == "sum", True)
     choice = Choice((level_choice("sm", "split", chunk=4096),))
     plan = plan_of_choice(topology_of([[0] * size], 0), signature, choice, MEMORY)
     assert any(Code.REDUCE2 in lower(plan, r).code["code"] for r in range(size))
-    check([make_run(plan, in_place)], size)
+    verify([plan] * 2, in_place=in_place)
 
 
 @pytest.mark.parametrize(("target", "shift"), [(3, 0), (3, 8), (0, 8)])
-def test_the_interpreter_refuses_operands_that_overlap(target, shift):
+def test_operands_that_overlap_are_refused(target, shift):
     choice = Choice((level_choice("sm", "split"),))
     signature = Signature("allreduce", 1000, 8, "sum", "uint64")
     plan = plan_of_choice(topology_of([[0, 0]], 0), signature, choice, MEMORY)
-    run, _ = make_run(plan, False)
-    code = run.programs[0].code
+    programs = [lower(plan, rank) for rank in range(2)]
+    code = programs[0].code.copy()
     for row in np.flatnonzero(code["code"] == Code.REDUCE2):
         code["base"][row, target] = code["base"][row, 1]
         code["off"][row, target] = code["off"][row, 1] + shift
-    with pytest.raises(AssertionError, match="overlaps"):
-        Interpreter([run]).run()
+    with pytest.raises(Refuted, match="operands that overlap"):
+        verify([plan], in_place=True, programs=[[replace(programs[0], code=code), programs[1]]])
 
 
 def test_a_rank_lowers_only_its_own_operations():

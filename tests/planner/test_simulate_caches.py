@@ -14,7 +14,6 @@ from han.tasks.simulate.caches import bytes_of_buffers
 from han.tuning.parts import plan_of_choice
 
 N = 64 * 1024
-US = 1e-6
 PLACE = ((0, 1, 2, 3), (0, 0, 1, 1), (0,) * 4)  # cores, sockets of two ranks, the node
 
 

@@ -1,6 +1,5 @@
 """Size classes: the bounds, and programs that serve every size of a class."""
 
-import os
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_plans import TARGETS, example
+from random_plans import example
 
 from han._native import Operations, joined
 from han.config.config import Config, load_config
@@ -31,7 +30,7 @@ from han.tasks.size_classes import (
     exact,
     largest_of,
 )
-from han.tasks.verify import Refuted, verify
+from han.tasks.verify import verify
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
@@ -39,8 +38,6 @@ from han.tuning.rules import RuleTable
 
 BOUNDS = bounds_of()
 MEMORY = 1 << 18
-PARTS, TIMES = 2, 1  # parts of the sweep, one for each process; proofs of each algorithm in each
-LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 sizes = st.one_of(st.integers(1, 5000), st.integers(1, BOUNDS[-1]), st.sampled_from(BOUNDS))
 elements = st.sampled_from([1, 2, 3, 4, 8, 12, 16, 24, 32, 48, 64, 80, 128, 4096])
 
@@ -180,43 +177,6 @@ def of_class(plan: Plan, memory: int) -> Plan | None:
     if signature is None or table.objection(signature, plan.choice) is not None:
         return None
     return plan_of_choice(plan.topology, signature, plan.choice, memory)
-
-
-def edges(plan: Plan) -> list[int]:
-    """List sizes: the least, the largest, that of the bound, one element less, one in between."""
-    signature = plan.signature
-    bound = bound_of(exact(signature, signature.nbytes - signature.grain + 1), BOUNDS)
-    bound = bound or signature.nbytes
-    below = max((b for b in BOUNDS if b < bound), default=0)
-    element, most = signature.element, bound // signature.element
-    counts = {below // element + 1, (below + bound) // 2 // element, most - 1, most}
-    return [n * element for n in sorted({*counts, signature.count}) if n > 0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_algorithm_is_proved_at_the_edges_of_classes(part):
-    number, proofs = round(TIMES * len(TARGETS) * LONGER), 0
-    for k in range(part * number, (part + 1) * number):
-        one = example(k)
-        plan = of_class(one.plans[0], MEMORY)
-        for nbytes in edges(plan) if plan is not None else ():
-            calls = [plan.of_size(nbytes, counts) for counts in blocks_of(plan, nbytes)]
-            try:
-                verify([calls[0], calls[-1]], in_place=one.in_place)
-            except Refuted as refuted:
-                pytest.fail(f"example {k}, {nbytes} bytes: {refuted}\n{one}")
-            proofs += 1
-    assert proofs > number, "most examples have a class"
-
-
-def blocks_of(plan: Plan, nbytes: int) -> list[tuple[int, ...]]:
-    """List counts of blocks that differ, some empty, the largest of `nbytes` bytes."""
-    if not plan.signature.varied:
-        return [()]
-    most, size = nbytes // plan.signature.element, plan.topology.size
-    falling = tuple(most * (size - 1 - r) // (size - 1) for r in range(size))
-    return [falling, tuple(most if r == 1 else r % 3 % (most + 1) for r in range(size))]
 
 
 @settings(deadline=None, max_examples=60)

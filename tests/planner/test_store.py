@@ -7,13 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from strategies import choices, signatures, topologies
+from random_plans import one_plan
 
 from han.common.errors import HanError
 from han.config.machine import load_machine
-from han.model.element_types import OPS
 from han.model.topology import virtual
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, level_choice
@@ -37,17 +34,12 @@ def a_plan():
     return plan_of_choice(topology, signature, choice, MEMORY)
 
 
-@settings(
-    max_examples=40, deadline=None, derandomize=True, database=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
-@given(st.data())
-def test_plans_are_read_back_as_they_were(data):
-    topology = data.draw(topologies(st.integers(1, 8)))
-    signature = data.draw(signatures(topology.size, blocks=topology.whole is not None))
-    if signature.op not in ("", *OPS):
-        signature = replace(signature, op="user-defined")
-    plan = plan_of_choice(topology, signature, data.draw(choices(topology, signature)), MEMORY)
+@pytest.mark.parametrize("number", range(40))
+def test_plans_are_read_back_as_they_were(number):
+    plan = one_plan(number, 8, MEMORY)
+    if plan.signature.op:
+        signature = replace(plan.signature, op="user-defined", native=False)
+        plan = plan_of_choice(plan.topology, signature, plan.choice, MEMORY)
     found, programs = from_json(to_json(plan, MEMORY), submodule)
     assert (found.topology, found.signature, found.choice) == (
         plan.topology, plan.signature, plan.choice,
@@ -102,6 +94,7 @@ def edit(record, path, value):
         (["topology", "homes", 0], [0, 1], r"topology\.homes"),
         (["choice", "levels"], [], r"choice\.levels: 0 for 2 levels"),
         (["signature", "count"], 1 << 40, r"signature\.count: \d+ bytes, more than"),
+        (["choice", "composition"], "ladder", "ladder"),
         (["choice", "segment"], 1, r"choice\.segment: 1 makes \d+ segments"),
         (["topology", "homes", 0], [5, 5, 5, 5], r"topology\.homes: domains are 0, 1"),
         (["choice", "segment"], 0, r"choice\.segment"),

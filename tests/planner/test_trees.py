@@ -180,24 +180,6 @@ def test_built_in_reductions_stay_within_sockets():
         assert verify([plan] * 3).events
 
 
-@pytest.mark.parametrize(
-    ("ranks", "nbytes", "commutes", "shape"),
-    [
-        (3, 8192, True, "flat"), (4, 8184, True, "flat"), (4, 8192, True, "kary"),
-        (4, 8192, False, "flat"), (5, 8184, True, "knomial"), (5, 8192, True, "kary"),
-        (5, 8192, False, "knomial"),
-    ],
-)  # fmt: skip
-def test_built_in_reductions_of_much_go_along_binary_trees(ranks, nbytes, commutes, shape):
-    node = topology_of([[0] * ranks], 0)
-    reduction = Signature("reduce", nbytes // 8, 8, "sum", "float64", commutes, True)
-    choice = choose(reduction, node, NodeTraits())
-    tree = Tree.of(choice.levels[0].of("reduce"))
-    assert (tree.shape, tree.radix) == (shape, 2 if shape == "kary" else tree.radix)
-    assert Tree.of(choice.levels[0].of("bcast")).shape == ("flat" if ranks < 5 else "knomial")
-    assert verify([plan_of_choice(node, reduction, choice, MEMORY)] * 3).events
-
-
 @pytest.mark.parametrize("scope", ["all", "shared_memory", {"regex": "a"}])
 def test_what_cannot_be_a_socket_is_told(scope):
     with pytest.raises(ConfigError, match=r"sockets = .*: expected l3, numa, socket or \{size: k"):

@@ -3,13 +3,13 @@
 import json
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from han.cli.main import app
 from han.common.errors import HanError
 from han.model.timeline import (
     TaskTime,
@@ -282,16 +282,8 @@ def test_of_many_ranks_those_with_most_streams_are_drawn():
 # ---- the command --------------------------------------------------------------------------------
 
 
-def call(*arguments):
-    done = CliRunner().invoke(app, ["trace", *map(str, arguments)])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refuse(*arguments):
-    done = CliRunner().invoke(app, ["trace", *map(str, arguments)])
-    assert isinstance(done.exception, HanError), done.output
-    return str(done.exception)
+call = partial(commands.call, "trace")
+refuse = partial(commands.refuse, "trace", kind=HanError)
 
 
 @pytest.fixture

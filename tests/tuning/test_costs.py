@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from schedules import stage_times
 
 from han.config.machine import load_machine
 from han.model.timeline import TaskTime
@@ -172,12 +173,7 @@ MACHINES = {(8, 2): "emulated-1gbit", (12, 3): "thor"}
 def simulated(one, machine, place):
     """Return the time of a plan by simulation, and the seconds of its stages by rank."""
     found = simulate(one, machine, place, spans=True)
-    stage_of = {str(task): k for task, k in one.stages.items()}
-    ranks = [
-        stage_seconds([t for t in found.spans if t.rank == rank], stage_of, 0.0)
-        for rank in range(one.topology.size)
-    ]
-    return found.seconds, list(zip(*ranks, strict=True))
+    return found.seconds, stage_times(one, found.spans)
 
 
 @pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])

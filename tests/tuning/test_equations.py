@@ -9,7 +9,7 @@ import pytest
 from equations import lanes, multi_rail, pipeline
 from equations.hockney import HOCKNEY, Hockney
 from equations.max_rate import max_rate
-from schedules import Row, run_steps, seconds_of
+from schedules import Row, run_steps, seconds_of, stage_times
 
 from han.config.machine import load_machine
 from han.model.program import Code
@@ -18,7 +18,6 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.costs.stages import stage_seconds
 from han.tuning.formulas import Costs, nap, recursive_doubling, smp
 from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
@@ -231,12 +230,7 @@ def stages(collective, count):
     choice = Choice(levels, 32 * 1024, "lockstep")
     plan = plan_of_choice(topology, call_signature(collective, count * 32 * 1024), choice, 1 << 24)
     found = simulate(plan, model, model.place(4, 2), spans=True)
-    stage_of = {str(task): k for task, k in plan.stages.items()}
-    ranks = [
-        stage_seconds([t for t in found.spans if t.rank == rank], stage_of, 0.0)
-        for rank in range(8)
-    ]
-    return found, list(zip(*ranks, strict=True))
+    return found, stage_times(plan, found.spans)
 
 
 def of(costs, ranks):

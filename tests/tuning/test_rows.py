@@ -22,7 +22,6 @@ from han.tuning.rules import TUNED, RuleTable
 from han.tuning.tuned.evidence import described
 from han.tuning.tuned.export import as_rules, chosen
 from han.tuning.tuned.files import TunedError, as_text, read
-from han.tuning.tuned.find import find_table
 from han.tuning.tuned.points import Conditions, key_of
 from han.tuning.tuned.table import of_points
 
@@ -228,21 +227,6 @@ def test_what_is_wrong_with_rows_is_named(tmp_path, content, said):
         read_rows(tmp_path, content)
     assert str(raised.value).startswith(f"{tmp_path / 'rows.json'}: ")
     assert said in str(raised.value)
-
-
-def test_rows_are_found_as_tables_are(tmp_path):
-    path = tmp_path / "rows.json"
-    path.write_text(as_text(table(*POINTS)))
-    found = find_table(str(path), lambda: HERE)
-    assert found.table.size == 9
-    assert found.about == "this machine"
-    other = find_table(str(path), lambda: replace(HERE, cores=99))
-    assert other.table is None
-    assert "measured on another machine: cores: 99 here, 8 there" in other.problem
-    path.write_text(json.dumps(document(row(use=None))))
-    assert (
-        "rows.json: calls[0] 'mine': the key 'use'" in find_table(str(path), lambda: HERE).problem
-    )
 
 
 def test_a_table_that_keeps_everything_has_no_rows(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from schedules import stage_times
 
 from han.common.errors import ConfigError
 from han.config.machine import load_machine
@@ -18,7 +19,7 @@ from han.tasks.simulate import simulate
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.model import Costs, missing
 from han.tuning.costs.shares import shared_out, told_apart
-from han.tuning.costs.stages import costs_of, pipeline_of_choice, stage_seconds
+from han.tuning.costs.stages import costs_of, pipeline_of_choice
 from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
@@ -95,11 +96,7 @@ class SimulatedLab:
         """Measure nothing: these costs do not vary."""
 
     def _stages(self, plan, found):
-        stage_of = {str(task): k for task, k in plan.stages.items()}
-        ranks = [
-            stage_seconds([t for t in found.spans if t.rank == r], stage_of, 0.0) for r in range(4)
-        ]
-        return list(zip(*ranks, strict=True))
+        return stage_times(plan, found.spans)
 
 
 def best(found):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from disks import full_disk
 
 import han
 from han.config import load_config
@@ -188,17 +187,6 @@ def test_a_newer_library_is_the_same_machine():
     assert HERE.distance(HERE) == "this machine"
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path):
-    path = tmp_path / "tuned.json"
-    write(path, of_points((SMALL,), HERE))
-    before = path.read_text()
-    said = r"tuned\.json: cannot be written: File too large"
-    with full_disk(), pytest.raises(TunedError, match=said):
-        write(path, of_points((LARGE,), HERE))
-    assert path.read_text() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["tuned.json"]
-
-
 def _write_one(path, nbytes):
     write(path, of_points((replace(SMALL, nbytes=nbytes),), HERE))
 
@@ -245,21 +233,6 @@ def test_times_cross_on_a_log_scale():
     assert crossing(SMALL, same) == 8 * KiB
 
 
-def test_no_class_of_sizes_holds_two_choices():
-    tuned = table(SMALL, LARGE, replace(LARGE, nbytes=4 << 20))
-    planner = Planner(NODE, load_config({}), NodeTraits(), 0, False, tuned)
-    signature = call_signature("bcast", 8)
-    low = 0
-    for high in planner.bounds:
-        if high > 16 << 20:
-            break
-        ends = [replace(signature, count=n) for n in (low + 1, high)]
-        choices = [planner.rules.tuned.find(one, NODE, PLAIN) for one in ends]
-        uses = [None if found is None else found.use for found in choices]
-        assert uses[0] == uses[1], (low + 1, high)
-        low = high
-
-
 def test_user_rules_come_first_then_the_table_then_the_built_in_choice():
     tuned, signature = table(SMALL, LARGE), call_signature("bcast", 4 * KiB)
 
@@ -290,21 +263,6 @@ def test_where_the_built_in_choice_is_kept_its_trials_stay():
     assert found.choice.rule == BUILT_IN
     assert found.tuned.use is None
     assert "runner-up network: sm flat" in told_of(kept, 4 * KiB)[1]
-
-
-def test_an_explanation_names_the_measurement_and_the_runner_up():
-    dated = replace(SMALL, made="2026-11-20T10:00:00+00:00")
-    planner = Planner(NODE, load_config({}), NodeTraits(), 0, False, table(dated, LARGE))
-    planned = planner.planned(call_signature("bcast", 4 * KiB))
-    text = str(Explanation(planned.plan, planned.decision))
-    for line in (
-        "rule      tuned table",
-        "measured  10.00 us (9.90 to 10.10 us, 40 calls) at 4KiB",
-        "measured  built-in 50.00 us (49.50 to 50.50 us, 40 calls), 5.00 times as long",
-        "measured  runner-up network: sm knomial (chunk 64KiB, radix 2): 40.00 us",
-        "measured  in tuned.json, task 2026-11-20T10:00:00+00:00",
-    ):
-        assert line in text
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from han.tuning.row import Row
 from han.tuning.row_reading import BUILT_IN, CALLS, known_keys, rows_of
 from han.tuning.tuned.fingerprint import SAME, Fingerprint
 from han.tuning.tuned.measured import measured_record, row_of
-from han.tuning.tuned.table import TunedTable, with_points
+from han.tuning.tuned.older import NAME, VERSION, points_of
+from han.tuning.tuned.table import TunedTable, of_points, with_points
 from han.tuning.tuned.uses import use_record
 
 CONDITIONS = ("transport", "quota", "mesh", "link", "wait")  # what is faster may differ
@@ -29,6 +30,8 @@ class TunedError(HanError, ValueError):
 
 
 FORMAT = replace(BUILT_IN_FORMAT, what="tuned table", again="tune", error=TunedError)
+OLDER = replace(FORMAT, name=NAME, version=VERSION)
+NOTE = "points of an earlier han, read as rows; 'han tune merge' writes them as rows"
 
 
 # ---- reading --------------------------------------------------------------------------------
@@ -60,14 +63,16 @@ def is_of_another(content: Any, here: Fingerprint) -> bool:
 
 def table_of(record: Any, place: str) -> TunedTable:
     """Return the table that a file holds; `place` names it. Raises TunedError."""
-    record = FORMAT.checked(record, place)
+    older = isinstance(record, dict) and record.get("format") == OLDER.name
+    record = (OLDER if older else FORMAT).checked(record, place)
     try:
-        table = _table(record)
+        table = of_points(*points_of(record)) if older else _table(record)
     except ValueError as error:
         raise TunedError(f"{place}: {error}") from None
     rows = tuple(replace(row, source=place) for row in table.rows)
     digest = digest_of(json.dumps(record, sort_keys=True).encode())
-    return replace(table, rows=rows, source=place, digest=digest)
+    note = f"{place}: {NOTE}" if older else ""
+    return replace(table, rows=rows, source=place, digest=digest, note=note)
 
 
 def _table(record: dict[str, Any]) -> TunedTable:

@@ -124,7 +124,7 @@ def _taken(tables: Sequence[TunedTable], machine: Fingerprint, told: str = "") -
     return Search(
         stacked([table.seen_from(machine) for table in tables]),
         "; ".join([first.about(machine), *then]),
-        told,
+        "; ".join(filter(None, (told, *(table.note for table in tables)))),
     )
 
 

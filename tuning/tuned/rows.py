@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from han.common.units import format_size
 from han.config.rules import When
@@ -101,6 +102,11 @@ def _when(key: MeasuredCall, low: int, high: int) -> When:
     }
     ends = {"bytes": (low, high), "nodes": (key.nodes,) * 2, "ppn": (key.ppn,) * 2}
     return When.of((key.collective,), {**ends, **flags}, key.levels)
+
+
+def when_of_key(key: MeasuredCall, nbytes: int) -> dict[str, Any]:
+    """Return the calls of a key and a size, as files write them."""
+    return _when(key, nbytes, nbytes).document() | {"levels": [*key.levels]}
 
 
 def key_of_row(when: When) -> MeasuredCall | None:

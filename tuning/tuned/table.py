@@ -28,13 +28,15 @@ _NEEDS_ARRAYS = PLACES["mapped"], 1, 1
 class TunedTable:
     """The rows of one file, or of several, and the machine that the first was measured on.
 
-    `digest` stands for the content: ranks with the same digest decide alike.
+    `digest` stands for the content: ranks with the same digest decide alike. `note` says that the
+    file is of an earlier format.
     """
 
     rows: tuple[Row, ...]
     machine: Fingerprint
     source: str = ""
     digest: str = field(default="", compare=False)
+    note: str = field(default="", compare=False)
 
     @property
     def size(self) -> int:
