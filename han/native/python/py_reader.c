@@ -15,10 +15,15 @@ bool han_py_items(const ReaderObject *r, PyObject *list, han_items *out) {
     *out = (han_items){0};
     Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
     PyObject **item = PySequence_Fast_ITEMS(list);
-    if (n < 1 || n > 3 || (n == 3 && !is_type(r, item[2]))) return false;
+    if (n < 1 || n > 4 || (n > 2 && !is_type(r, item[n - 1]))) return false;
     out->data = Py_NewRef(item[0]);
     if (n > 1 && is_type(r, item[n - 1])) out->type = Py_NewRef(item[--n]);
     if (n < 2) return true;
+    if (n == 3) {
+        out->count = given(item[1]);
+        out->displacement = given(item[2]);
+        return true;
+    }
     bool paired = PyTuple_CheckExact(item[1]);
     if (paired && PyTuple_GET_SIZE(item[1]) != 2) return false;
     out->count = given(paired ? PyTuple_GET_ITEM(item[1], 0) : item[1]);

@@ -43,8 +43,8 @@ extern PyTypeObject ReaderType;
 
 /* Read an argument that is no plain array, as han_py_read does. */
 bool han_py_read_other(const ReaderObject *, PyObject *, uint64_t blocks, han_buffer *);
-/* Take the items of `[data]`, `[data, count]`, `[data, (count, displacement)]`, or one of these with a
- * type, as list or tuple: false for others. The caller drops them in either case, as code of their
+/* Take the items of `[data]`, `[data, count]`, `[data, (count, displacement)]`, one of these with a type,
+ * or `[data, count, displacement, type]`, as list or tuple: false for others. The caller drops them in either case, as code of their
  * classes may change the list meanwhile. */
 bool han_py_items(const ReaderObject *, PyObject *list, han_items *);
 void han_py_drop_items(han_items *);
