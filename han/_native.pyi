@@ -645,10 +645,9 @@ class Reader:
         wide: bool,
         comm_self: int,
         datatype: type[MPI.Datatype],
-        op: type[MPI.Op],
-        ops: dict[int, MPI.Op],
         handle: int,
         refused: tuple[type, ...],
+        buffer: type[MPI.buffer],
         in_place: object,
         error: type[Exception],
     ) -> None: ...

@@ -11,15 +11,14 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.message.dtypes import FORTRAN_PAIRS, PAIR_TYPES, mpi_type, pair_name, predefined_ops
+from han.message.dtypes import FORTRAN_PAIRS, PAIR_TYPES, mpi_type, pair_name
 from han.message.mpi_objects import WIDE_HANDLES, offset_of
 from han.model.element_types import DTYPES, WIDE, numpy_name
 
 NUMBERS = "?bBhHiIlLqQefdgFDG"  # the letters of NumPy's types of numbers
 KINDS = {name: k for k, name in enumerate((*DTYPES, "byte", *WIDE, *PAIR_TYPES, *FORTRAN_PAIRS))}
 NO_KIND = -1  # the look-up in C serves no reductions of such elements
-# Their buffers are no memory, or the parser finds out whose memory it is.
-REFUSED = (type(MPI.BOTTOM), type(MPI.IN_PLACE), MPI.buffer, str)
+REFUSED = (type(MPI.BOTTOM), type(MPI.IN_PLACE), str)  # their buffers are no memory
 
 # What stands for a type of elements in an argument, as C names it
 BY_ARRAY, BY_HANDLE, BY_FORMAT, BY_CODE, BY_TENSOR, WITH_GAPS = "ahfctg"
@@ -28,17 +27,15 @@ MOST_LETTERS, MOST_BYTES = 7, 255  # of a format or a code, and of an element, t
 OFFSETS = {offset_of(one) for one in (MPI.BYTE, MPI.SUM)}  # of handles in objects
 if len(OFFSETS) > 1:
     raise ImportError("han: mpi4py's types and operations hold MPI's handles in different places")
-OPS = {handle: op for handle, (_, op) in predefined_ops().items()}
 
 READER = _native.Reader(
     MPI.__file__,
     WIDE_HANDLES,
     MPI.COMM_SELF.handle,
     MPI.Datatype,
-    MPI.Op,
-    OPS,
     max(OFFSETS),
     REFUSED,
+    MPI.buffer,
     MPI.IN_PLACE,
     MPI.Exception,
 )

@@ -305,10 +305,11 @@ class Persistent:
     def _begin(self, message: Message, mapping: Mapping | None) -> Hook:
         """Return what a start does first."""
         pack = self._packing(message.begin or nothing)
+        if mapping is None:
+            return pack
 
         def begin() -> None:
-            if mapping is not None:
-                mapping.check()
+            mapping.check()
             pack()
 
         return begin

@@ -58,6 +58,8 @@ def is_usual(spec: Any, buffer: Buffer) -> bool:
     data = spec[0] if listed else spec
     if buffer.device or not buffer.dense or data is None or isinstance(data, REFUSED):
         return False
+    if isinstance(data, MPI.buffer) and data.obj is not None:
+        return False
     typed = listed and isinstance(spec[-1], MPI.Datatype | str)
     if listed and not is_usual_list(spec[1 : len(spec) - typed], spec):
         return False
@@ -202,9 +204,17 @@ def test_reader_serves_the_spellings_of_the_tutorial():
         assert READER.read(spec)[:2] == part
 
 
+def test_reader_serves_memory_from_an_address():
+    d = numbers("d")
+    memory = MPI.buffer.fromaddress(d.ctypes.data, d.nbytes)
+    for spec in (memory, [memory, N, MPI.DOUBLE], [memory, "d"]):
+        assert check(spec) is not None
+        assert READER.read(spec) is not None
+
+
 def test_reader_leaves_rare_spellings_to_the_parser():
     a = np.arange(6.0)
-    memory = MPI.buffer.fromaddress(a.ctypes.data, a.nbytes)
+    memory = MPI.buffer.frombuffer(a)
     for spec in (
         memory, [memory, N, MPI.DOUBLE], [a, [2, 1], MPI.DOUBLE],
         Listed([a]), [a, 6, None], [None, 0, MPI.DOUBLE],

@@ -88,14 +88,6 @@ static PyObject *run_on_copy(CallsObject *self, PlanObject *plan, const han_call
     return answer;
 }
 
-/* What was entered for a call with another object of its operation; borrowed; or NULL. */
-static PyObject *entered_alike(CallsObject *self, const han_call *c, int32_t collective,
-                               uint64_t bound) {
-    PyObject *op = han_py_operation(self->caller.reader, c->key.op);
-    if (op == c->key.op) return NULL;
-    return han_py_look_up_find(&self->plans, &c->key, collective, bound, op)->plan;
-}
-
 /* Whether the operation of an entry was freed: then its handle differs. */
 static bool is_freed(const void *reader, const han_entry *e) {
     return e->handle && e->op && han_py_handle(reader, e->op) != e->operation;
@@ -106,9 +98,8 @@ static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t co
     uint64_t bound = han_py_look_up_bound(&self->plans, c->key.nbytes);
     const han_entry *found =
         han_py_look_up_find(&self->plans, &c->key, collective, bound, c->key.op);
-    if (!found->handle || !found->plan) /* han reduces, or nothing does */
-        return found->plan || !c->key.op ? found->plan : entered_alike(self, c, collective, bound);
-    if (!is_freed(self->caller.reader, found)) return found->plan;
+    bool by_han = !found->handle || !found->plan; /* or nothing reduces */
+    if (by_han || !is_freed(self->caller.reader, found)) return found->plan;
     han_py_look_up_sweep(&self->plans, is_freed, self->caller.reader);
     return NULL;
 }

@@ -88,23 +88,36 @@ static bool of_tensor(const han_elements *known, PyObject *o, han_buffer *b) {
 
 /* ---- buffers ------------------------------------------------------------------------------ */
 
+static PyObject *source; /* the attribute of an MPI.buffer that holds what it was made from */
+
 static bool is_one_of(PyObject *o, PyObject *classes) {
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(classes); k++)
         if (PyObject_TypeCheck(o, (PyTypeObject *)PyTuple_GET_ITEM(classes, k))) return true;
     return false;
 }
 
-bool han_py_memory(const han_elements *known, PyObject *refused, PyObject *o, han_buffer *b) {
+/* Whether an MPI.buffer was made from another object, whose memory may be that of a device. */
+static bool is_lent(PyObject *o, PyObject *class) {
+    if (!PyObject_TypeCheck(o, (PyTypeObject *)class)) return false;
+    PyObject *from = PyObject_GetAttr(o, source);
+    Py_XDECREF(from);
+    PyErr_Clear();
+    return from != Py_None;
+}
+
+bool han_py_memory(const han_elements *known, const han_classes *classes, PyObject *o,
+                   han_buffer *b) {
     if (PyArray_Check(o)) return of_array(known, (PyArrayObject *)o, b);
-    if (o == Py_None || is_one_of(o, refused)) return false;
+    if (o == Py_None || is_one_of(o, classes->refused) || is_lent(o, classes->buffer)) return false;
     return PyObject_CheckBuffer(o) ? of_view(known, o, b) : of_tensor(known, o, b);
 }
 
 int han_py_open_memory(void) {
     import_array1(-1);
+    source = PyUnicode_InternFromString("obj");
     dlpack.device = PyUnicode_InternFromString("__dlpack_device__");
     dlpack.capsule = PyUnicode_InternFromString("__dlpack__");
     dlpack.names = Py_BuildValue("(ss)", "max_version", "copy");
     dlpack.latest = Py_BuildValue("(ii)", 1, 0);
-    return dlpack.device && dlpack.capsule && dlpack.names && dlpack.latest ? 0 : -1;
+    return source && dlpack.device && dlpack.capsule && dlpack.names && dlpack.latest ? 0 : -1;
 }

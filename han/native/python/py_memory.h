@@ -21,9 +21,14 @@ typedef struct {
     uint64_t count, packed, room;
 } han_buffer;
 
-/* Read an object, of none of the classes `refused`, into a buffer that is all zero. False, without an
- * exception, if it is none of these or its memory has gaps. */
-bool han_py_memory(const han_elements *, PyObject *refused, PyObject *, han_buffer *);
+/* Classes: a tuple of those whose objects are no memory, and MPI.buffer. */
+typedef struct {
+    PyObject *refused, *buffer;
+} han_classes;
+
+/* Read an object into a buffer that is all zero. False, without an exception, if it is none of these,
+ * its memory has gaps, or it is an MPI.buffer made from another object than an address. */
+bool han_py_memory(const han_elements *, const han_classes *, PyObject *, han_buffer *);
 int han_py_open_memory(void);
 
 #endif

@@ -61,15 +61,6 @@ han_handle han_py_handle(const ReaderObject *r, PyObject *datatype) {
     return narrow;
 }
 
-PyObject *han_py_operation(const ReaderObject *r, PyObject *op) {
-    if (!PyObject_TypeCheck(op, r->op)) return op;
-    PyObject *handle = PyLong_FromUnsignedLongLong((unsigned long long)han_py_handle(r, op));
-    PyObject *found = handle ? PyDict_GetItemWithError(r->ops, handle) : NULL;
-    Py_XDECREF(handle);
-    if (!found) PyErr_Clear();
-    return found ? found : op;
-}
-
 /* ---- elements ----------------------------------------------------------------------------- */
 
 static const han_element no_numbers = {.size = 1, .kind = -1};
@@ -127,7 +118,7 @@ bool han_py_with_gaps(const ReaderObject *r, han_buffer *b) {
 bool han_py_read_items(const ReaderObject *r, const han_items *items, han_range range,
                        han_buffer *b) {
     const han_element *element = items->type ? named(r, items->type) : NULL;
-    if (!han_py_memory(&r->known, r->refused, items->data, b)) return false;
+    if (!han_py_memory(&r->known, &r->classes, items->data, b)) return false;
     if (items->type && !element) return take_derived(r, items->type, &range, b);
     if (element) b->element = element;
     if (!b->element || !restrict_to(&range, b->element->size, b)) return false;
@@ -152,7 +143,7 @@ static bool of_list(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buf
 
 bool han_py_read_other(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *b) {
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) return of_list(r, o, blocks, b);
-    return han_py_memory(&r->known, r->refused, o, b) && b->element;
+    return han_py_memory(&r->known, &r->classes, o, b) && b->element;
 }
 
 /* ---- han._native.Reader ------------------------------------------------------------------- */
@@ -191,15 +182,15 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
 }
 
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"library", "wide",    "comm_self", "datatype", "op", "ops",
-                            "handle",  "refused", "in_place",  "error",    NULL};
+    static char *names[] = {"library", "wide",   "comm_self", "datatype", "handle",
+                            "refused", "buffer", "in_place",  "error",    NULL};
     const char *library;
     unsigned long long comm_self;
-    PyObject *datatype, *op, *ops, *refused, *in_place, *error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!O!O!nO!OO", names, &library,
-                                     &self->mpi.wide, &comm_self, &PyType_Type, &datatype,
-                                     &PyType_Type, &op, &PyDict_Type, &ops, &self->handle,
-                                     &PyTuple_Type, &refused, &in_place, &error))
+    PyObject *datatype, *refused, *buffer, *in_place, *error;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!nO!O!OO", names, &library, &self->mpi.wide,
+                                     &comm_self, &PyType_Type, &datatype, &self->handle,
+                                     &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place,
+                                     &error))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
     if (missing) {
@@ -209,18 +200,15 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
     self->self = (han_handle)comm_self;
     self->error = Py_NewRef(error);
     self->datatype = (PyTypeObject *)Py_NewRef(datatype);
-    self->op = (PyTypeObject *)Py_NewRef(op);
-    self->ops = Py_NewRef(ops);
-    self->refused = Py_NewRef(refused);
+    self->classes = (han_classes){Py_NewRef(refused), Py_NewRef(buffer)};
     self->in_place = Py_NewRef(in_place);
     return 0;
 }
 
 static void reader_dealloc(ReaderObject *self) {
     Py_XDECREF(self->datatype);
-    Py_XDECREF(self->op);
-    Py_XDECREF(self->ops);
-    Py_XDECREF(self->refused);
+    Py_XDECREF(self->classes.refused);
+    Py_XDECREF(self->classes.buffer);
     Py_XDECREF(self->error);
     Py_XDECREF(self->in_place);
     Py_TYPE(self)->tp_free((PyObject *)self);
@@ -241,10 +229,9 @@ PyTypeObject ReaderType = {
     .tp_basicsize = sizeof(ReaderObject),
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc =
-        "Reader(library, wide, comm_self, datatype, op, ops, handle, refused, in_place, error)"
-        "\n--\n\n"
-        "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
+    .tp_doc = "Reader(library, wide, comm_self, datatype, handle, refused, buffer, in_place, "
+              "error)\n--\n\n"
+              "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
     .tp_methods = reader_methods,
     .tp_init = (initproc)reader_init,
     .tp_new = PyType_GenericNew,

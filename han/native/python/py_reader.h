@@ -17,10 +17,8 @@
 typedef struct {
     PyObject_HEAD
     PyTypeObject *datatype; /* MPI.Datatype */
-    PyTypeObject *op;       /* MPI.Op */
-    PyObject *ops;          /* predefined operations, by their handles */
     PyObject *in_place;
-    PyObject *refused; /* classes whose memory Python reads, or that have none */
+    han_classes classes;
     Py_ssize_t handle; /* where MPI's handle is in a Datatype, and in an Op */
     PyObject *error;   /* MPI.Exception */
     han_mpi mpi;
@@ -54,9 +52,6 @@ bool han_py_whole(PyObject *, uint64_t *);
 bool han_py_read_items(const ReaderObject *, const han_items *, han_range, han_buffer *);
 /* MPI's handle in a Datatype, as mpi4py tells it. */
 han_handle han_py_handle(const ReaderObject *, PyObject *datatype);
-/* The object that stands for the operation of another one: for a predefined operation always the
- * same, else the object itself; borrowed. */
-PyObject *han_py_operation(const ReaderObject *, PyObject *op);
 /* Take the elements of a buffer with a type as they lie in memory, if it is a predefined one with
  * gaps, such as MPI.DOUBLE_INT: so the MPI library combines them. False for derived types. */
 bool han_py_with_gaps(const ReaderObject *, han_buffer *);
