@@ -43,7 +43,7 @@ SHARING: dict[str, Spelling] = {  # these show the memory of the array itself
     "[a, code of NumPy]": lambda a, n: [a, np.str_("d")],
     "buffer of mpi4py": lambda a, n: [MPI.buffer.frombuffer(a), D],
 }
-RARE = list(SHARING)[-4:]  # these are parsed in Python
+RARE = list(SHARING)[-3:]  # these are parsed in Python
 
 
 def filled(blocks: int) -> np.ndarray[Any, Any]:
