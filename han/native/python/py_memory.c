@@ -4,6 +4,7 @@
 
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/arrayobject.h>
+#include <numpy/arrayscalars.h>
 
 /* ---- NumPy -------------------------------------------------------------------------------- */
 
@@ -17,6 +18,16 @@ static bool of_array(const han_elements *known, PyArrayObject *a, han_buffer *b)
     b->nbytes = (uint64_t)PyArray_NBYTES(a);
     b->readonly = !PyArray_ISWRITEABLE(a);
     b->owner = Py_NewRef((PyObject *)a);
+    return true;
+}
+
+/* Other scalars are read as buffers of Python. */
+static bool of_double(const han_elements *known, PyObject *o, han_buffer *b) {
+    b->element = han_element_find(known, HAN_BY_ARRAY, NPY_DOUBLE);
+    b->data = (uint8_t *)&PyArrayScalar_VAL(o, Double);
+    b->nbytes = sizeof(double);
+    b->readonly = true;
+    b->owner = Py_NewRef(o);
     return true;
 }
 
@@ -108,6 +119,7 @@ static bool is_lent(PyObject *o, PyObject *class) {
 bool han_py_memory(const han_elements *known, const han_classes *classes, PyObject *o,
                    han_buffer *b) {
     if (PyArray_Check(o)) return of_array(known, (PyArrayObject *)o, b);
+    if (Py_TYPE(o) == &PyDoubleArrType_Type) return of_double(known, o, b);
     if (o == Py_None || is_one_of(o, classes->refused) || is_lent(o, classes->buffer)) return false;
     return PyObject_CheckBuffer(o) ? of_view(known, o, b) : of_tensor(known, o, b);
 }

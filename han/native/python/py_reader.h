@@ -89,9 +89,4 @@ static inline void han_py_release(han_buffer *b) {
 /* Address, bytes, size, handle and kind of elements, and read-only of a buffer. */
 PyObject *han_py_buffer_facts(const han_buffer *);
 
-/* Whether an argument says MPI.IN_PLACE; mpi4py takes None for it. */
-static inline bool han_says_in_place(const ReaderObject *r, const PyObject *o) {
-    return o == r->in_place || o == Py_None;
-}
-
 #endif
