@@ -142,7 +142,7 @@ def arena_tell(arena: object, /) -> _Seven:
 def read_vector(
     reader: Reader, spec: object, size: int, /
 ) -> tuple[tuple[int, int, int, int, int, bool], tuple[int, ...]] | None:
-    """Return what ``reader.read`` does, and the elements of each of `size` blocks."""
+    """Return what ``reader.read`` does, and the counts of `size` blocks, then their places."""
 
 def map_file(fd: int, size: int, writes: bool = False, /) -> tuple[object, int]:
     """Map a file, for reading only unless it `writes`; return (owner, address)."""
@@ -533,26 +533,14 @@ class Reader:
         wide: bool,
         comm_self: int,
         datatype: type[MPI.Datatype],
-        op: type[MPI.Op],
-        ops: dict[int, MPI.Op],
         handle: int,
         refused: tuple[type, ...],
         buffer: type[MPI.buffer],
         in_place: object,
         error: type[Exception],
     ) -> None: ...
-    def learn_array(self, number: int, facts: _Triple, /) -> None:
-        """Learn the elements of arrays with a type number of NumPy."""
-    def learn_type(self, facts: _Triple, /) -> None:
-        """Learn a predefined MPI type without gaps."""
-    def learn_gaps(self, facts: _Triple, /) -> None:
-        """Learn a predefined MPI type with gaps; its size is its extent."""
-    def learn_code(self, code: str, handle: int, /) -> None:
-        """Learn which MPI type a type code names."""
-    def learn_format(self, format: str, facts: _Triple, /) -> None:
-        """Learn the elements of buffers of a format; other sizes of elements are other formats."""
-    def learn_tensor(self, fields: _Triple, facts: _Triple, /) -> None:
-        """Learn the elements of tensors; `fields` are DLPack's code, bits and lanes."""
+    def learn(self, source: str, key: int, facts: _Triple, /) -> None:
+        """Learn the elements for which a key of a source stands (han.message.reader)."""
     def read(self, spec: object, blocks: int = 1, /) -> tuple[int, int, int, int, int, bool] | None:
         """Return address, bytes, size, handle and kind of elements, and read-only.
 

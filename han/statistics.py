@@ -50,13 +50,13 @@ class Counting:
         for cls in _family(Collectives):
             for method in methods():
                 self._replace(cls, method.name, functools.partial(self._call, method))
-        self._replace(Collectives, "_mpis", self._left)
-        self._replace(Objects, "_mpi4pys", self._left_object)
-        self._replace(ObjectMoves, "_move", self._left_object)
+        self._replace(Collectives, "_mpis", functools.partial(self._leaving, _why_mpis))
+        for cls, name in ((Objects, "_mpi4pys"), (ObjectMoves, "_move")):
+            self._replace(cls, name, functools.partial(self._leaving, lambda *_: OBJECTS))
         for cls in (Request, LeftRequest):
-            self._replace(cls, "Wait", self._wait)
+            self._replace(cls, "Wait", functools.partial(self._step, 0))
         for cls in (Request, LeftPrequest):
-            self._replace(cls, "Start", self._begin)
+            self._replace(cls, "Start", functools.partial(self._step, 1))
 
     def stop(self) -> None:
         """Put the methods back."""
@@ -120,58 +120,37 @@ class Counting:
 
         return call
 
-    def _left(self, original: Call) -> Call:
-        """Return the method that hands calls to the MPI library; it notes why."""
+    def _leaving(self, why: Callable[..., str], original: Call) -> Call:
+        """Return a method that leaves a call to mpi4py or MPI; it notes why."""
 
         @functools.wraps(original)
-        def left(comm: Any, served: Served, name: str, *arguments: object) -> Any:
-            together, on_device = comm._han.topology.whole is not None, served is Served.ON_DEVICE
-            self._here.why = why_left(name, together, on_device)
-            return original(comm, served, name, *arguments)
-
-        return left
-
-    def _left_object(self, original: Call) -> Call:
-        """Return a method that leaves a call of objects to mpi4py or MPI; it notes why."""
-
-        @functools.wraps(original)
-        def left(comm: Any, *arguments: object) -> Any:
-            self._here.why = OBJECTS
+        def leave(comm: Any, *arguments: object) -> Any:
+            self._here.why = why(comm, *arguments)
             return original(comm, *arguments)
 
-        return left
+        return leave
 
-    def _wait(self, original: Call) -> Call:
-        """Return a ``Wait`` that adds its seconds to those of the request's call."""
+    def _step(self, calls: int, original: Call) -> Call:
+        """Return a method of requests that adds `calls` and its seconds to those of the request."""
 
         @functools.wraps(original)
-        def wait(request: Any, *args: Any, **more: Any) -> Any:
+        def step(request: Any, *args: Any, **more: Any) -> Any:
             marked = getattr(request, "_counted", None)
             if marked is None or self._here.inside:
                 return original(request, *args, **more)
+            key, nbytes = marked
             with self._timed() as seconds:
                 try:
                     return original(request, *args, **more)
                 finally:
-                    self._add(marked[0], 0, 0, seconds())
+                    self._add(key, calls, calls * nbytes, seconds())
 
-        return wait
+        return step
 
-    def _begin(self, original: Call) -> Call:
-        """Return a ``Start`` that counts a call of a persistent request."""
 
-        @functools.wraps(original)
-        def begin(request: Any) -> Any:
-            marked = getattr(request, "_counted", None)
-            if marked is None or self._here.inside:
-                return original(request)
-            with self._timed() as seconds:
-                try:
-                    return original(request)
-                finally:
-                    self._add(marked[0], 1, marked[1], seconds())
-
-        return begin
+def _why_mpis(comm: Any, served: Served, name: str, *_: object) -> str:
+    """Return why a method that hands calls to the MPI library is called."""
+    return why_left(name, comm._han.topology.whole is not None, served is Served.ON_DEVICE)
 
 
 def _why_apart(comm: Any, method: Method) -> str:

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.dtypes import type_name
 from han.message.memory import Memory, memory_of
-from han.message.reader import READER, facts
+from han.message.reader import BY_CODE, BY_HANDLE, READER, WITH_GAPS, facts, learn_text
 
 
 class Layout(NamedTuple):
@@ -201,7 +201,8 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
         raise ArgumentTypeError(
             f"{what}: {datatype!r} is neither an MPI.Datatype nor a type code such as 'd' or 'f8'"
         ) from None
-    READER.learn_code(datatype, found.handle)
+    layout = _facts(found)[1]
+    learn_text(BY_CODE, datatype, 1, facts(layout.extent, found, type_name(found)))
     return found
 
 
@@ -216,8 +217,8 @@ def _facts(datatype: MPI.Datatype) -> tuple[str, Layout]:
     if not datatype.is_predefined:
         return "", Layout.of(datatype)
     name, layout = type_name(datatype), Layout.of(datatype)
-    learn = READER.learn_type if layout.size == layout.extent else READER.learn_gaps
-    learn(facts(layout.extent, datatype, name))
+    source = BY_HANDLE if layout.size == layout.extent else WITH_GAPS
+    READER.learn(source, handle, facts(layout.extent, datatype, name))
     return _predefined.setdefault(handle, (name, layout))
 
 

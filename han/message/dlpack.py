@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from han import _native
-from han.message.reader import READER, facts
+from han.message.reader import BY_TENSOR, READER, facts
 
 HOSTS = (1, 3, 11)  # DLPack's device types with memory of the host: CPU, CUDA host, ROCm host
 LATEST = (1, 0)  # the version of DLPack up to which han reads capsules
@@ -67,7 +67,8 @@ def tensor_of(producer: Any, on_host: bool) -> Tensor:
         capsule = producer.__dlpack__(**more)
     address, nbytes, code, bits, lanes, readonly, contiguous = _native.read_dlpack(capsule)
     name, itemsize = _element(code, bits, lanes)
-    READER.learn_tensor((code, bits, lanes), facts(itemsize, type_of(name), name or "byte"))
+    known = facts(itemsize, type_of(name), name or "byte")
+    READER.learn(BY_TENSOR, code | bits << 8 | lanes << 16, known)
     return Tensor(capsule, address, nbytes, name, itemsize, readonly, contiguous)
 
 

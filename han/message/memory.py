@@ -11,7 +11,7 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.dlpack import HOSTS, device_of, tensor_of, type_of
 from han.message.dtypes import mpi_type, type_name
-from han.message.reader import READER, facts
+from han.message.reader import BY_FORMAT, facts, learn_text
 from han.model.element_types import numpy_name
 
 NATIVE = "@<" if sys.byteorder == "little" else "@>"  # of formats in this byte order
@@ -141,7 +141,7 @@ def _format(view: memoryview, what: str) -> tuple[MPI.Datatype, str]:
     except ValueError:
         return _record(view, what)
     name = type_name(datatype)
-    READER.learn_format(code, facts(view.itemsize, datatype, name))
+    learn_text(BY_FORMAT, code, view.itemsize, facts(view.itemsize, datatype, name))
     return datatype, name
 
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from han import _native
 from han.message.message import Message
-from han.message.packing import Hook
 from han.model.collectives import ROWS
 from han.tasks.signature import Signature
 
@@ -15,18 +14,13 @@ Reducer = tuple[int, int, bool] | None
 
 
 class Data(NamedTuple):
-    """The buffers of a request: addresses, bytes of a block, owners, and bytes of uneven blocks.
-
-    `begin` packs before each run, and `end` unpacks after it.
-    """
+    """The buffers of a request: addresses, bytes of a block, owners, and bytes of uneven blocks."""
 
     send: int
     recv: int
     nbytes: int
     keep: tuple[object, ...]
     sizes: bytes
-    begin: Hook | None
-    end: Hook | None
 
 
 def keeps_plans(message: Message) -> bool:

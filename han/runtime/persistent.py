@@ -75,14 +75,12 @@ class Kind:
         nbytes: int,
         keep: tuple[object, ...],
         sizes: bytes | None,
-        begin: Hook | None,
-        end: Hook | None,
     ) -> Request | bool:
         """Make a request on these buffers; return False if the call must be parsed.
 
-        `sizes` are the bytes of each block, if these differ. `begin` packs, and `end` unpacks.
+        `sizes` are the bytes of each block, if these differ.
         """
-        data = Data(send, recv, nbytes, keep, sizes or b"", begin, end)
+        data = Data(send, recv, nbytes, keep, sizes or b"")
         return self.persistent.known(self, data)
 
 
@@ -151,10 +149,9 @@ class Persistent:
             assert slot is not None
             prepared = self._prepared(kind, slot, data.send, data.recv)
             lease = Lease(self.slots, slot, kind not in slot.plans)
-            begin = data.begin and self._packing(data.begin)
             return Prequest(
                 slot.engine, prepared.native, data.send, data.recv, (data.keep, lease),
-                begin, data.end, True, data.nbytes, data.sizes,
+                None, None, True, data.nbytes, data.sizes,
             )  # fmt: skip
 
     def _published(self, kind: Kind, nbytes: int, sizes: bytes, number: int) -> Slot | None:
@@ -308,10 +305,11 @@ class Persistent:
     def _begin(self, message: Message, mapping: Mapping | None) -> Hook:
         """Return what a start does first."""
         pack = self._packing(message.begin or nothing)
+        if mapping is None:
+            return pack
 
         def begin() -> None:
-            if mapping is not None:
-                mapping.check()
+            mapping.check()
             pack()
 
         return begin

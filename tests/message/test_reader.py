@@ -56,12 +56,23 @@ def is_usual(spec: Any, buffer: Buffer) -> bool:
     """Return whether the reader must serve an argument that the parser accepts."""
     listed = isinstance(spec, list | tuple)
     data = spec[0] if listed else spec
-    if buffer.device or not buffer.dense or isinstance(data, REFUSED):
+    if buffer.device or not buffer.dense or data is None or isinstance(data, REFUSED):
+        return False
+    if isinstance(data, MPI.buffer) and data.obj is not None:
         return False
     typed = listed and isinstance(spec[-1], MPI.Datatype | str)
+    if listed and not is_usual_list(spec[1 : len(spec) - typed], spec):
+        return False
     if not typed and isinstance(data, np.ndarray) and data.dtype.char not in NUMBERS:
         return False
-    return data is None or in_own_memory(buffer, data)
+    return in_own_memory(buffer, data)
+
+
+def is_usual_list(counts: Any, spec: Any) -> bool:
+    """Return whether the items between data and type are a count, or a count and a displacement."""
+    paired = len(counts) and isinstance(counts[0], list | tuple)
+    alone = type(counts[0]) is tuple and len(counts) == 1 if paired else True
+    return type(spec) in (list, tuple) and alone
 
 
 def parsed(spec: Any, blocks: int) -> Buffer | None:
@@ -188,18 +199,29 @@ def test_reader_serves_the_spellings_of_the_tutorial():
     for spec in (a, [a], [a, MPI.DOUBLE], [a, 6], [a, 6, MPI.DOUBLE], [a, None, "d"], (a, "f8")):
         assert check(spec) is not None
         assert READER.read(spec)[:2] == whole
-    for spec in ([a, (2, 1), MPI.DOUBLE], (a, [2, 1], "d"), [a, 2, 1, MPI.DOUBLE]):
+    for spec in ([a, (2, 1), MPI.DOUBLE], (a, (2, 1), "d"), [a, 2, 1, MPI.DOUBLE], (a[1:3],)):
         assert check(spec) is not None
         assert READER.read(spec)[:2] == part
 
 
-def test_reader_serves_buffers_of_mpi4py_in_memory_of_this_process():
+def test_reader_serves_memory_from_an_address():
     d = numbers("d")
-    address = MPI.buffer.fromaddress(d.ctypes.data, d.nbytes)
-    for memory in (address, MPI.buffer(d), MPI.buffer.frombuffer(d), MPI.buffer.allocate(d.nbytes)):
-        for spec in (memory, [memory, N, MPI.DOUBLE], [memory[8:], "d"]):
-            assert check(spec) is not None
-    for thing in (OnDevice(d), Tensor(d, device=GPU)):
+    memory = MPI.buffer.fromaddress(d.ctypes.data, d.nbytes)
+    for spec in (memory, [memory, N, MPI.DOUBLE], [memory, "d"]):
+        assert check(spec) is not None
+        assert READER.read(spec) is not None
+
+
+def test_reader_leaves_rare_spellings_to_the_parser():
+    a = np.arange(6.0)
+    memory = MPI.buffer.frombuffer(a)
+    for spec in (
+        memory, [memory, N, MPI.DOUBLE], [a, [2, 1], MPI.DOUBLE],
+        Listed([a]), [a, 6, None], [None, 0, MPI.DOUBLE],
+    ):  # fmt: skip
+        assert check(spec) is not None
+        assert READER.read(spec) is None, spec
+    for thing in (OnDevice(a), Tensor(a, device=GPU)):
         memory = MPI.buffer.frombuffer(thing)
         assert READER.read([memory, N, MPI.DOUBLE]) is None
         assert READER.read(memory) is None
@@ -372,10 +394,10 @@ def check_vector(spec: Any) -> Vector | None:
     if read is None:
         return vector
     kind = facts(buffer.size, buffer.datatype, buffer.name)
-    nbytes = sum(vector.counts) * buffer.size
+    nbytes = buffer.count * buffer.size
     assert buffer.dense, spec
-    assert vector.joined, spec
-    assert read == ((buffer.address, nbytes, *kind, buffer.readonly), vector.counts), spec
+    assert read[0] == (buffer.address, nbytes, *kind, buffer.readonly), spec
+    assert read[1] == (*vector.counts, *vector.starts), spec
     return vector
 
 
@@ -418,23 +440,20 @@ def test_reader_and_parser_agree_on_blocks(spec):
 
 
 def test_reader_serves_blocks_in_usual_spellings():
-    a = np.arange(6.0)
-    for counts in ([1, 2, 3], np.array([1, 2, 3]), np.array([1, 2, 3], "i4"), (1, 2, 3)):
-        for starts in ([0, 1, 3], np.array([0, 1, 3]), (0, 1, 3)):
+    a = np.arange(9.0)
+    for counts in ([1, 2, 3], np.array([1, 2, 3]), np.array([1, 2, 3], "i4"), [1, np.int64(2), 3]):
+        for starts in ([0, 2, 6], np.array([0, 2, 6]), (0, 2, 6), np.array([0, 9, 2, 9, 6])[::2]):
             for spec in (
                 [a, (counts, starts)],
-                (a, (counts, starts), "d"),
-                [a, counts, starts, "d"],
+                [a, (counts, starts), "d"],
+                (a, counts, starts, "d"),
             ):
                 check_vector(spec)
-                assert _native.read_vector(READER, spec, SIZE)[1] == (1, 2, 3), spec
-        for spec in ([a, (counts, None)], [a, counts, None, MPI.DOUBLE]):
-            assert _native.read_vector(READER, spec, SIZE)[1] == (1, 2, 3), spec
-    for spec in (a, [a], [a, "d"], [a, 2], [a, (2, None), "d"], [a, (2, 2)], [a, 2, 2, "d"]):
-        check_vector(spec)
-        assert _native.read_vector(READER, spec, SIZE)[1] == (2, 2, 2), spec
-    assert _native.read_vector(READER, np.zeros(5), SIZE)[1] == (2, 2, 1)
-    assert _native.read_vector(READER, [a, ([1, 0, 3], [0, 9, 1])], SIZE)[1] == (1, 0, 3)
+                assert _native.read_vector(READER, spec, SIZE)[1] == (1, 2, 3, 0, 2, 6), spec
+        for spec in ([a, counts], [a, (counts, None)], [a, counts, MPI.DOUBLE]):
+            check_vector(spec)
+            assert _native.read_vector(READER, spec, SIZE)[1] == (1, 2, 3, 0, 1, 3), spec
+    assert _native.read_vector(READER, [a, ([1, 0, 3], [0, 9, 1])], SIZE)[1][:3] == (1, 0, 3)
 
 
 def test_reader_leaves_other_blocks_to_the_parser():
@@ -442,6 +461,8 @@ def test_reader_leaves_other_blocks_to_the_parser():
     for spec in (
         [a, ([1, 2, 3], [5, 3, 0])], [a, ([1, 1, 1], 2)], [a, (None, [0, 2, 4])], [a, (1, 2, 3)],
         [a, [1, 2, 4]], [a, [1, 2]], [a, np.array([1, 2, 3], "f8")], [a, [1, 1, 1], OUTSIDE],
+        a, [a], [a, "d"], [a, 2], [a, (2, 2)], [a, 2, 2, "d"], [a, (2, 2, 2)],
+        [a, array.array("i", [2, 2, 2])], [a, ([2, 2, 2], [0, 1, 4])],
     ):  # fmt: skip
         check_vector(spec)
         assert _native.read_vector(READER, spec, SIZE) is None, spec
@@ -449,7 +470,7 @@ def test_reader_leaves_other_blocks_to_the_parser():
 
 def test_reader_of_blocks_holds_no_memory():
     a, counts = np.zeros(6), [1, 2, 3]
-    for spec in ([a, counts], [a, counts, "d"], (a, (counts, [3, 1, 0])), [a, [1, 2, 900]]):
+    for spec in ([a, counts], [a, counts, "d"], (a, (counts, [0, 1, 3])), [a, [1, 2, 900]]):
         before = sys.getrefcount(a), sys.getrefcount(counts)
         for _ in range(100):
             _native.read_vector(READER, spec, SIZE)

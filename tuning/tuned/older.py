@@ -51,9 +51,7 @@ def _point(record: Any, machine: Fingerprint) -> Point:
     conditions = Conditions(**record.get("conditions") or {})
     key = MeasuredCall(**{**record["key"], "levels": tuple(record["key"]["levels"])})
     if key.operation == "native" and heavy(conditions.op, conditions.dtype):
-        key = MeasuredCall(
-            **{**vars(key), "operation": "heavy"}
-        )
+        key = MeasuredCall(**{**vars(key), "operation": "heavy"})
     candidates = [_candidate(one) for one in record["candidates"]]
     chosen = [] if record["keeps"] else candidates[:1]
     use, best = (chosen[0].pop("use"), chosen[0]) if chosen else (BUILT_IN, {})

@@ -34,12 +34,12 @@ void han_element_learn(han_elements *t, enum han_element_source source, uint64_t
     t->used++;
 }
 
-uint64_t han_format_key(const char *format, int64_t size) {
+uint64_t han_text_key(const char *text, int64_t size) {
     uint64_t key = 0;
     if (size < 1 || size > UINT8_MAX) return 0;
     for (int k = 0; k < 8; k++) {
-        if (!format[k]) return key ? key << 8 | (uint64_t)size : 0;
-        key = key << 8 | (uint8_t)format[k];
+        if (!text[k]) return key ? key << 8 | (uint64_t)size : 0;
+        key = key << 8 | (uint8_t)text[k];
     }
     return 0;
 }

@@ -3,29 +3,19 @@
 #include <string.h>
 
 #include "python/py_vectors.h"
-#include "python/py_whole.h"
 
-/* As in mpi4py, a root that is no int counts as its __int__ says; NULL: it has none that works. */
-static PyObject *as_int(PyObject *o) {
-    if (PyLong_Check(o)) return Py_NewRef(o);
-    PyNumberMethods *number = Py_TYPE(o)->tp_as_number;
-    PyObject *found = number && number->nb_int ? number->nb_int(o) : NULL;
-    PyErr_Clear();
-    return found;
-}
-
+/* Other objects than these may have an `__int__` that differs from their `__index__`. */
 static bool root_of(PyObject *o, han_entry *key) {
     uint64_t root;
-    PyObject *number = as_int(o);
-    if (!number) return false;
-    bool found = han_py_whole(number, &root) && root <= INT32_MAX;
-    Py_DECREF(number);
+    if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer)) return false;
+    bool found = han_py_whole(o, &root) && root <= INT32_MAX;
     key->root = found ? (int32_t)root : 0;
     return found;
 }
 
+/* Whether an argument says MPI.IN_PLACE; mpi4py takes None for it. */
 static bool says_in_place(const han_caller *self, const PyObject *o) {
-    return han_says_in_place(self->reader, o);
+    return o == self->reader->in_place || o == Py_None;
 }
 
 /* Use the memory of one buffer for the other too. */
@@ -35,48 +25,27 @@ static void share(han_buffer *with, const han_buffer *b) {
     with->element = b->element;
 }
 
+/* Read a buffer whose elements have no gaps. */
 static bool reads(const han_caller *self, PyObject *o, han_buffer *b) {
-    return han_py_read(self->reader, o, 1, b);
+    return han_py_read(self->reader, o, 1, b) && !b->datatype;
 }
 
 static bool writes(const han_caller *self, PyObject *o, han_buffer *b) {
     return reads(self, o, b) && !b->readonly;
 }
 
-/* Whether a buffer holds a block of `nbytes` for each rank. */
-static bool divides_evenly(const han_caller *self, const han_buffer *b, uint64_t *nbytes) {
-    uint64_t size = (uint64_t)self->size;
-    *nbytes = b->nbytes / size;
-    return b->nbytes % (size * b->element->size) == 0 && b->count % size == 0;
-}
-
-/* Read a buffer that holds a block of `nbytes` for each rank. */
+/* Read such a buffer that holds a block of `nbytes` for each rank. */
 static bool divides(const han_caller *self, PyObject *o, han_buffer *b, uint64_t *nbytes) {
-    return han_py_read(self->reader, o, (uint64_t)self->size, b) && divides_evenly(self, b, nbytes);
-}
-
-/* Use this rank's block of a buffer of equal blocks in the place of the other buffer. */
-static void uses_own_block(const han_caller *self, const han_buffer *b, uint64_t nbytes,
-                           han_sharing sharing, han_call *c) {
-    uint64_t rank = (uint64_t)self->rank, count = b->count / (uint64_t)self->size;
-    c->sharing = sharing;
-    c->part = (han_part){rank * count * b->step, count, rank * nbytes};
-}
-
-/* Use the whole receive buffer as the send buffer, too. */
-static void uses_all(han_call *c, bool sends) {
-    share(&c->send, &c->recv);
-    c->sharing = HAN_SEND_IN_RECV;
-    c->part.count = sends ? c->recv.count : 0;
-}
-
-static const uint8_t *end_of(const han_buffer *b) {
-    return b->data + (b->use == HAN_DIRECT ? b->nbytes : b->span);
+    uint64_t size = (uint64_t)self->size;
+    if (!han_py_read(self->reader, o, size, b) || b->datatype) return false;
+    *nbytes = b->nbytes / size;
+    return b->nbytes % (size * b->element->size) == 0;
 }
 
 static bool apart(const han_call *c) {
     const han_buffer *a = &c->send, *b = &c->recv;
-    return !a->nbytes || !b->nbytes || end_of(a) <= b->data || end_of(b) <= a->data;
+    return !a->nbytes || !b->nbytes || a->data + a->nbytes <= b->data ||
+           b->data + b->nbytes <= a->data;
 }
 
 /* The facts of a reduction of `nbytes` of these elements; false if they are no numbers. */
@@ -88,40 +57,24 @@ static bool reduces(han_call *c, uint64_t nbytes, const han_element *element, Py
     return element->kind >= 0;
 }
 
-/* Read an operand; a count is that of one of `blocks` blocks. Elements with gaps are combined where
- * they lie. */
-static bool reads_operand(const han_caller *self, PyObject *o, uint64_t blocks, han_buffer *b) {
-    if (!han_py_read(self->reader, o, blocks, b)) return false;
-    if (b->use == HAN_DIRECT) return true;
-    if (!han_py_with_gaps(self->reader, b)) return false;
-    Py_CLEAR(b->datatype);
-    b->use = HAN_DIRECT;
-    return true;
-}
-
-/* Read the memory for a result. Gaps stay as they are, so such elements are not received there. */
-static bool writes_result(const han_caller *self, PyObject *o, uint64_t blocks, han_buffer *b) {
-    return han_py_read(self->reader, o, blocks, b) && !b->readonly &&
-           (b->use == HAN_DIRECT || han_py_with_gaps(self->reader, b));
-}
-
-/* Keep the first `nbytes` of the memory for a result. */
-static void shorten(han_buffer *b, uint64_t nbytes) {
-    b->nbytes = nbytes;
-    b->count = nbytes / b->element->size;
-    b->packed = b->count * b->each;
+/* Read a buffer of a reduction. Elements with gaps are combined where they lie. */
+static bool reads_operand(const han_caller *self, PyObject *o, han_buffer *b) {
+    return han_py_read(self->reader, o, 1, b) &&
+           (!b->datatype || han_py_with_gaps(self->reader, b));
 }
 
 static bool same_kind(const han_call *c) { return c->send.element->kind == c->recv.element->kind; }
 
-/* Read an operand, and the memory for the result, which may hold the operand. */
+/* Read an operand, and the memory for the result, which may hold the operand. Gaps there stay as they
+ * are, so elements with gaps are not received there. */
 static bool combines(const han_caller *self, PyObject *const *args, han_call *c) {
-    if (!writes_result(self, args[1], 1, &c->recv)) return false;
+    if (!reads_operand(self, args[1], &c->recv) || c->recv.readonly) return false;
+    if (c->recv.datatype) c->use = HAN_GAPPED;
     if (says_in_place(self, args[0])) {
         share(&c->send, &c->recv);
         return true;
     }
-    return reads_operand(self, args[0], 1, &c->send) && c->send.nbytes == c->recv.nbytes &&
+    return reads_operand(self, args[0], &c->send) && c->send.nbytes == c->recv.nbytes &&
            same_kind(c) && apart(c);
 }
 
@@ -132,7 +85,6 @@ static bool collects(const han_caller *self, PyObject *const *args, han_call *c)
     if (!divides(self, args[1], &c->recv, nbytes) || c->recv.readonly) return false;
     if (says_in_place(self, args[0])) {
         c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
-        uses_own_block(self, &c->recv, *nbytes, HAN_SEND_IN_RECV, c);
         return true;
     }
     return reads(self, args[0], &c->send) && c->send.nbytes == *nbytes && apart(c);
@@ -149,9 +101,11 @@ bool han_read_barrier(const han_caller *self, PyObject *const *args, han_call *c
 /* buf, root */
 bool han_read_bcast(const han_caller *self, PyObject *const *args, han_call *c) {
     c->key.collective = HAN_C_BCAST;
-    if (!root_of(args[1], &c->key) || !reads(self, args[0], &c->recv)) return false;
+    if (!root_of(args[1], &c->key) || !han_py_read(self->reader, args[0], 1, &c->recv))
+        return false;
     if (c->recv.readonly && c->key.root != self->rank) return false;
-    uses_all(c, c->key.root == self->rank);
+    if (c->recv.datatype) c->use = HAN_PACKED;
+    share(&c->send, &c->recv);
     c->key.nbytes = c->recv.nbytes;
     return true;
 }
@@ -167,7 +121,7 @@ bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c)
     c->key.collective = HAN_C_REDUCE;
     if (!root_of(args[3], &c->key)) return false;
     bool at_root = c->key.root == self->rank;
-    return (at_root ? combines(self, args, c) : reads_operand(self, args[0], 1, &c->send)) &&
+    return (at_root ? combines(self, args, c) : reads_operand(self, args[0], &c->send)) &&
            reduces(c, c->send.nbytes, c->send.element, args[2]);
 }
 
@@ -194,7 +148,6 @@ bool han_read_scatter(const han_caller *self, PyObject *const *args, han_call *c
     if (!divides(self, args[0], &c->send, nbytes)) return false;
     if (says_in_place(self, args[1])) {
         c->recv.data = c->send.data + *nbytes * (uint64_t)self->rank;
-        uses_own_block(self, &c->send, *nbytes, HAN_RECV_IN_SEND, c);
         return true;
     }
     return writes(self, args[1], &c->recv) && c->recv.nbytes == *nbytes && apart(c);
@@ -213,52 +166,33 @@ bool han_read_alltoall(const han_caller *self, PyObject *const *args, han_call *
     if (!divides(self, args[1], &c->recv, &c->key.nbytes) || c->recv.readonly) return false;
     if (says_in_place(self, args[0])) {
         c->key.root = 1; /* no root here: tells in-place calls from others */
-        uses_all(c, true);
+        share(&c->send, &c->recv);
         return true;
     }
     return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && apart(c);
 }
 
-/* Read operands of all blocks, of `nbytes` each, in the memory for the result. */
-static bool combines_blocks_in_place(const han_caller *self, PyObject *o, uint64_t *nbytes,
-                                     han_call *c) {
-    if (!writes_result(self, o, (uint64_t)self->size, &c->recv)) return false;
-    share(&c->send, &c->recv);
-    c->send.count = c->recv.count;
-    if (!divides_evenly(self, &c->send, nbytes)) return false;
-    shorten(&c->recv, *nbytes);
-    return true;
-}
-
-static bool combines_blocks(const han_caller *self, PyObject *const *args, uint64_t *nbytes,
-                            han_call *c) {
-    return writes_result(self, args[1], 1, &c->recv) &&
-           reads_operand(self, args[0], (uint64_t)self->size, &c->send) &&
-           divides_evenly(self, &c->send, nbytes) && *nbytes == c->recv.nbytes && same_kind(c) &&
-           apart(c);
-}
-
 /* send, recv, op */
 bool han_read_reduce_scatter_block(const han_caller *self, PyObject *const *args, han_call *c) {
-    bool in_place = says_in_place(self, args[0]);
     uint64_t nbytes;
     c->key.collective = HAN_C_REDUCE_SCATTER;
-    c->key.root = in_place; /* as in alltoall */
-    return (in_place ? combines_blocks_in_place(self, args[1], &nbytes, c)
-                     : combines_blocks(self, args, &nbytes, c)) &&
-           reduces(c, nbytes, c->recv.element, args[2]);
+    if (says_in_place(self, args[0])) {
+        c->key.root = 1; /* as in alltoall */
+        if (!divides(self, args[1], &c->recv, &nbytes) || c->recv.readonly) return false;
+        share(&c->send, &c->recv);
+    } else if (!writes(self, args[1], &c->recv) || !divides(self, args[0], &c->send, &nbytes) ||
+               nbytes != c->recv.nbytes || !same_kind(c) || !apart(c)) {
+        return false;
+    }
+    return reduces(c, nbytes, c->recv.element, args[2]);
 }
 
 /* ---- blocks that differ in size ----------------------------------------------------------- */
 
-static bool blocks_of(const han_caller *self, han_call *c, han_blocks *b) {
-    return han_py_blocks(b, &c->counts, self->rank, self->size);
-}
-
-/* Turn the counts into bytes, of elements of `size` bytes. Blocks of one size make a call of equal
- * blocks. */
+/* Turn the counts and places into bytes, of elements of `size` bytes. Blocks of one size make a call
+ * of equal blocks. */
 static void in_bytes(han_call *c, const han_blocks *b, uint64_t size) {
-    for (int32_t r = 0; r < b->size; r++) b->counts[r] *= size;
+    for (int32_t r = 0; r < 2 * b->size; r++) b->counts[r] *= size;
     c->key.uneven = !b->alike;
 }
 
@@ -266,33 +200,18 @@ static void in_bytes(han_call *c, const han_blocks *b, uint64_t size) {
 bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call *c) {
     han_blocks b;
     c->key.collective = HAN_C_ALLGATHER;
-    if (!blocks_of(self, c, &b) || !han_py_read_vector(self->reader, args[1], &b, &c->recv) ||
-        c->recv.readonly)
+    if (!han_py_blocks(&b, &c->counts, self->size) ||
+        !han_py_read_vector(self->reader, args[1], &b, &c->recv) || c->recv.readonly)
         return false;
-    bool scattered = c->recv.use == HAN_SCATTERED;
-    uint64_t size = scattered ? c->recv.each : c->recv.element->size;
-    uint64_t own = b.counts[self->rank], start = b.start * size;
+    uint64_t size = c->recv.element->size;
     in_bytes(c, &b, size);
     c->key.nbytes = b.largest * size;
+    if (!b.joined) c->use = HAN_SCATTERED;
     if (says_in_place(self, args[0])) {
-        c->send.data = c->recv.data + start;
-        c->sharing = HAN_SEND_IN_RECV;
-        c->part = (han_part){b.places[self->rank] * c->recv.step, own, start};
-        return true;
+        c->send.data = c->recv.data + b.places[self->rank];
+        return b.joined;
     }
-    return reads(self, args[0], &c->send) && c->send.nbytes == own * size && apart(c);
-}
-
-/* Read operands for all blocks in the place of the result of one. */
-static bool reads_in_place(const han_caller *self, PyObject *o, uint64_t own, han_call *c) {
-    uint64_t nbytes;
-    if (!writes_result(self, o, 1, &c->recv)) return false;
-    share(&c->send, &c->recv);
-    if (__builtin_mul_overflow(own, c->recv.element->size, &nbytes) || nbytes > c->send.nbytes)
-        return false;
-    shorten(&c->recv, nbytes);
-    if (c->recv.use == HAN_DIRECT) c->recv.use = HAN_BESIDE;
-    return true;
+    return reads(self, args[0], &c->send) && c->send.nbytes == b.counts[self->rank] && apart(c);
 }
 
 /* send, recv, recvcounts, op */
@@ -300,23 +219,21 @@ bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_
     han_blocks b;
     uint64_t whole;
     c->key.collective = HAN_C_REDUCE_SCATTER;
-    if (!blocks_of(self, c, &b) || !han_py_read_counts(args[2], &b)) return false;
-    bool in_place = says_in_place(self, args[0]);
-    if (in_place ? !reads_in_place(self, args[1], b.counts[self->rank], c)
-                 : !writes_result(self, args[1], 1, &c->recv) ||
-                       !reads_operand(self, args[0], 1, &c->send))
+    if (says_in_place(self, args[0]) || !han_py_blocks(&b, &c->counts, self->size) ||
+        !han_py_read_counts(args[2], &b) || !writes(self, args[1], &c->recv) ||
+        !reads(self, args[0], &c->send))
         return false;
     uint64_t size = c->recv.element->size;
     if (__builtin_mul_overflow(b.total, size, &whole)) return false;
     in_bytes(c, &b, size);
     return c->send.nbytes == whole && c->recv.nbytes == b.counts[self->rank] && same_kind(c) &&
-           (in_place || apart(c)) && reduces(c, b.largest * size, c->recv.element, args[3]);
+           apart(c) && reduces(c, b.largest * size, c->recv.element, args[3]);
 }
 
 static bool count_of(const han_caller *self, PyObject *o, int64_t *out) {
     han_buffer b = {0};
     bool found = writes(self, o, &b);
-    if (found) *out = (int64_t)(b.use == HAN_DIRECT ? b.nbytes / b.element->size : b.count);
+    if (found) *out = (int64_t)(b.nbytes / b.element->size);
     han_py_release(&b);
     return found;
 }
@@ -342,5 +259,5 @@ int han_py_sizes_of(const han_caller *self, const han_call *c, PyObject **out) {
 
 int han_py_open_arguments(void) {
     import_array1(-1);
-    return han_py_open_whole();
+    return 0;
 }

@@ -10,16 +10,20 @@ typedef struct {
     int32_t rank, size;
 } han_caller;
 
-/* Whether one buffer is a part of the other one. */
-typedef enum { HAN_OTHER, HAN_SEND_IN_RECV, HAN_RECV_IN_SEND } han_sharing;
+/* Where a call receives. */
+typedef enum {
+    HAN_DIRECT,    /* in the memory of the buffer */
+    HAN_PACKED,    /* a broadcast of a derived type: packed, in a copy, which the root sends */
+    HAN_GAPPED,    /* elements with gaps: in a copy; their data is delivered */
+    HAN_SCATTERED, /* blocks that are apart: in a copy; they are delivered one by one */
+} han_use;
 
 typedef struct {
     han_buffer send, recv; /* the caller releases their objects */
-    han_sharing sharing;   /* said of buffers that have copies */
-    han_part part;         /* of the buffer that holds the other one */
+    han_use use;
     han_entry key;
-    PyObject *end;    /* called when the run has ended; or NULL */
-    uint64_t *counts; /* bytes of each block, or NULL; the caller frees them with PyMem_Free */
+    uint64_t *counts; /* bytes of each block, and behind them where each one is to begin; or NULL;
+                       * the caller frees them with PyMem_Free */
 } han_call;
 
 /* Read arguments into a call that is all zero; false, without an exception, if they are refused. */

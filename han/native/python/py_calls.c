@@ -11,8 +11,6 @@
 #include "python/py_engine.h"
 #include "python/py_look_up.h"
 #include "python/py_methods.h"
-#include "python/py_packing.h"
-#include "python/py_persistent.h"
 #include "python/py_plan.h"
 #include "python/py_request.h"
 #include "python/py_request_methods.h"
@@ -46,10 +44,7 @@ static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c
     if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts, kept,
                    2))
         return NULL;
-    if (!c->end) Py_RETURN_TRUE;
-    PyObject *done = PyObject_CallNoArgs(c->end);
-    Py_XDECREF(done);
-    return done ? Py_NewRef(Py_True) : NULL;
+    Py_RETURN_TRUE;
 }
 
 static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call *c) {
@@ -60,7 +55,7 @@ static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call
         Py_XDECREF(kept);
     else
         request = han_py_request((PyTypeObject *)self->request, self->engine, plan, c->send.data,
-                                 c->recv.data, c->key.nbytes, sizes, kept, c->end);
+                                 c->recv.data, c->key.nbytes, sizes, kept);
     Py_XDECREF(sizes);
     Py_DECREF(plan);
     if (!request) return NULL;
@@ -76,30 +71,21 @@ static bool lacks_alternative(const han_plan *p, const han_call *c) {
            han_in_arena(p, c->recv.data);
 }
 
-/* Run a call on copies of its buffers. If they cannot be made, the Python way raises the error, and
- * tells the other ranks. */
-static PyObject *run_on_copies(CallsObject *self, PlanObject *plan, const han_call *c, mode go) {
+/* Run a blocking call that receives in a copy. If it cannot be made, the Python way raises the error,
+ * and tells the other ranks. */
+static PyObject *run_on_copy(CallsObject *self, PlanObject *plan, const han_call *c) {
     han_call copy;
-    PyObject *answer;
+    PyObject *answer = NULL;
     Py_INCREF(plan); /* another thread may empty the look-up meanwhile */
-    if (han_py_copy(&self->caller, c, &copy) && !han_py_pack_sent(&self->caller, c, &copy)) {
-        self->hits++;
-        answer = go(self, plan, &copy);
-    } else {
-        PyErr_Clear();
+    PyObject *memory = han_py_copy(&self->caller, c, &copy);
+    self->hits += memory != NULL;
+    if (!memory)
         answer = Py_NewRef(Py_False);
-    }
+    else if ((answer = blocking(self, plan, &copy)) && han_py_deliver(&self->caller, c, &copy))
+        Py_CLEAR(answer);
+    Py_XDECREF(memory);
     Py_DECREF(plan);
-    han_py_release_copy(&copy);
     return answer;
-}
-
-/* What was entered for a call with another object of its operation; borrowed; or NULL. */
-static PyObject *entered_alike(CallsObject *self, const han_call *c, int32_t collective,
-                               uint64_t bound) {
-    PyObject *op = han_py_operation(self->caller.reader, c->key.op);
-    if (op == c->key.op) return NULL;
-    return han_py_look_up_find(&self->plans, &c->key, collective, bound, op)->plan;
 }
 
 /* Whether the operation of an entry was freed: then its handle differs. */
@@ -112,9 +98,8 @@ static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t co
     uint64_t bound = han_py_look_up_bound(&self->plans, c->key.nbytes);
     const han_entry *found =
         han_py_look_up_find(&self->plans, &c->key, collective, bound, c->key.op);
-    if (!found->handle || !found->plan) /* han reduces, or nothing does */
-        return found->plan || !c->key.op ? found->plan : entered_alike(self, c, collective, bound);
-    if (!is_freed(self->caller.reader, found)) return found->plan;
+    bool by_han = !found->handle || !found->plan; /* or nothing reduces */
+    if (by_han || !is_freed(self->caller.reader, found)) return found->plan;
     han_py_look_up_sweep(&self->plans, is_freed, self->caller.reader);
     return NULL;
 }
@@ -123,19 +108,26 @@ static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t co
 static PyObject *run(CallsObject *self, const han_call *c, mode go) {
     PlanObject *found = (PlanObject *)entered(self, c, c->key.collective);
     if (!found) Py_RETURN_FALSE;
-    if (han_py_needs_copies(c)) return run_on_copies(self, found, c, go);
-    if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
+    if (c->use != HAN_DIRECT && go == blocking) return run_on_copy(self, found, c);
+    if (c->use != HAN_DIRECT || lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
     self->hits++;
     return go(self, found, c);
 }
 
-/* Make a persistent request, or return False if its class is not known. */
+/* Make a persistent request, or return False if its class is not known. The function gets the addresses
+ * of the buffers, the size, the objects that own the buffers, and the sizes of blocks. */
 static PyObject *persistent(CallsObject *self, const han_call *c) {
     PyObject *make = entered(self, c, c->key.collective + HAN_LOOK_UP_INIT);
-    if (!make) Py_RETURN_FALSE;
+    if (!make || c->use != HAN_DIRECT) Py_RETURN_FALSE;
+    PyObject *sizes, *request;
+    if (han_py_sizes_of(&self->caller, c, &sizes)) return NULL;
     Py_INCREF(make); /* it may empty the look-up */
-    PyObject *request = han_py_persistent(&self->caller, make, c);
+    request = PyObject_CallFunction(
+        make, "KKK(OO)O", (unsigned long long)(uintptr_t)c->send.data,
+        (unsigned long long)(uintptr_t)c->recv.data, (unsigned long long)c->key.nbytes,
+        han_py_or_none(c->send.owner), han_py_or_none(c->recv.owner), han_py_or_none(sizes));
     Py_DECREF(make);
+    Py_XDECREF(sizes);
     if (request && request != Py_False) self->hits++;
     return request;
 }
@@ -164,10 +156,8 @@ static PyObject *leave(CallsObject *self, int method, PyObject *const *args, Py_
 static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read, mode go) {
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
-    c.sharing = HAN_OTHER;
-    c.part = (han_part){0};
+    c.use = HAN_DIRECT;
     c.key = (han_entry){0};
-    c.end = NULL;
     c.counts = NULL;
     PyObject *answer = !read(&self->caller, args, &c) ? Py_NewRef(Py_False)
                        : go                           ? run(self, &c, go)
@@ -374,6 +364,6 @@ static PyTypeObject CallsType = {
 };
 
 int han_py_add_calls(PyObject *module) {
-    if (han_py_open_arguments() || han_py_open_packing() || PyType_Ready(&CallsType)) return -1;
+    if (han_py_open_arguments() || PyType_Ready(&CallsType)) return -1;
     return PyModule_AddObjectRef(module, "Calls", (PyObject *)&CallsType);
 }

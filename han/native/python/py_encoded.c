@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "python/py_memory.h"
-
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/arrayobject.h>
 
@@ -92,9 +90,24 @@ static bool is_plain(PyArrayObject *a) {
     return PyArray_DESCR(a) == usual;
 }
 
+/* Return a scalar of one of NumPy's own classes of numbers, encoded; NULL, without an exception, for
+ * other objects. */
+static PyObject *encoded_scalar(PyObject *o) {
+    npy_clongdouble value; /* the widest one */
+    if (!PyArray_IsScalar(o, Generic)) return NULL;
+    PyArray_Descr *type = PyArray_DescrFromScalar(o);
+    PyObject *bytes = NULL;
+    if (type && type->typeobj == Py_TYPE(o) && is_number(type->type_num) && pickles_by_default(o)) {
+        PyArray_ScalarAsCtype(o, &value);
+        head h = {.number = (int8_t)type->type_num, .dimensions = SCALAR};
+        bytes = encoded(h, NULL, &value, (size_t)PyDataType_ELSIZE(type));
+    }
+    Py_XDECREF(type);
+    PyErr_Clear();
+    return bytes;
+}
+
 PyObject *han_py_encode(PyObject *o) {
-    const void *value = NULL;
-    size_t nbytes = 0;
     if (PyArray_CheckExact(o) && is_plain((PyArrayObject *)o) && pickles_by_default(o)) {
         PyArrayObject *a = (PyArrayObject *)o;
         head h = {.number = (int8_t)PyArray_TYPE(a),
@@ -102,10 +115,9 @@ PyObject *han_py_encode(PyObject *o) {
                   .fortran = !PyArray_IS_C_CONTIGUOUS(a)};
         return encoded(h, PyArray_DIMS(a), PyArray_DATA(a), (size_t)PyArray_NBYTES(a));
     }
-    int number = han_py_scalar(o, &value, &nbytes);
-    if (is_number(number) && pickles_by_default(o))
-        return encoded((head){.number = (int8_t)number, .dimensions = SCALAR}, NULL, value, nbytes);
-    PyObject *bytes = by_pickle(mpi4py.dumps_name, o);
+    PyObject *bytes = encoded_scalar(o);
+    if (bytes) return bytes;
+    bytes = by_pickle(mpi4py.dumps_name, o);
     if (bytes && !PyBytes_CheckExact(bytes)) Py_SETREF(bytes, PyObject_Bytes(bytes));
     return bytes;
 }

@@ -8,25 +8,27 @@
 
 #include "python/elements.h"
 
+/* A buffer argument. */
 typedef struct {
     uint8_t *data;
-    uint64_t nbytes;
+    uint64_t nbytes;            /* of the elements; of a derived type: of their data */
     const han_element *element; /* NULL: not known */
-    PyObject *owner;            /* keeps the memory; a new reference */
+    PyObject *owner;            /* keeps the memory; a new reference, or NULL */
     bool readonly;
-} han_memory;
+    /* Of elements of a derived type, or with gaps: their type, a new reference; their number; bytes
+     * of their data; bytes from the first one to the end of the memory. */
+    PyObject *datatype;
+    uint64_t count, packed, room;
+} han_buffer;
 
-/* Classes of mpi4py: a tuple of those whose buffers are no memory, and one whose buffers may be memory
- * of a device. */
+/* Classes: a tuple of those whose objects are no memory, and MPI.buffer. */
 typedef struct {
     PyObject *refused, *buffer;
 } han_classes;
 
-/* False, without an exception, if the object is not one of these or its memory has gaps. */
-bool han_py_memory(const han_elements *, const han_classes *, PyObject *, han_memory *);
-
-/* Return the number of the NumPy type of a scalar, and where its value is; -1: no scalar of a number. */
-int han_py_scalar(PyObject *, const void **value, size_t *nbytes);
+/* Read an object into a buffer that is all zero. False, without an exception, if it is none of these,
+ * its memory has gaps, or it is an MPI.buffer made from another object than an address. */
+bool han_py_memory(const han_elements *, const han_classes *, PyObject *, han_buffer *);
 int han_py_open_memory(void);
 
 #endif

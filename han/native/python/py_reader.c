@@ -3,38 +3,50 @@
 #include <limits.h>
 #include <string.h>
 
-#include "python/py_whole.h"
-
 /* ---- lists -------------------------------------------------------------------------------- */
-
-/* The items of a list that describes a buffer; borrowed; NULL: not given. */
-typedef struct {
-    PyObject *data, *count, *displacement, *type;
-} items;
 
 static bool is_type(const ReaderObject *r, PyObject *o) {
     return PyObject_TypeCheck(o, r->datatype) || PyUnicode_Check(o);
 }
 
-static PyObject *given(PyObject *o) { return o == Py_None ? NULL : o; }
+static PyObject *given(PyObject *o) { return o == Py_None ? NULL : Py_NewRef(o); }
 
-static bool items_of(const ReaderObject *r, PyObject *list, items *out) {
-    PyObject **item = PySequence_Fast_ITEMS(list);
+bool han_py_items(const ReaderObject *r, PyObject *list, han_items *out) {
+    *out = (han_items){0};
     Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
-    if (n < 1 || n > 4) return false;
-    *out = (items){.data = item[0]};
-    if (n == 2 && is_type(r, item[1]))
-        out->type = item[1];
-    else if (n > 1)
+    PyObject **item = PySequence_Fast_ITEMS(list);
+    if (n < 1 || n > 4 || (n > 2 && !is_type(r, item[n - 1]))) return false;
+    out->data = Py_NewRef(item[0]);
+    if (n > 1 && is_type(r, item[n - 1])) out->type = Py_NewRef(item[--n]);
+    if (n < 2) return true;
+    if (n == 3) {
         out->count = given(item[1]);
-    if (n > 2) out->type = given(item[n - 1]);
-    if (n > 3) out->displacement = given(item[2]);
-    if (!out->count || !han_py_is_list(out->count)) return true;
-    item = PySequence_Fast_ITEMS(out->count);
-    if (PySequence_Fast_GET_SIZE(out->count) != 2) return false;
-    out->displacement = given(item[1]);
-    out->count = given(item[0]);
+        out->displacement = given(item[2]);
+        return true;
+    }
+    bool paired = PyTuple_CheckExact(item[1]);
+    if (paired && PyTuple_GET_SIZE(item[1]) != 2) return false;
+    out->count = given(paired ? PyTuple_GET_ITEM(item[1], 0) : item[1]);
+    if (paired) out->displacement = given(PyTuple_GET_ITEM(item[1], 1));
     return true;
+}
+
+void han_py_drop_items(han_items *items) {
+    Py_XDECREF(items->data);
+    Py_XDECREF(items->count);
+    Py_XDECREF(items->displacement);
+    Py_XDECREF(items->type);
+}
+
+bool han_py_whole(PyObject *o, uint64_t *n) {
+    Py_ssize_t number = -1;
+    if (PyLong_Check(o))
+        number = PyLong_AsSsize_t(o);
+    else if (PyIndex_Check(o))
+        number = PyNumber_AsSsize_t(o, PyExc_OverflowError);
+    if (number == -1) PyErr_Clear();
+    *n = (uint64_t)number;
+    return number >= 0;
 }
 
 han_handle han_py_handle(const ReaderObject *r, PyObject *datatype) {
@@ -49,86 +61,49 @@ han_handle han_py_handle(const ReaderObject *r, PyObject *datatype) {
     return narrow;
 }
 
-PyObject *han_py_operation(const ReaderObject *r, PyObject *op) {
-    if (!PyObject_TypeCheck(op, r->op)) return op;
-    PyObject *handle = PyLong_FromUnsignedLongLong((unsigned long long)han_py_handle(r, op));
-    PyObject *found = handle ? PyDict_GetItemWithError(r->ops, handle) : NULL;
-    Py_XDECREF(handle);
-    if (!found) PyErr_Clear();
-    return found ? found : op;
-}
+/* ---- elements ----------------------------------------------------------------------------- */
+
+static const han_element no_numbers = {.size = 1, .kind = -1};
 
 /* The element type that a Datatype or a type code names, or NULL. */
 static const han_element *named(const ReaderObject *r, PyObject *type) {
     if (PyObject_TypeCheck(type, r->datatype))
         return han_element_find(&r->known, HAN_BY_HANDLE, (uint64_t)han_py_handle(r, type));
-    bool text = PyUnicode_CheckExact(type) || Py_IS_TYPE(type, &PyUnicodeArrType_Type);
-    PyObject *handle = text ? PyDict_GetItemWithError(r->codes, type) : NULL;
-    if (!handle) return NULL;
-    return han_element_find(&r->known, HAN_BY_HANDLE, PyLong_AsUnsignedLongLong(handle));
+    const char *code = PyUnicode_CheckExact(type) ? PyUnicode_AsUTF8(type) : NULL;
+    if (!code) PyErr_Clear();
+    return code ? han_element_find(&r->known, HAN_BY_CODE, han_text_key(code, 1)) : NULL;
 }
 
-/* Where elements are, relative to the memory that holds them. */
-typedef struct {
-    uint64_t count, start; /* in elements */
-    bool counted;
-    const han_element *element; /* NULL: that of the memory */
-    PyObject *derived;          /* a type of the user's, or NULL; borrowed */
-    han_type_facts facts;       /* of that type */
-} extent;
-
-static const han_element no_numbers = {.size = 1, .kind = -1};
-
-/* Whether a type is derived, or predefined with gaps, and its elements begin at their addresses.
- * MPI is asked each time: it gives the handle of a freed type to a new one. */
-static bool derives(const ReaderObject *r, PyObject *type, extent *e) {
-    han_type_facts *f = &e->facts;
-    if (!PyObject_TypeCheck(type, r->datatype)) return false;
-    if (han_type_facts_of(&r->mpi, han_py_handle(r, type), f)) return false;
-    if (!f->derived && f->size == f->extent) return false; /* Python has not told of it yet */
-    e->element = &no_numbers;
-    e->derived = type;
-    return f->size > 0 && f->extent > 0 && f->first >= 0;
-}
-
-static bool extent_of(const ReaderObject *r, const items *list, uint64_t blocks, extent *out) {
-    *out = (extent){.counted = list->count};
-    if (list->count && (!han_py_whole(list->count, &out->count) ||
-                        __builtin_mul_overflow(out->count, blocks, &out->count)))
-        return false;
-    if (list->displacement && !han_py_whole(list->displacement, &out->start)) return false;
-    if (!list->type) return true;
-    out->element = named(r, list->type);
-    return out->element || derives(r, list->type, out);
-}
-
-static bool room_for(const extent *e, uint64_t size, han_buffer *b) {
+/* Restrict a buffer to a range of elements, `extent` bytes each. Without a count its memory must be a
+ * whole number of them. */
+static bool restrict_to(const han_range *range, uint64_t extent, han_buffer *b) {
     uint64_t start;
-    if (__builtin_mul_overflow(e->start, size, &start) || start > b->nbytes) return false;
+    if (__builtin_mul_overflow(range->start, extent, &start) || start > b->nbytes) return false;
     b->data += start;
-    b->nbytes -= start;
-    return e->counted || b->nbytes % size == 0;
+    b->room = b->nbytes - start;
+    b->count = range->counted ? range->count : b->room / extent;
+    return range->counted || b->room % extent == 0;
 }
 
-/* The same for elements of a derived type. */
-static bool restrict_derived(const extent *e, han_buffer *b) {
-    uint64_t size = (uint64_t)e->facts.extent;
-    if (!room_for(e, size, b)) return false;
-    b->count = e->counted ? e->count : b->nbytes / size;
-    if (b->count > INT_MAX || b->count * (uint64_t)e->facts.size > INT_MAX) return false;
-    uint64_t behind = (uint64_t)e->facts.behind;
-    b->span = 0;
-    if (b->count && (__builtin_mul_overflow(b->count - 1, size, &b->span) ||
-                     __builtin_add_overflow(b->span, behind, &b->span)))
+/* Take elements of a derived type, or of a predefined one with gaps, which begin at their addresses.
+ * MPI is asked each time: it gives the handle of a freed type to a new one. */
+static bool take_derived(const ReaderObject *r, PyObject *type, const han_range *range,
+                         han_buffer *b) {
+    han_type_facts f;
+    uint64_t span = 0;
+    if (!PyObject_TypeCheck(type, r->datatype)) return false;
+    if (han_type_facts_of(&r->mpi, han_py_handle(r, type), &f)) return false;
+    if (!f.derived && f.size == f.extent) return false; /* Python has not told of it yet */
+    if (f.size <= 0 || f.extent <= 0 || f.first < 0) return false;
+    if (!restrict_to(range, (uint64_t)f.extent, b)) return false;
+    if (b->count > INT_MAX || b->count * (uint64_t)f.size > INT_MAX) return false;
+    if (b->count && (__builtin_mul_overflow(b->count - 1, (uint64_t)f.extent, &span) ||
+                     __builtin_add_overflow(span, (uint64_t)f.behind, &span)))
         return false;
-    if (b->span > b->nbytes) return false;
-    b->room = b->nbytes;
-    b->nbytes = b->packed = b->count * (uint64_t)e->facts.size;
-    b->datatype = Py_NewRef(e->derived);
-    b->use = HAN_PACKED;
-    b->each = (uint64_t)e->facts.size;
-    b->step = size;
-    return true;
+    b->nbytes = b->packed = b->count * (uint64_t)f.size;
+    b->element = &no_numbers;
+    b->datatype = Py_NewRef(type);
+    return span <= b->room;
 }
 
 bool han_py_with_gaps(const ReaderObject *r, han_buffer *b) {
@@ -137,124 +112,52 @@ bool han_py_with_gaps(const ReaderObject *r, han_buffer *b) {
     if (!element || b->count > b->room / element->size) return false;
     b->nbytes = b->count * element->size;
     b->element = element;
-    b->use = HAN_GAPPED;
     return true;
 }
 
-/* Restrict a buffer to some of its elements; false if it does not hold them. */
-static bool restrict_to(const extent *e, han_buffer *b) {
-    uint64_t nbytes, size = b->element->size;
-    if (e->derived) return restrict_derived(e, b);
-    if (!room_for(e, size, b)) return false;
-    if (!e->counted) return true;
-    if (__builtin_mul_overflow(e->count, size, &nbytes) || nbytes > b->nbytes) return false;
-    b->nbytes = nbytes;
+bool han_py_read_items(const ReaderObject *r, const han_items *items, han_range range,
+                       han_buffer *b) {
+    const han_element *element = items->type ? named(r, items->type) : NULL;
+    if (!han_py_memory(&r->known, &r->classes, items->data, b)) return false;
+    if (items->type && !element) return take_derived(r, items->type, &range, b);
+    if (element) b->element = element;
+    if (!b->element || !restrict_to(&range, b->element->size, b)) return false;
+    if (b->count > b->room / b->element->size) return false;
+    b->nbytes = b->count * b->element->size;
     return true;
 }
 
-static bool of_object(const ReaderObject *r, PyObject *o, han_buffer *out) {
-    han_memory m;
-    if (!han_py_memory(&r->known, &r->classes, o, &m)) return false;
-    *out = (han_buffer){.data = m.data,
-                        .nbytes = m.nbytes,
-                        .element = m.element,
-                        .owner = m.owner,
-                        .readonly = m.readonly};
-    return true;
-}
-
-static bool of_items(const ReaderObject *r, const items *list, uint64_t blocks, han_buffer *out) {
-    extent e;
-    if (!extent_of(r, list, blocks, &e)) return false;
-    if (list->data == Py_None && e.element) { /* a buffer without elements */
-        *out = (han_buffer){.element = e.element};
-        return !e.count && !e.start && !e.derived;
-    }
-    if (!of_object(r, list->data, out)) return false;
-    if (e.element) out->element = e.element;
-    return out->element && restrict_to(&e, out);
-}
-
-static bool of_list(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *out) {
-    items list;
-    if (!items_of(r, o, &list)) return false;
-    PyObject *const held[] = {list.data, list.count, list.displacement, list.type};
-    for (int k = 0; k < 4; k++) Py_XINCREF(held[k]); /* code of their classes may change the list */
-    bool found = of_items(r, &list, blocks, out);
-    for (int k = 0; k < 4; k++) Py_XDECREF(held[k]);
+static bool of_list(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *b) {
+    han_items items;
+    han_range range = {0};
+    bool found = han_py_items(r, o, &items);
+    range.counted = items.count;
+    if (found && items.count)
+        found = han_py_whole(items.count, &range.count) &&
+                !__builtin_mul_overflow(range.count, blocks, &range.count);
+    if (found && items.displacement) found = han_py_whole(items.displacement, &range.start);
+    found = found && han_py_read_items(r, &items, range, b);
+    han_py_drop_items(&items);
     return found;
 }
 
-bool han_py_read_other(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *out) {
-    if (!han_py_is_list(o)) return of_object(r, o, out) && out->element;
-    return of_list(r, o, blocks, out);
+bool han_py_read_other(const ReaderObject *r, PyObject *o, uint64_t blocks, han_buffer *b) {
+    if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) return of_list(r, o, blocks, b);
+    return han_py_memory(&r->known, &r->classes, o, b) && b->element;
 }
 
 /* ---- han._native.Reader ------------------------------------------------------------------- */
 
-/* An element type from the tuple (size, handle, kind). 0, or -1 with an exception. */
-static int element_of(PyObject *facts, han_element *out) {
-    unsigned long long size, handle;
-    if (!PyArg_ParseTuple(facts, "KKi", &size, &handle, &out->kind)) return -1;
-    out->size = size;
-    out->handle = handle;
-    return 0;
-}
-
-static PyObject *learn(ReaderObject *self, enum han_element_source source, uint64_t key,
-                       const han_element *element) {
-    han_element_learn(&self->known, source, key, element);
-    Py_RETURN_NONE;
-}
-
-static PyObject *reader_learn_array(ReaderObject *self, PyObject *args) {
-    unsigned long long number;
-    PyObject *facts;
+static PyObject *reader_learn(ReaderObject *self, PyObject *args) {
+    int source;
+    unsigned long long key, size, handle;
     han_element element;
-    if (!PyArg_ParseTuple(args, "KO!", &number, &PyTuple_Type, &facts)) return NULL;
-    if (element_of(facts, &element)) return NULL;
-    return learn(self, HAN_BY_ARRAY, number, &element);
-}
-
-static PyObject *reader_learn_type(ReaderObject *self, PyObject *facts) {
-    han_element element;
-    if (element_of(facts, &element)) return NULL;
-    return learn(self, HAN_BY_HANDLE, element.handle, &element);
-}
-
-static PyObject *reader_learn_gaps(ReaderObject *self, PyObject *facts) {
-    han_element element;
-    if (element_of(facts, &element)) return NULL;
-    return learn(self, HAN_WITH_GAPS, element.handle, &element);
-}
-
-static PyObject *reader_learn_code(ReaderObject *self, PyObject *args) {
-    PyObject *code, *handle;
-    if (!PyArg_ParseTuple(args, "UO!", &code, &PyLong_Type, &handle)) return NULL;
-    if (PyDict_SetItem(self->codes, code, handle)) return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *reader_learn_format(ReaderObject *self, PyObject *args) {
-    const char *format;
-    PyObject *facts;
-    han_element element;
-    if (!PyArg_ParseTuple(args, "sO!", &format, &PyTuple_Type, &facts)) return NULL;
-    if (element_of(facts, &element)) return NULL;
-    uint64_t key = han_format_key(format, (int64_t)element.size);
-    if (!key) Py_RETURN_NONE;
-    return learn(self, HAN_BY_FORMAT, key, &element);
-}
-
-static PyObject *reader_learn_tensor(ReaderObject *self, PyObject *args) {
-    unsigned char code, bits;
-    unsigned short lanes;
-    PyObject *facts;
-    han_element element;
-    if (!PyArg_ParseTuple(args, "(bbH)O!", &code, &bits, &lanes, &PyTuple_Type, &facts))
+    if (!PyArg_ParseTuple(args, "CK(KKi)", &source, &key, &size, &handle, &element.kind))
         return NULL;
-    if (element_of(facts, &element)) return NULL;
-    return learn(self, HAN_BY_TENSOR, han_tensor_key(code, bits, lanes), &element);
+    element.size = size;
+    element.handle = handle;
+    han_element_learn(&self->known, (enum han_element_source)source, key, &element);
+    Py_RETURN_NONE;
 }
 
 /* The facts of a buffer, for tests: a new tuple. */
@@ -270,7 +173,7 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
     unsigned long long blocks = 1;
     han_buffer b = {0};
     if (!PyArg_ParseTuple(args, "O|K", &spec, &blocks)) return NULL;
-    if (han_py_read(self, spec, blocks, &b) && b.use == HAN_DIRECT)
+    if (han_py_read(self, spec, blocks, &b) && !b.datatype)
         facts = han_py_buffer_facts(&b);
     else
         facts = Py_NewRef(Py_None);
@@ -279,15 +182,15 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
 }
 
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"library", "wide",    "comm_self", "datatype", "op",    "ops",
-                            "handle",  "refused", "buffer",    "in_place", "error", NULL};
+    static char *names[] = {"library", "wide",   "comm_self", "datatype", "handle",
+                            "refused", "buffer", "in_place",  "error",    NULL};
     const char *library;
     unsigned long long comm_self;
-    PyObject *datatype, *op, *ops, *refused, *buffer, *in_place, *error;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "spKO!O!O!nO!O!OO", names, &library, &self->mpi.wide, &comm_self,
-            &PyType_Type, &datatype, &PyType_Type, &op, &PyDict_Type, &ops, &self->handle,
-            &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place, &error))
+    PyObject *datatype, *refused, *buffer, *in_place, *error;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!nO!O!OO", names, &library, &self->mpi.wide,
+                                     &comm_self, &PyType_Type, &datatype, &self->handle,
+                                     &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place,
+                                     &error))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
     if (missing) {
@@ -296,20 +199,14 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
     }
     self->self = (han_handle)comm_self;
     self->error = Py_NewRef(error);
-    self->codes = PyDict_New();
     self->datatype = (PyTypeObject *)Py_NewRef(datatype);
-    self->op = (PyTypeObject *)Py_NewRef(op);
-    self->ops = Py_NewRef(ops);
     self->classes = (han_classes){Py_NewRef(refused), Py_NewRef(buffer)};
     self->in_place = Py_NewRef(in_place);
-    return self->codes ? 0 : -1;
+    return 0;
 }
 
 static void reader_dealloc(ReaderObject *self) {
-    Py_XDECREF(self->codes);
     Py_XDECREF(self->datatype);
-    Py_XDECREF(self->op);
-    Py_XDECREF(self->ops);
     Py_XDECREF(self->classes.refused);
     Py_XDECREF(self->classes.buffer);
     Py_XDECREF(self->error);
@@ -318,24 +215,9 @@ static void reader_dealloc(ReaderObject *self) {
 }
 
 static PyMethodDef reader_methods[] = {
-    {"learn_array", (PyCFunction)reader_learn_array, METH_VARARGS,
-     "learn_array($self, number, facts, /)\n--\n\n"
-     "Learn the elements of arrays with a type number of NumPy."},
-    {"learn_type", (PyCFunction)reader_learn_type, METH_O,
-     "learn_type($self, facts, /)\n--\n\n"
-     "Learn a predefined MPI type without gaps."},
-    {"learn_gaps", (PyCFunction)reader_learn_gaps, METH_O,
-     "learn_gaps($self, facts, /)\n--\n\n"
-     "Learn a predefined MPI type with gaps; its size is its extent."},
-    {"learn_code", (PyCFunction)reader_learn_code, METH_VARARGS,
-     "learn_code($self, code, handle, /)\n--\n\n"
-     "Learn which MPI type a type code names."},
-    {"learn_format", (PyCFunction)reader_learn_format, METH_VARARGS,
-     "learn_format($self, format, facts, /)\n--\n\n"
-     "Learn the elements of buffers of a format; other sizes of elements are other formats."},
-    {"learn_tensor", (PyCFunction)reader_learn_tensor, METH_VARARGS,
-     "learn_tensor($self, fields, facts, /)\n--\n\n"
-     "Learn the elements of tensors; `fields` are DLPack's code, bits and lanes."},
+    {"learn", (PyCFunction)reader_learn, METH_VARARGS,
+     "learn($self, source, key, facts, /)\n--\n\n"
+     "Learn the elements for which a key of a source stands."},
     {"read", (PyCFunction)reader_read, METH_VARARGS,
      "read($self, spec, blocks=1, /)\n--\n\n"
      "Return address, bytes, size, handle and kind of elements, and read-only; None if refused."},
@@ -347,11 +229,9 @@ PyTypeObject ReaderType = {
     .tp_basicsize = sizeof(ReaderObject),
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc =
-        "Reader(library, wide, comm_self, datatype, op, ops, handle, refused, buffer, in_place, "
-        "error)"
-        "\n--\n\n"
-        "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
+    .tp_doc = "Reader(library, wide, comm_self, datatype, handle, refused, buffer, in_place, "
+              "error)\n--\n\n"
+              "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
     .tp_methods = reader_methods,
     .tp_init = (initproc)reader_init,
     .tp_new = PyType_GenericNew,

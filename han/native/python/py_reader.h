@@ -1,6 +1,6 @@
-/* Reads buffer arguments in every spelling, as han/message/buffers.py does. What it does not know,
- * and what is wrong, it refuses: Python parses the arguments, and raises. A file that reads must
- * import NumPy's table of functions. */
+/* Reads buffer arguments in the spellings that programs write often, as han/message/buffers.py does.
+ * Others, and what is wrong, it refuses: Python parses the arguments. A file that reads must import
+ * NumPy's table of functions. */
 #ifndef HAN_PY_READER_H
 #define HAN_PY_READER_H
 
@@ -17,11 +17,8 @@
 typedef struct {
     PyObject_HEAD
     PyTypeObject *datatype; /* MPI.Datatype */
-    PyTypeObject *op;       /* MPI.Op */
-    PyObject *ops;          /* predefined operations, by their handles */
     PyObject *in_place;
     han_classes classes;
-    PyObject *codes;   /* type codes such as "d", with the handles of their types */
     Py_ssize_t handle; /* where MPI's handle is in a Datatype, and in an Op */
     PyObject *error;   /* MPI.Exception */
     han_mpi mpi;
@@ -29,60 +26,35 @@ typedef struct {
     han_elements known;
 } ReaderObject;
 
-/* How a call uses the memory of a buffer. */
-typedef enum {
-    HAN_DIRECT, /* it moves the elements where they are */
-    HAN_PACKED, /* a derived type: it moves a packed copy, which has the data without gaps */
-    HAN_GAPPED, /* a result with gaps: it is received, gaps and all, in a copy; its data is delivered */
-    HAN_BESIDE, /* a result that would overwrite operands still in use: it is received in a copy */
-    HAN_SCATTERED, /* blocks that are not contiguous, or of a derived type: they are received packed
-                    * in a copy, and delivered one by one */
-} han_use;
-
-/* A buffer argument. */
+/* The items of a list that describes a buffer; new references; NULL: not given. */
 typedef struct {
-    uint8_t *data;
-    uint64_t nbytes; /* that the call moves: of the elements, or of the copy in their place */
-    const han_element *element;
-    PyObject *owner; /* keeps the memory; a new reference, or NULL */
-    bool readonly;
-    han_use use;
-    /* Of a packed or gapped buffer: the type, a new reference; the number of elements; bytes from
-     * the first one's address to the end of the data, and to that of the memory; bytes of the data.
-     * `element` of a packed one is no type of numbers. */
-    PyObject *datatype;
-    uint64_t count, span, room, packed;
-    /* Of blocks that are apart: bytes of the data of each block, and then where each one begins, in
-     * elements, of memory that the caller owns; bytes of an element's data, and from one to the next. */
-    const uint64_t *blocks;
-    int32_t n_blocks;
-    uint64_t each, step;
-} han_buffer;
+    PyObject *data, *count, *displacement, *type;
+} han_items;
 
-/* Some elements of a buffer. */
+/* Elements of the memory that an item shows. */
 typedef struct {
-    uint64_t from, count, to; /* bytes before them in the buffer; their number; bytes before them in
-                               * the packed copy */
-} han_part;
+    uint64_t start, count;
+    bool counted; /* else all from the first one on */
+} han_range;
 
 extern PyTypeObject ReaderType;
 
 /* Read an argument that is no plain array, as han_py_read does. */
 bool han_py_read_other(const ReaderObject *, PyObject *, uint64_t blocks, han_buffer *);
+/* Take the items of `[data]`, `[data, count]`, `[data, (count, displacement)]`, one of these with a type,
+ * or `[data, count, displacement, type]`, as list or tuple: false for others. The caller drops them in either case, as code of their
+ * classes may change the list meanwhile. */
+bool han_py_items(const ReaderObject *, PyObject *list, han_items *);
+void han_py_drop_items(han_items *);
+/* Read an int, or another object with `__index__`, that is not negative and fits 63 bits. */
+bool han_py_whole(PyObject *, uint64_t *);
+/* Read some elements of the data, into a buffer that is all zero. */
+bool han_py_read_items(const ReaderObject *, const han_items *, han_range, han_buffer *);
 /* MPI's handle in a Datatype, as mpi4py tells it. */
 han_handle han_py_handle(const ReaderObject *, PyObject *datatype);
-/* The object that stands for the operation of another one: for a predefined operation always the
- * same, else the object itself; borrowed. */
-PyObject *han_py_operation(const ReaderObject *, PyObject *op);
-/* Take the elements of a packed buffer as they lie in memory, if their type is a predefined one with
+/* Take the elements of a buffer with a type as they lie in memory, if it is a predefined one with
  * gaps, such as MPI.DOUBLE_INT: so the MPI library combines them. False for derived types. */
 bool han_py_with_gaps(const ReaderObject *, han_buffer *);
-/* Whether an argument is a list or a tuple, whose items are those that are iterated. */
-static inline bool han_py_is_list(PyObject *o) {
-    getiterfunc iterates = Py_TYPE(o)->tp_iter;
-    return (PyList_Check(o) && iterates == PyList_Type.tp_iter) ||
-           (PyTuple_Check(o) && iterates == PyTuple_Type.tp_iter);
-}
 
 int han_py_add_reader(PyObject *module);
 
@@ -109,9 +81,6 @@ static inline bool han_py_read(const ReaderObject *r, PyObject *o, uint64_t bloc
     return han_py_read_array(r, o, b) || han_py_read_other(r, o, blocks, b);
 }
 
-/* Whether a call uses a copy of a buffer. */
-static inline bool han_py_is_copied(const han_buffer *b) { return b->use != HAN_DIRECT; }
-
 static inline void han_py_release(han_buffer *b) {
     Py_XDECREF(b->owner);
     Py_XDECREF(b->datatype);
@@ -119,10 +88,5 @@ static inline void han_py_release(han_buffer *b) {
 
 /* Address, bytes, size, handle and kind of elements, and read-only of a buffer. */
 PyObject *han_py_buffer_facts(const han_buffer *);
-
-/* Whether an argument says MPI.IN_PLACE; mpi4py takes None for it. */
-static inline bool han_says_in_place(const ReaderObject *r, const PyObject *o) {
-    return o == r->in_place || o == Py_None;
-}
 
 #endif

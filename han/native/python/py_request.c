@@ -62,14 +62,13 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
 
 PyObject *han_py_request(PyTypeObject *type, EngineObject *engine, PlanObject *plan,
                          const void *send, void *recv, uint64_t nbytes, PyObject *sizes,
-                         PyObject *kept, PyObject *end) {
+                         PyObject *kept) {
     const uint64_t *table;
     PyObject *o = han_py_sizes(&plan->plan, sizes, &table) ? NULL : request_new(type, NULL, NULL);
     if (o) {
         fill(o, engine, plan, send, recv, nbytes, table);
         han_request_fields(o)->sizes = Py_XNewRef(sizes);
         han_request_fields(o)->keep = kept;
-        han_request_fields(o)->end = Py_XNewRef(end);
     } else {
         Py_DECREF(kept);
     }

@@ -8,8 +8,8 @@
 PyObject *han_py_request_class(PyObject *module, PyObject *args);
 
 /* Make a request of a nonblocking call; takes over the reference `kept`. `sizes` are those of
- * blocks that differ, as bytes; or NULL. `end` is called when the run has ended; or NULL. */
+ * blocks that differ, as bytes; or NULL. */
 PyObject *han_py_request(PyTypeObject *, EngineObject *, PlanObject *, const void *send, void *recv,
-                         uint64_t nbytes, PyObject *sizes, PyObject *kept, PyObject *end);
+                         uint64_t nbytes, PyObject *sizes, PyObject *kept);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reads buffers with a block for each rank, given by counts, as han/message/uneven.py does. A reader
- * refuses what py_reader.h does, negative displacements, and blocks that overlap. */
+/* Reads buffers with a block for each rank, given by counts, as han/message/uneven.py does. Counts and
+ * displacements are lists, tuples or arrays of integers. */
 #ifndef HAN_PY_VECTORS_H
 #define HAN_PY_VECTORS_H
 
@@ -7,21 +7,23 @@
 
 /* Blocks of all ranks, in elements. */
 typedef struct {
-    uint64_t *counts, *places;      /* of each block; the caller owns the memory of both */
-    uint64_t start, total, largest; /* before this rank's block; in all; in the largest block */
-    int32_t rank, size;
-    bool alike; /* all blocks are of one size */
+    uint64_t *counts, *places; /* of each block; the caller owns the memory of both */
+    uint64_t total, largest;   /* in all; in the largest block */
+    uint64_t reach;            /* where the last block ends */
+    int32_t size;
+    bool alike;  /* all blocks are of one size */
+    bool joined; /* they are contiguous in rank order; empty ones may be anywhere */
 } han_blocks;
 
 /* Take the memory for the counts, and behind them for the places, which is NULL before: false,
  * without an exception, if there is none. The caller frees it with PyMem_Free. */
-bool han_py_blocks(han_blocks *, uint64_t **counts, int32_t rank, int32_t size);
+bool han_py_blocks(han_blocks *, uint64_t **counts, int32_t size);
 
-/* Read the number of elements of each block: one number that stands for all, or one for each. */
+/* Read the number of elements of each block. */
 bool han_py_read_counts(PyObject *, han_blocks *);
 
-/* Read a buffer of blocks in all spellings. Without counts its elements are divided evenly. The buffer
- * ends with the last block. If blocks are apart, its bytes are those of their data. */
+/* Read a buffer of blocks: a list with counts, and maybe displacements. The buffer ends with the last
+ * block. Blocks in another order than that of ranks are refused. */
 bool han_py_read_vector(const ReaderObject *, PyObject *, han_blocks *, han_buffer *);
 
 int han_py_add_vectors(PyObject *module);
