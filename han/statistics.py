@@ -125,7 +125,8 @@ class Counting:
 
         @functools.wraps(original)
         def left(comm: Any, served: Served, name: str, *arguments: object) -> Any:
-            together, on_device = comm._han.topology.whole is not None, served is Served.ON_DEVICE
+            together = comm._han.parts.topology.whole is not None
+            on_device = served is Served.ON_DEVICE
             self._here.why = why_left(name, together, on_device)
             return original(comm, served, name, *arguments)
 

@@ -164,6 +164,6 @@ def _run_bench(running: Bench, cases: Sequence[Case], tell: Callable[[str], None
             rows.append(running.measure(case))
             tell(reports.table_row(rows[-1]))
             advance()
-    config = running.han._han.config.to_yaml() if running.han is not None else ""
+    config = running.han._han.parts.config.to_yaml() if running.han is not None else ""
     others = tell_others(running, tell)
     return reports.report(machine, settings, rows, config, others)

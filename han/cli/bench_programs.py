@@ -70,5 +70,5 @@ def _run(
             advance()
     tell(texts.table(machine, results))
     tell(texts.summary(results))
-    config, others = running.han._han.config.to_yaml(), tell_others(running, tell)
+    config, others = running.han._han.parts.config.to_yaml(), tell_others(running, tell)
     return texts.report(machine, running.settings, results, config, others), results

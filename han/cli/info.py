@@ -68,6 +68,7 @@ def info(config: ConfigOption = None, as_json: JsonFlag = False) -> None:
 def collect(comm: Comm) -> dict[str, Any]:
     """Collect versions, settings, levels and submodules of a communicator; collective."""
     state = comm._han
+    parts, tuned = state.parts, state.parts.given.tuned
     nodes = comm.allgather(MPI.Get_processor_name())
     return {
         "han": han.__version__,
@@ -81,39 +82,39 @@ def collect(comm: Comm) -> dict[str, Any]:
         "threads": THREADS[MPI.Query_thread()],
         "cpu": cpu_model(),
         "allowed_cpus": allowed_cpus(comm),
-        "mesh": state.conditions.mesh,
+        "mesh": parts.conditions.mesh,
         "ranks": comm.size,
         "nodes": len(set(nodes)),
-        "config": state.config.source,
-        "memory": state.config.memory,
+        "config": parts.config.source,
+        "memory": parts.config.memory,
         "tuned": {
-            "table": state.tuned.table.source if state.tuned.table is not None else None,
-            "about": state.tuned.about,
-            "rows": 0 if state.tuned.table is None else state.tuned.table.size,
+            "table": tuned.table.source if tuned.table is not None else None,
+            "about": tuned.about,
+            "rows": 0 if tuned.table is None else tuned.table.size,
             "collectives": _tuned_here(state),
         },
         "built_in": {
             "table": shipped().source,
             "rows": shipped().count,
-            "about": shipped().distance(fingerprint(state.config.wait)),
+            "about": shipped().distance(fingerprint(parts.config.wait)),
         },
-        "check": state.config.check,
+        "check": parts.config.check,
         "wait": describe_wait(comm),
         "autogroups": autogroups(comm),
-        "timeout": state.config.wait.timeout,
+        "timeout": parts.config.wait.timeout,
         "settings": settings(os.environ),
-        "attach": state.shared.attach_refused or True,
-        "arenas": state.shared.arenas().refused or True,
-        "arena": "" if state.shared.arenas().refused else process_arena().kind,
+        "attach": parts.shared.attach_refused or True,
+        "arenas": parts.shared.arenas().refused or True,
+        "arena": "" if parts.shared.arenas().refused else process_arena().kind,
         "arena_limit": limit(),
         "arena_pages": describe(
-            "" if state.shared.arenas().refused else process_arena().kind, policy()
+            "" if parts.shared.arenas().refused else process_arena().kind, policy()
         ),
-        "windows": [window.nbytes for window in state.shared.windows],
-        "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
-        "sockets": _sockets(state.topology),
+        "windows": [window.nbytes for window in parts.shared.windows],
+        "levels": [_level(parts.topology, k) for k in range(parts.topology.depth)],
+        "sockets": _sockets(parts.topology),
         "rails": rails_record(comm),
-        "submodules": submodule_uses(state.topology),
+        "submodules": submodule_uses(parts.topology),
     }
 
 
@@ -216,8 +217,8 @@ def _built_in(record: Mapping[str, Any]) -> str:
 
 def _tuned_here(state: State) -> list[str]:
     """Return the collectives whose rows hold for these ranks."""
-    table = state.tuned.table
-    return [] if table is None else table.calls_of(state.topology)
+    table = state.parts.given.tuned.table
+    return [] if table is None else table.calls_of(state.parts.topology)
 
 
 def _attach(answer: bool | str) -> str:

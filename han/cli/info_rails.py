@@ -19,8 +19,8 @@ SHOWN = 4
 def rails_record(comm: Comm) -> dict[str, Any]:
     """Return the rails of the configuration and the adapters of the environment; collective."""
     state = comm._han
-    config = state.config
-    count, rails = config.rails.count, rails_of(config.rails, state.facts, config.origin)
+    config = state.parts.config
+    count, rails = config.rails.count, rails_of(config.rails, state.parts.facts, config.origin)
     found = comm.allgather(bound(MPI.Get_processor_name(), os.environ))
     missing = {
         f"{one.host} has no adapter {m}" for row in found for one in row for m in one.missing

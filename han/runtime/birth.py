@@ -19,7 +19,7 @@ from han.ranks.mail import Mail
 from han.ranks.meeting import Line, Meeting
 from han.runtime.given import Given
 from han.runtime.inherited import Draft, Inherited
-from han.runtime.resting import Parts
+from han.runtime.resting import Rested
 
 TAGS = 4  # tags of the steps of a communicator
 TOLD = 4  # numbers that a rank tells, before the offsets by level
@@ -46,7 +46,7 @@ class Birth:
     draft: Draft | None = None
     lending: Lending | None = None
     number: int = 0
-    rested: Parts | None = None
+    rested: Rested | None = None
 
     @classmethod
     def of(cls, inherited: Inherited | None, comm: MPI.Intracomm) -> Birth:
@@ -65,7 +65,7 @@ class Birth:
 
     def introduce(
         self, meeting: Meeting, given: Given
-    ) -> tuple[Parts | Known | Draft | None, tuple[int, ...]]:
+    ) -> tuple[Rested | Known | Draft | None, tuple[int, ...]]:
         """Take the first step; collective.
 
         Returns parts that all ranks have; or what all ranks know; or, if shared memory must be
@@ -76,7 +76,7 @@ class Birth:
             told = meeting.numbers(self._told(given.number), STEP)
         except BaseException:
             if self.rested is not None:
-                self.rested.end()
+                self.rested.drop()
             raise
         parent = told[0][0]
         if parent and all(row[0] == parent for row in told):
@@ -119,6 +119,6 @@ class Birth:
     def _cancel(self) -> None:
         """Take back what this rank lends, as no rank borrows; end parts that not all ranks have."""
         if self.rested is not None:
-            self.rested.end()
+            self.rested.drop()
         if self.lending is not None:
             self.lending.cancel()

@@ -70,7 +70,7 @@ class Inherited:
     world: tuple[int, ...]
     facts: tuple[Facts, ...]
     reach: Reach | None
-    nest: Nest = field(default_factory=Nest)
+    nest: Nest
     _drafts: dict[tuple[int, ...], Draft] = field(default_factory=dict)
 
     @property
@@ -78,6 +78,11 @@ class Inherited:
         """The configuration."""
         config: Config = self.given.config
         return config
+
+    @property
+    def keeps(self) -> bool:
+        """Whether parts of freed children can serve later ones."""
+        return self.nest.open and self.parent.failed is None
 
     @property
     def mail(self) -> Mail:

@@ -90,7 +90,7 @@ def comm_on(
     if use is not None:
         config["rules"] = [{"use": dict(use)}]
     with mock.patch(
-        "han.runtime.state.discover", return_value=(topology, Conditions(oversubscribed=True))
+        "han.runtime.making.discover", return_value=(topology, Conditions(oversubscribed=True))
     ):
         return han.Comm(comm.Dup(), config)
 

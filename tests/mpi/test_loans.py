@@ -46,7 +46,7 @@ def taken():
 
 def forget(comm):
     """Give back what freed children left to later ones."""
-    comm._han.heritage().nest.clear()
+    comm._han.parts.nest.clear()
 
 
 def descriptors():

@@ -71,12 +71,12 @@ class Made:
 
 
 def _has_failed(state: State | None) -> bool:
-    """Return whether a communicator has failed, or its construction did not finish."""
-    return state is not None and bool(getattr(state, "health", None) is None or state.health.failed)
+    """Return whether a communicator has failed."""
+    return state is not None and bool(state.parts.health.failed)
 
 
 def _is_open(state: State | None) -> TypeGuard[State]:
-    return state is not None and state.comm != MPI.COMM_NULL
+    return state is not None and not state.closed
 
 
 def _free(comm: MPI.Intracomm, state: State) -> None:
