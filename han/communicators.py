@@ -15,6 +15,7 @@ from han.objects import Objects
 from han.ranks.agreement import agree
 from han.ranks.health import AGREED
 from han.runtime.inherited import Inherited
+from han.runtime.roots import ROOTS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -164,6 +165,7 @@ class Communicators(Objects):
         It has this communicator's configuration and takes over nothing else.
         """
         child, mine = self._bare(super().Shrink()), self._heritage
+        ROOTS.forget()
         child._config = mine.config if isinstance(mine, Inherited) else mine
         return child
 

@@ -14,7 +14,7 @@ from han.memory.shared import Reach, Site
 from han.model.topology import Topology
 from han.ranks.departures import IN_FLIGHT
 from han.ranks.discover import Conditions, discover, facts_of
-from han.ranks.health import Health
+from han.ranks.health import FREED, Health
 from han.ranks.mail import Mail
 from han.ranks.meeting import Meeting, setup_limit
 from han.runtime.given import Given
@@ -56,7 +56,7 @@ class Draft:
     site: Site | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Inherited:
     """What the parent knows: also about each of its ranks, by rank.
 
@@ -82,7 +82,7 @@ class Inherited:
     @property
     def keeps(self) -> bool:
         """Whether parts of freed children can serve later ones."""
-        return self.nest.open and self.parent.failed is None
+        return self.nest.open and self.parent.failed in (None, FREED)
 
     @property
     def mail(self) -> Mail:

@@ -29,6 +29,7 @@ from han.runtime.plans import Plans
 from han.runtime.programs import Programs
 from han.runtime.progress import set_helper
 from han.runtime.resting import Ranks
+from han.runtime.roots import ROOTS
 from han.runtime.tuned import agreed_table
 from han.runtime.waiting import Waiting, naps
 from han.trace.tracing import Tracing
@@ -40,10 +41,11 @@ SETUP_LIMIT = 600.0  # seconds; the limit until the configuration is known
 def parts_of(comm: MPI.Intracomm, config: Any, inherited: Inherited | None) -> Parts:
     """Return the parts of a new communicator: those that a freed one left, or new ones; collective.
 
-    `inherited` is what a parent knows; without one, `config` is read. Raises ConfigError and
-    SharedMemoryError, on all ranks alike.
+    `inherited` is what a parent knows; without one, `config` is read, and there may be a root.
+    Raises ConfigError and SharedMemoryError, on all ranks alike.
     """
     given = Given.read(config) if inherited is None else inherited.given
+    inherited = inherited or ROOTS.find(comm, given)
     limit = SETUP_LIMIT if given.problem else given.config.wait.timeout
     meeting = Meeting(comm, setup_limit(limit))
     meeting.look = inherited.watch(comm) if inherited is not None else None
@@ -55,7 +57,8 @@ def parts_of(comm: MPI.Intracomm, config: Any, inherited: Inherited | None) -> P
     if isinstance(known, Known):
         parts = _with_parent(meeting, given, known, inherited)
     else:
-        parts = _without_parent(meeting, given, known if isinstance(known, Draft) else None)
+        draft = known if isinstance(known, Draft) else None
+        parts = _without_parent(meeting, given, draft, inherited is None)
     _open(parts, comm, limit)
     return parts
 
@@ -72,14 +75,16 @@ def _open(parts: Parts, comm: MPI.Intracomm, limit: float) -> None:
     at_end(parts)
 
 
-def _without_parent(outer: Meeting, given: Given, draft: Draft | None) -> Parts:
+def _without_parent(outer: Meeting, given: Given, draft: Draft | None, is_root: bool) -> Parts:
     """Find out where the ranks are, and make shared memory; collective."""
     own = outer.messages()
     meeting = Meeting(own, outer.limit, own)
     meeting.look = outer.look
     config, made = given.config, list[Parts]()
     try:
-        token = meeting.allgather(int.from_bytes(os.urandom(4), "little") >> 1, STEP)[0]
+        mine = int.from_bytes(os.urandom(4), "little") >> 1, is_root and ROOTS.takes(own)
+        told = meeting.allgather(mine, STEP)
+        token, stays = told[0][0], all(takes for _, takes in told)
         facts = draft.facts if draft else tuple(gather_facts(meeting, config))
         topology, here = discover(facts, config)
         conditions = draft.conditions if draft else here
@@ -92,6 +97,8 @@ def _without_parent(outer: Meeting, given: Given, draft: Draft | None) -> Parts:
     except AGREED:
         own.Free()
         raise
+    if stays:
+        ROOTS.add(made[0].heritage)
     return made[0]
 
 

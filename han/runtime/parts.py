@@ -23,6 +23,7 @@ from han.runtime.maker import Maker
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
 from han.runtime.resting import Nest, Ranks, Rested
+from han.runtime.roots import ROOTS
 from han.trace.tracing import Tracing
 from han.tuning.planner import Planner
 
@@ -121,16 +122,21 @@ class Parts:
         self.end(self.health.notices.silent)
 
     def end(self, free: bool) -> None:
-        """Give back all. The communicators are freed by all ranks, after an error by none."""
+        """Give back all, but what a root keeps for later communicators.
+
+        The communicators are freed by all ranks, after an error by none.
+        """
         quiet = free and self._quiet()
+        stays = quiet and self.nest in ROOTS
         self.tracing.close()
         self.health.failed = self.health.failed or FREED
-        self.nest.close()
+        (self.nest.clear if stays else self.nest.close)()
         self.engines.stop()
         self.plans.clear(quiet)
         self.persistent.slots.close()
         self.shared.windows.clear()
-        self._close_mail(quiet)
+        if not stays:
+            self._close_mail(quiet)
 
     def _quiet(self) -> bool:
         """Return whether no message is under way, as MPI demands before it frees a communicator."""

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from han.model.collectives import ROWS
 from han.model.element_types import DTYPES, ops_of
 from han.model.topology import Topology
 from han.ranks.discover import Conditions
+from han.runtime.roots import Roots
 
 WORLD = MPI.COMM_WORLD
 FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
@@ -89,10 +91,14 @@ def comm_on(
     config["levels"] = levels_of(topology.names, topology.symbols)
     if use is not None:
         config["rules"] = [{"use": dict(use)}]
-    with mock.patch(
-        "han.runtime.making.discover", return_value=(topology, Conditions(oversubscribed=True))
-    ):
+    conditions = Conditions(oversubscribed=True)
+    with alone(), mock.patch("han.runtime.making.discover", return_value=(topology, conditions)):
         return han.Comm(comm.Dup(), config)
+
+
+def alone() -> AbstractContextManager[object]:
+    """Let communicators neither descend from a root nor become one."""
+    return mock.patch("han.runtime.making.ROOTS", Roots(0))
 
 
 def comm_with(

@@ -18,6 +18,7 @@ from mpi4py import MPI
 import han
 from han import attached
 from han.model.collectives import ROWS
+from han.runtime.roots import ROOTS
 from han.runtime.state import State
 from han.submodules import registry
 from pool import RENEW
@@ -61,6 +62,7 @@ class Made:
             left = state()
             if _is_open(left):
                 _free(comm, left)
+        self._free_roots(True)
 
     def keep(self) -> None:
         """Keep all communicators that are left, until the job ends."""
@@ -68,6 +70,14 @@ class Made:
         self.spoilt = any(comm in PERMANENT for comm, _ in self._made)
         self.kept += self.newly_kept
         self._made = []
+        self._free_roots(False)
+
+    def _free_roots(self, free: bool) -> None:
+        """Let each test begin without roots; `free` also their mail, which takes all ranks."""
+        for root in ROOTS.kept:
+            root.nest.close()
+            root.mail.close(free)
+        ROOTS.forget()
 
 
 def _has_failed(state: State | None) -> bool:

@@ -1,0 +1,61 @@
+"""Communicators that later ones of the program may descend from, although it made them apart.
+
+A communicator without a parent is a root. What it knows stays when it is freed: its mail, where
+its ranks and their arenas are, and the nest. A later communicator of some of its ranks, with the
+same settings, takes the root for its parent. MPI frees the duplicate of the mail when it is
+finalized.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mpi4py import MPI
+
+from han.runtime.given import Given
+from han.runtime.inherited import Inherited, world_ranks
+from han.runtime.resting import Nest
+
+MOST = 8  # roots of a process: each has one of the MPI library's communicators
+
+
+class Roots:
+    """The roots of this process, at most `most`: `kept`, in order of creation."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self.kept: list[Inherited] = []
+
+    def takes(self, comm: MPI.Intracomm) -> bool:
+        """Return whether this rank can keep a new root; its ranks must be known by their number."""
+        return len(self.kept) < self._most and MPI.UNDEFINED not in world_ranks(comm)
+
+    def add(self, root: Inherited) -> None:
+        """Keep a root, which all its ranks can keep."""
+        self.kept = [one for one in self.kept if one.keeps] + [root]
+
+    def __contains__(self, nest: Nest) -> bool:
+        """Return whether a nest is that of a root."""
+        return any(root.nest is nest for root in self.kept)
+
+    def find(self, comm: MPI.Intracomm, given: Given) -> Inherited | None:
+        """Return the root that a new communicator descends from; None if this rank has none.
+
+        Its ranks find the same one, or tell each other that they do not.
+        """
+        kept = sorted(self.kept, key=lambda root: root.token)
+        return next((root for root in kept if _fits(root, comm, given)), None)
+
+    def forget(self) -> None:
+        """Forget all roots, as a process of theirs has failed."""
+        self.kept = []
+
+
+def _fits(root: Inherited, comm: MPI.Intracomm, given: Given) -> bool:
+    if root.given.number != given.number or not root.keeps:
+        return False
+    ranks = root.places(comm)
+    return ranks is not None and root.facts[ranks[comm.Get_rank()]].cpus == os.sched_getaffinity(0)
+
+
+ROOTS = Roots()
