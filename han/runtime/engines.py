@@ -116,8 +116,9 @@ class Engines:
 
     @property
     def room(self) -> int:
-        """The bytes of this rank's rings in memory that ranks lend."""
-        return sum(channel.loan.room for channel in self._channels if channel.loan is not None)
+        """The bytes of this rank's rings that have memory."""
+        channels = (channel for engine in self for channel in reporter(engine).channels)
+        return sum(channel.room for channel in channels)
 
     def departures(self) -> list[Departure]:
         """Return which ranks that share memory with this one have left."""

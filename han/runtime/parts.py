@@ -96,7 +96,7 @@ class Parts:
         """Whether nothing here belongs to the present communicator alone."""
         health = self.health
         asked = self.config.check or self.tracing.used
-        made = self.persistent.used or bool(self.shared.windows)
+        made = bool(self.persistent.slots.leased) or bool(self.shared.windows)
         return not (asked or made or health.busy or health.meeting.own is not None)
 
     def rest(self) -> Sequence[Rested]:

@@ -8,6 +8,7 @@ finalized.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from mpi4py import MPI
@@ -55,7 +56,10 @@ def _fits(root: Inherited, comm: MPI.Intracomm, given: Given) -> bool:
     if root.given.number != given.number or not root.keeps:
         return False
     ranks = root.places(comm)
-    return ranks is not None and root.facts[ranks[comm.Get_rank()]].cpus == os.sched_getaffinity(0)
+    with contextlib.suppress(OSError):
+        mine = None if ranks is None else root.facts[ranks[comm.Get_rank()]]
+        return mine is not None and mine.cpus == os.sched_getaffinity(0)
+    return False
 
 
 ROOTS = Roots()

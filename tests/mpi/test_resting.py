@@ -218,14 +218,32 @@ def test_what_belongs_to_one_communicator_alone_is_not_taken_over(comm):
     with opened(new_comm(FLAT)) as parent:
         child = parent.Split()
         engine = used(child).parts.engines.own
-        request = child.Allreduce_init(np.ones(1), np.empty(1))
-        request.Start()
-        request.Wait()
-        request.Free()
+        kept = child.Allreduce_init(np.ones(1), np.empty(1))
         child.Free()
         child = parent.Split()
         assert used(child).parts.engines.own is not engine
+        with pytest.raises(han.RevokedError):
+            kept.Start()
         child.Free()
+
+
+@on_some
+def test_slots_of_requests_that_were_freed_are_taken_over(comm):
+    with opened(new_comm(FLAT)) as parent:
+        slots = []
+        for turn in range(6):
+            child, out = parent.Dup(), np.empty((2, 1 + 9000 * (turn % 2)))
+            requests = [child.Allreduce_init(np.full(each.shape, turn + 1.0), each) for each in out]
+            for request in requests[:: 1 if child.rank else -1]:
+                request.Start()
+            for request in requests:
+                request.Wait()
+                request.Free()
+            assert (out == child.size * (turn + 1)).all()
+            check_works(child)
+            slots.append(child._han.parts.persistent.slots)
+            child.Free()
+        assert len({*slots}) == 1
 
 
 @pytest.mark.mpi(ranks=[2, 3, 5], timeout=60, unit="s")
