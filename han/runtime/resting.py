@@ -3,7 +3,8 @@
 A program that splits a communicator again and again gets the same ranks again and again. The parent
 keeps the parts of children that were freed: shared memory, engines and plans, and the nest for
 their own children. The first call of a new child of the same ranks takes them over, if all its
-ranks tell that they have them. What is kept is limited, and ends with the parent.
+ranks tell that they have them. Each thread of a program has its own, as its turns come in the same
+order on all ranks. What is kept is limited, and ends with the parent.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set
 MOST_ROOM = 2 * RING_MAX  # bytes of a rank's memory that it keeps, unless one set alone has more
 
 Ranks = tuple[int, ...]
+Key = tuple[Ranks, int]  # the ranks of a child, and the thread that freed it
 _LOCK = threading.Lock()  # of all nests, as limits hold across them; parts end outside of it
 
 
@@ -53,7 +55,7 @@ class Nest:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Ranks, Rested] = OrderedDict()
+        self._kept: OrderedDict[Key, Rested] = OrderedDict()
         self._room = 0  # bytes of the parts that are kept
         self._outer: Nest | None = None  # the nest in which the parent's own parts are
         self._left: dict[int, float] = {}  # calls of objects of an unused child, by its handle
@@ -69,11 +71,12 @@ class Nest:
         Returns those that are kept no longer, which the caller drops: it may raise there. A nest
         that was closed meanwhile keeps nothing.
         """
+        key = ranks, threading.get_ident()
         with _LOCK:
             if not self.open:
                 return [parts]
-            before = self._taken(ranks)
-            self._kept[ranks] = parts
+            before = self._taken(key)
+            self._kept[key] = parts
             self._room += parts.room
             parts.nest._outer = self
             return [*([] if before is None else [before]), *self._dropped()]
@@ -100,14 +103,14 @@ class Nest:
     def take(self, ranks: Ranks) -> Rested | None:
         """Return the parts for a new child of these ranks, and keep them no longer; or None."""
         with _LOCK:
-            found = self._taken(ranks)
+            found = self._taken((ranks, threading.get_ident()))
         if found is not None and not found.sound:
             found.drop()
             return None
         return found
 
-    def _taken(self, ranks: Ranks) -> Rested | None:
-        found = self._kept.pop(ranks, None)
+    def _taken(self, key: Key) -> Rested | None:
+        found = self._kept.pop(key, None)
         if found is not None:
             self._room -= found.room
             found.nest._outer = None
@@ -117,8 +120,8 @@ class Nest:
         """Give back all."""
         with _LOCK:
             kept = [*self._kept.values()]
-            for ranks in [*self._kept]:
-                self._taken(ranks)
+            for key in [*self._kept]:
+                self._taken(key)
         for parts in reversed(kept):
             parts.drop()
 
