@@ -3,8 +3,8 @@
 A program that splits a communicator again and again gets the same ranks again and again. The parent
 keeps the parts of children that were freed: shared memory, engines and plans, and the nest for
 their own children. The first call of a new child of the same ranks takes them over, if all its
-ranks tell that they have them. Each thread of a program has its own, as its turns come in the same
-order on all ranks. What is kept is limited, and ends with the parent.
+ranks tell that they have the same. A thread takes those that it left, as the turns of a thread come
+in the same order on all ranks. What is kept is limited, and ends with the parent.
 """
 
 from __future__ import annotations
@@ -102,8 +102,11 @@ class Nest:
 
     def take(self, ranks: Ranks) -> Rested | None:
         """Return the parts for a new child of these ranks, and keep them no longer; or None."""
+        key = ranks, threading.get_ident()
         with _LOCK:
-            found = self._taken((ranks, threading.get_ident()))
+            if key not in self._kept:
+                key = next((each for each in self._kept if each[0] == ranks), key)
+            found = self._taken(key)
         if found is not None and not found.sound:
             found.drop()
             return None

@@ -45,6 +45,17 @@ def test_later_parts_of_the_same_ranks_replace_earlier_ones():
     assert (first.ended, second.ended, len(nest)) == (1, 0, 1)
 
 
+def test_a_thread_takes_what_it_left_itself_if_there_is_any():
+    nest, mine, others = Nest(), Parts(1), Parts(2)
+    with ThreadPoolExecutor(1) as pool:
+        keep(nest, (0, 1), mine)
+        pool.submit(keep, nest, (0, 1), others).result()
+        assert (mine.ended, len(nest)) == (0, 2)
+        assert pool.submit(nest.take, (0, 1)).result() is others
+        assert pool.submit(nest.take, (1, 0)).result() is None
+        assert pool.submit(nest.take, (0, 1)).result() is mine
+
+
 def test_parts_after_an_error_are_given_back():
     nest, parts = Nest(), Parts(1)
     keep(nest, (0, 1), parts)
