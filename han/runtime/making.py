@@ -92,7 +92,7 @@ def _without_parent(outer: Meeting, given: Given, draft: Draft | None, is_root: 
         sleeps, crowded = naps(config.wait, conditions), conditions.oversubscribed
         shared = SharedMemory.made(meeting, topology, config.memory, sleeps, crowded)
         meeting.share(
-            lambda: made.append(_made(given, conditions, facts, health, shared, None)), STEP
+            lambda: made.append(_made(given, conditions, facts, health, shared, None, stays)), STEP
         )
     except AGREED:
         own.Free()
@@ -135,6 +135,7 @@ def _made(
     health: Health,
     shared: SharedMemory,
     origin: tuple[Inherited, Ranks] | None,
+    is_root: bool = False,
 ) -> Parts:
     """Make the parts that need no other rank."""
     config, topology = given.config, shared.topology
@@ -153,5 +154,5 @@ def _made(
     recorder.follow(engines, binder)
     return Parts(
         given, conditions, facts, health, shared, tracing, engines, planner, binder, maker, plans,
-        persistent, origin,
+        persistent, origin, is_root,
     )  # fmt: skip

@@ -23,7 +23,6 @@ from han.runtime.maker import Maker
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
 from han.runtime.resting import Nest, Ranks, Rested
-from han.runtime.roots import ROOTS
 from han.trace.tracing import Tracing
 from han.tuning.planner import Planner
 
@@ -34,8 +33,8 @@ class Parts:
 
     `health` tells whether the ranks are in step. `planner` decides, `maker` makes plans with
     `binder`, `plans` and `persistent` keep them, `engines` run them, in the memory `shared`.
-    `origin` is the parent, and the ranks there; None if the parts cannot be handed on. `nest` is
-    what freed children have left.
+    `origin` is the parent, and the ranks there; None if the parts cannot be handed on. `is_root`:
+    later communicators may descend from this one. `nest` is what freed children have left.
     """
 
     given: Given
@@ -51,6 +50,7 @@ class Parts:
     plans: Plans
     persistent: Persistent
     origin: tuple[Inherited, Ranks] | None
+    is_root: bool
     nest: Nest = field(default_factory=Nest)
 
     @property
@@ -127,7 +127,7 @@ class Parts:
         The communicators are freed by all ranks, after an error by none.
         """
         quiet = free and self._quiet()
-        stays = quiet and self.nest in ROOTS
+        stays = quiet and self.is_root
         self.tracing.close()
         self.health.failed = self.health.failed or FREED
         (self.nest.clear if stays else self.nest.close)()

@@ -10,34 +10,37 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 
 from mpi4py import MPI
 
 from han.runtime.given import Given
 from han.runtime.inherited import Inherited, world_ranks
-from han.runtime.resting import Nest
 
-MOST = 8  # roots of a process: each has one of the MPI library's communicators
+MOST = 8  # roots of a process: each keeps one of the MPI library's communicators
 
 
 class Roots:
-    """The roots of this process, at most `most`: `kept`, in order of creation."""
+    """The roots of this process: `kept`, and the `room` for more, in all of its life."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, room: int = MOST) -> None:
+        self._lock = threading.Lock()  # threads may make communicators at the same time
         self.kept: list[Inherited] = []
+        self.room = room
 
     def takes(self, comm: MPI.Intracomm) -> bool:
         """Return whether this rank can keep a new root; its ranks must be known by their number."""
-        return len(self.kept) < self._most and MPI.UNDEFINED not in world_ranks(comm)
+        return self.room > 0 and MPI.UNDEFINED not in world_ranks(comm)
 
     def add(self, root: Inherited) -> None:
-        """Keep a root, which all its ranks can keep."""
-        self.kept = [one for one in self.kept if one.keeps] + [root]
-
-    def __contains__(self, nest: Nest) -> bool:
-        """Return whether a nest is that of a root."""
-        return any(root.nest is nest for root in self.kept)
+        """Keep a root, which all its ranks can keep, in place of those that have no other ranks."""
+        with self._lock:
+            before = [one for one in self.kept if _replaces(root, one)]
+            self.kept = [*(one for one in self.kept if one not in before), root]
+            self.room -= 1
+        for one in before:
+            if one.parent.failed is not None:  # it is freed
+                one.nest.close()
 
     def find(self, comm: MPI.Intracomm, given: Given) -> Inherited | None:
         """Return the root that a new communicator descends from; None if this rank has none.
@@ -48,8 +51,13 @@ class Roots:
         return next((root for root in kept if _fits(root, comm, given)), None)
 
     def forget(self) -> None:
-        """Forget all roots, as a process of theirs has failed."""
-        self.kept = []
+        """Let no communicator descend from these roots, as a process of theirs may have failed."""
+        for root in self.kept:
+            root.nest.close()
+
+
+def _replaces(root: Inherited, one: Inherited) -> bool:
+    return root.given.number == one.given.number and {*one.world} <= {*root.world}
 
 
 def _fits(root: Inherited, comm: MPI.Intracomm, given: Given) -> bool:

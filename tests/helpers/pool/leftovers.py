@@ -18,7 +18,7 @@ from mpi4py import MPI
 import han
 from han import attached
 from han.model.collectives import ROWS
-from han.runtime.roots import ROOTS
+from han.runtime.roots import MOST, ROOTS
 from han.runtime.state import State
 from han.submodules import registry
 from pool import RENEW
@@ -77,7 +77,7 @@ class Made:
         for root in ROOTS.kept:
             root.nest.close()
             root.mail.close(free)
-        ROOTS.forget()
+        ROOTS.kept, ROOTS.room = [], MOST
 
 
 def _has_failed(state: State | None) -> bool:
