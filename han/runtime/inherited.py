@@ -56,7 +56,7 @@ class Draft:
     site: Site | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inherited:
     """What the parent knows: also about each of its ranks, by rank.
 

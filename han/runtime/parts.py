@@ -27,7 +27,7 @@ from han.trace.tracing import Tracing
 from han.tuning.planner import Planner
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Parts:
     """What serves the calls of one communicator, then of the next one of the same ranks.
 

@@ -50,6 +50,11 @@ class Roots:
         kept = sorted(self.kept, key=lambda root: root.token)
         return next((root for root in kept if _fits(root, comm, given)), None)
 
+    def clear(self) -> None:
+        """Give back what freed communicators have left; they remain roots."""
+        for root in self.kept:
+            root.nest.clear()
+
     def forget(self) -> None:
         """Let no communicator descend from these roots, as a process of theirs may have failed."""
         for root in self.kept:
@@ -57,11 +62,16 @@ class Roots:
 
 
 def _replaces(root: Inherited, one: Inherited) -> bool:
-    return root.given.number == one.given.number and {*one.world} <= {*root.world}
+    return _alike(root.given, one.given) and {*one.world} <= {*root.world}
+
+
+def _alike(one: Given, other: Given) -> bool:
+    """Return whether settings are the same, and waits, which the number does not stand for."""
+    return one.number == other.number and one.config == other.config
 
 
 def _fits(root: Inherited, comm: MPI.Intracomm, given: Given) -> bool:
-    if root.given.number != given.number or not root.keeps:
+    if not root.keeps or not _alike(root.given, given):
         return False
     ranks = root.places(comm)
     with contextlib.suppress(OSError):

@@ -67,7 +67,7 @@ def test_a_live_root_has_descendants_too(comm):
 
 @on_some
 def test_other_settings_make_another_root(comm):
-    mails = [made_and_freed()[1], made_and_freed(plans=5)[1]]
+    mails = [made_and_freed(**more)[1] for more in ({}, {"plans": 5}, {"timeout": 19.0})]
     with opened(new_comm(TWO_LEVELS)) as apart:
         mails.append(mail_of(apart))
     assert len({id(mail) for mail in mails}) == len(mails)

@@ -90,6 +90,7 @@ def test_the_smallest_quota_of_a_node_counts():
     assert conditions(facts) == (False, True, False)
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(("policy", "sleeps"), [("auto", True), ("yield", False), ("futex", True)])
 def test_waiting_ranks_sleep_under_a_quota(monkeypatch, policy, sleeps):
     monkeypatch.setattr("han.ranks.discover.processors", lambda: 0.5)
