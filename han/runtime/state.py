@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -25,6 +25,7 @@ from han.runtime.parts import Parts
 from han.runtime.prepared import Prepared
 from han.runtime.progress import tell_limit
 from han.runtime.request import Request
+from han.runtime.resting import Rested
 
 check_compiled()
 
@@ -196,15 +197,15 @@ class State:
         if self.closed:
             return
         self.closed, self.calls = True, NOTHING
-        rested = False
+        left: Sequence[Rested] = (self.parts,)
         try:
             with contextlib.suppress(HanError, MPI.Exception):
                 self.parts.engines.drain()
             if free:
-                dropped = self.parts.rest()
-                rested = self.parts not in dropped
+                left = self.parts.rest()
         finally:  # also after an interrupt
-            if not rested:
-                self.parts.end(free)
-        for older in dropped if rested else ():
-            older.drop()
+            for one in left:
+                if one is self.parts:
+                    self.parts.end(free)
+                else:
+                    one.drop()

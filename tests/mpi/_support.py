@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from han.model.collectives import ROWS
 from han.model.element_types import DTYPES, ops_of
 from han.model.topology import Topology
 from han.ranks.discover import Conditions
-from han.runtime.roots import Roots
 
 WORLD = MPI.COMM_WORLD
 FLAT = [{"name": "everyone", "symbol": "e", "scope": "all"}]
@@ -92,13 +90,8 @@ def comm_on(
     if use is not None:
         config["rules"] = [{"use": dict(use)}]
     conditions = Conditions(oversubscribed=True)
-    with alone(), mock.patch("han.runtime.making.discover", return_value=(topology, conditions)):
+    with mock.patch("han.runtime.making.discover", return_value=(topology, conditions)):
         return han.Comm(comm.Dup(), config)
-
-
-def alone() -> AbstractContextManager[object]:
-    """Let communicators neither descend from a root nor become one."""
-    return mock.patch("han.runtime.making.ROOTS", Roots(0))
 
 
 def comm_with(

@@ -17,6 +17,11 @@ from han.runtime.roots import MOST, ROOTS
 on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 
 
+@pytest.fixture(autouse=True)
+def roots(monkeypatch):
+    monkeypatch.setattr(ROOTS, "room", MOST)
+
+
 def mail_of(comm):
     check_works(comm)
     return comm._han.parts.health.notices.mail

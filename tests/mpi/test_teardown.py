@@ -20,7 +20,6 @@ from _support import (
     SECONDS,
     TWO_LEVELS,
     WORLD,
-    alone,
     check_works,
     comms,
     mapped,
@@ -345,7 +344,7 @@ def test_every_kind_of_duplicate_is_a_han_comm(mpi_ranks, monkeypatch):
 @on_two
 def test_memory_of_freed_communicators_goes(mpi_ranks, monkeypatch):
     """The communicators have requests that were never freed, or were dropped while active."""
-    with own_memory(monkeypatch) as place, alone():
+    with own_memory(monkeypatch) as place:
         for k in range(6):
             comm = new_comm(TWO_LEVELS if k % 2 else FLAT)
             kept = comm.Allreduce_init(np.ones(LARGE), np.empty(LARGE))
@@ -379,7 +378,7 @@ def broken(place, **how):
 @on_four
 def test_a_set_up_that_fails_on_one_rank_fails_on_all(mpi_ranks, monkeypatch):
     shared = LEVELS[: WORLD.size // 2]  # nodes of one rank share no memory
-    with own_memory(monkeypatch) as place, alone():
+    with own_memory(monkeypatch) as place:
         for levels, what, _ in itertools.product(shared, BROKEN, range(2)):
             with broken(what), pytest.raises(han.HanError, match=f"rank {ODD}") as caught:
                 new_comm(levels)

@@ -18,7 +18,7 @@ from mpi4py import MPI
 import han
 from han import attached
 from han.model.collectives import ROWS
-from han.runtime.roots import MOST, ROOTS
+from han.runtime.roots import ROOTS
 from han.runtime.state import State
 from han.submodules import registry
 from pool import RENEW
@@ -38,7 +38,7 @@ class Made:
         self.kept = 0  # communicators that stay until the job ends
         self.newly_kept = 0  # of the last test
         self.spoilt = False  # whether one of these is on MPI.COMM_WORLD or MPI.COMM_SELF
-        make = State.__init__
+        make, ROOTS.room = State.__init__, 0  # each test makes all that it uses
 
         def watched(state: State, comm: MPI.Intracomm, *args: Any, **more: Any) -> None:
             make(state, comm, *args, **more)
@@ -77,7 +77,7 @@ class Made:
         for root in ROOTS.kept:
             root.nest.close()
             root.mail.close(free)
-        ROOTS.kept, ROOTS.room = [], MOST
+        ROOTS.kept, ROOTS.room = [], 0
 
 
 def _has_failed(state: State | None) -> bool:
