@@ -194,6 +194,7 @@ def test_persistent_requests_give_their_memory_back(mpi_ranks):
                 request.Start()
                 request.Wait()
             child.Free()
+        forget(comm)
         assert taken() == before
 
 
