@@ -44,12 +44,12 @@ def info(value: Any) -> None:
         raise ArgumentTypeError(f"expecting an MPI.Info, not {type(value).__name__}")
 
 
-def split(color: Any, key: Any) -> tuple[int, int]:
-    """Return the arguments of Split, which may differ between ranks."""
-    number, place = integer(color), integer(key)
+def split(color: Any, key: Any) -> None:
+    """Read the arguments of Split, which may differ between ranks."""
+    number = integer(color)
+    integer(key)
     if number < 0 and number != MPI.UNDEFINED:
         raise ArgumentError(f"Split: color is {number}; pass 0 or more, or MPI.UNDEFINED")
-    return number, place
 
 
 def split_type(kind: Any, key: Any, hints: Any) -> None:

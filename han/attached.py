@@ -52,7 +52,7 @@ def _delete(comm: MPI.Comm, keyval: int, what: Kept) -> None:
     if isinstance(what, State) and not MPI.Is_finalized():
         what.close(free=comm not in PERMANENT)
     elif isinstance(what, Inherited) and not MPI.Is_finalized():
-        what.nest.reclaim(comm.handle)
+        what.nest.forget(comm.handle)
 
 
 def kept(comm: MPI.Comm) -> Kept | None:
@@ -91,10 +91,7 @@ def _children() -> list[Any]:
 def revoke(comm: MPI.Comm, error: BaseException) -> None:
     """Tell the other ranks that this one revokes `comm`, unless MPI alone serves it; local."""
     found = kept(comm)
-    parts = found.nest.due(comm.handle) if isinstance(found, Inherited) else None
-    if parts is not None:
-        parts.revoke(error)
-    elif isinstance(found, State):
+    if isinstance(found, State):
         found.health.give_up(error)
 
 
@@ -120,12 +117,14 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
     if isinstance(found, Lost):
         raise revoked(found.why)
     if found is not None:
-        _expect_same(found.config, config)
+        own = found.parts if isinstance(found, State) else found
+        _expect_same(own.config, config)
         config = found
     if isinstance(config, State):
         return config
     if isinstance(config, Inherited):
         with in_step(comm):
+            config.nest.forget(comm.handle)
             return _counted(comm, State(comm, config.config, config))
     try:
         with in_step(comm):
@@ -133,17 +132,18 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
     finally:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
-    tell_problem(state.tuned, comm.Get_rank())
+    tell_problem(state.parts.given.tuned, comm.Get_rank())
     return state
 
 
 def _counted(comm: MPI.Intracomm, state: State) -> State:
     """Attach a State to its communicator, and count its calls if statistics are wanted."""
     keep(comm, state)
-    if state.statistics:
+    output = state.parts.given.statistics
+    if output:
         from han.statistics import count_calls
 
-        count_calls(comm, state.statistics)
+        count_calls(comm, output)
     return state
 
 

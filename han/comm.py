@@ -84,9 +84,9 @@ class Comm(Handles):
         name, state = f"han.{type(self).__name__}", self._state
         if state is None:
             return f"<{name} {'MPI.COMM_NULL' if self == MPI.COMM_NULL else 'not used yet'}>"
-        levels = " < ".join(state.topology.names)
-        failed = ", failed" if state.health.failed else ""
-        return f"<{name} rank {state.rank} of {state.topology.describe()}: {levels}{failed}>"
+        levels = " < ".join(state.parts.topology.names)
+        failed = ", failed" if state.closed or state.health.failed else ""
+        return f"<{name} rank {state.rank} of {state.parts.topology.describe()}: {levels}{failed}>"
 
     @property
     def _han(self) -> State:
@@ -234,9 +234,9 @@ class Comm(Handles):
         """Release all that han holds; `end` frees the communicator itself."""
         state = self._found()
         try:
-            if state is not None:
-                state.engines.drain()
-                state.tracing.end()
+            if state is not None and not state.closed:
+                state.parts.engines.drain()
+                state.parts.tracing.end()
         finally:
             self._release(state, end)
 
@@ -249,7 +249,7 @@ class Comm(Handles):
                 # MPI keeps a freed communicator, with its attributes, while requests refer to it.
                 drop(self)
             if end is not None:
-                busy = self._lost is not None or (state is not None and state.health.busy)
+                busy = self._lost is not None or (state is not None and state.parts.health.busy)
                 self._state = None
                 (self._forget if busy else end)()
 
@@ -306,7 +306,7 @@ class Comm(Handles):
         if state is None:
             self._check_live()
             return NOTHING_KEPT
-        return state.plans.info()
+        return state.parts.plans.info()
 
     def trace(self, events: int = 1 << 20, align: bool = False) -> Trace:
         """Return a Trace, which records when each task begins and ends on this rank.
@@ -323,7 +323,7 @@ class Comm(Handles):
         """
         from han.trace.trace import Trace
 
-        return Trace(self._han.tracing, events, align)
+        return Trace(self._han.parts.tracing, events, align)
 
     def plan(
         self,

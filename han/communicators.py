@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ from han import arguments
 from han.attached import has_attribute, in_step, inherit_later
 from han.intercomm import Intercomm
 from han.objects import Objects
-from han.ranks.agreement import NOTHING, agree
+from han.ranks.agreement import agree
 from han.ranks.health import AGREED
 from han.runtime.inherited import Inherited
-from han.runtime.resting import PLACE
+from han.runtime.roots import ROOTS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -54,49 +54,22 @@ class Communicators(Objects):
     def _heritage(self) -> Any:
         """What a child takes over; of a communicator that is not used yet, what it has itself."""
         state = self._found()
-        return self._config if state is None else state.heritage()
+        return self._config if state is None else state.parts.heritage
 
-    def _agree(
-        self, step: str, read: Callable[[], object], more: Sequence[int] = NOTHING
-    ) -> list[list[int]]:
-        """Read the arguments of `step` together with all ranks; return what each tells besides."""
+    def _agree(self, step: str, read: Callable[[], object]) -> None:
+        """Read the arguments of `step` together with all ranks."""
         inherited = self._config if self._found() is None else None
         if isinstance(inherited, Inherited):
             self._check_live()
             comm = MPI.Intracomm(self)
-            return agree(inherited.meeting(comm), in_step(comm), step, read, more)
+            agree(inherited.meeting(comm), in_step(comm), step, read)
+            return
         state = self._han
         state.health.live()
         together, exchange = state.health.together(step), None
         if state.eager.serves:
             exchange = partial(self._agreed, state)
-        return agree(state.health.meeting, together, step, read, more, exchange)
-
-    def _own_parts(self) -> list[int]:
-        """Return what a rank tells when it makes a child of all ranks in the same order."""
-        state = self._found()
-        nest = None if state is None else state.nest
-        return [*NOTHING] if nest is None else [0, 0, *nest.offer()]
-
-    def _heir(
-        self,
-        step: str,
-        read: Callable[[], object],
-        make: Callable[[], Any],
-        mine: list[int] | None = None,
-    ) -> Any:
-        """Make a child; promise it the parts of a freed one, if all its ranks have told of them."""
-        state, child = self._found(), None
-        try:
-            rows = self._agree(step, read, mine or self._own_parts())
-            child = make()
-        finally:
-            if not child and state is not None and state.nest is not None:
-                state.nest.withdraw()
-        state = self._found()
-        if child and state is not None:
-            state.heritage().nest.promise(child.handle, state.rank, rows)
-        return child
+        agree(state.health.meeting, together, step, read, exchange)
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: Any = None) -> Any:
@@ -125,12 +98,8 @@ class Communicators(Objects):
 
         With MPI.UNDEFINED as `color` a rank gets a null communicator.
         """
-        mine, split = self._own_parts(), super().Split
-
-        def read() -> None:
-            mine[:PLACE] = arguments.split(color, key)
-
-        return self._heir("Split", read, lambda: self._child(split(color, key)), mine)
+        self._agree("Split", lambda: arguments.split(color, key))
+        return self._child(super().Split(color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Any:
         """Return a han.Comm of the ranks in one place, such as a node; collective."""
@@ -139,8 +108,8 @@ class Communicators(Objects):
 
     def Dup(self, info: MPI.Info | None = None) -> Self:
         """Return a duplicate; collective."""
-        read, dup = lambda: arguments.info(info), super().Dup
-        return self._heir("Dup", read, lambda: self._unused(dup(info)))  # type: ignore[no-any-return]
+        self._agree("Dup", lambda: arguments.info(info))
+        return self._unused(super().Dup(info))  # type: ignore[no-any-return]
 
     def Dup_with_info(self, info: MPI.Info) -> Self:
         """Return a duplicate with hints; collective."""
@@ -149,8 +118,8 @@ class Communicators(Objects):
 
     def Clone(self) -> Self:
         """Return a duplicate; collective."""
-        clone = super().Clone
-        return self._heir("Clone", lambda: None, lambda: self._unused(clone()))  # type: ignore[no-any-return]
+        self._agree("Clone", lambda: None)
+        return self._unused(super().Clone())  # type: ignore[no-any-return]
 
     def Idup(self, info: MPI.Info | None = None) -> tuple[Self, MPI.Request]:
         """Start a duplicate; return it and MPI's request."""
@@ -196,6 +165,7 @@ class Communicators(Objects):
         It has this communicator's configuration and takes over nothing else.
         """
         child, mine = self._bare(super().Shrink()), self._heritage
+        ROOTS.forget()
         child._config = mine.config if isinstance(mine, Inherited) else mine
         return child
 

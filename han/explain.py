@@ -40,11 +40,11 @@ def explain(
         signature = replace(signature, mapped=True)
     if signature.rooted and not 0 <= root < state.size:
         raise ArgumentError(f"root {root} is not in 0..{state.size - 1}")
-    planned = state.planner.planned(signature)
+    planned = state.parts.planner.planned(signature)
     plan, decision = planned.plan.of_size(signature.nbytes, signature.counts), planned.decision
     if planned.left:
         return Explanation(plan, decision)
-    counted = sum(map(Counted.of, state.plans.counts(planned.signature)), Counted())
+    counted = sum(map(Counted.of, state.parts.plans.counts(planned.signature)), Counted())
     single_copy = any(_reads_peers(plan, level) for level in plan.levels)
     reads = f"{mappable} where they are" if signature.mapped else "by cross-memory attach"
     return Explanation(
@@ -54,8 +54,8 @@ def explain(
         counted,
         planned.alternative,
         planned.rival,
-        state.plans.tried(planned.signature),
-        class_around(planned.signature.bound, state.planner.bounds)
+        state.parts.plans.tried(planned.signature),
+        class_around(planned.signature.bound, state.parts.planner.bounds)
         if planned.signature.grains
         else None,
     )
@@ -63,7 +63,7 @@ def explain(
 
 def _mappable(state: State) -> str:
     """Name the kinds of arrays that ranks can read without a copy; "" if there are none."""
-    mapping, windows = state.shared.mapping, len([*state.shared.windows])
+    mapping, windows = state.parts.shared.mapping, len([*state.parts.shared.windows])
     refused = mapping is not None and mapping.refused
     kinds = [] if refused else ["shared arrays"]
     if windows:

@@ -32,6 +32,7 @@ PLAIN = frozenset(
 )  # predefined operations give the same result on all ranks
 PAIR = 2  # operands whose order needs no tree
 LISTS = (tuple, list)  # also of such lists
+NUMBER = struct.Struct("=q")
 NUMBERS = "biufc"  # and of arrays of these kinds
 
 
@@ -197,13 +198,12 @@ class Objects(ObjectMoves):
             return None
         return [direct.receive(0) if rank else made]
 
-    def _agreed(self, state: State, numbers: Sequence[int]) -> list[list[int]]:
-        """Tell all ranks some numbers, as many as they tell; return those of all ranks."""
-        form = struct.Struct(f"={len(numbers)}q")
-        found = self._tell(state, form.pack(*numbers), Call.AGREE, 0, False)
+    def _agreed(self, state: State, number: int) -> list[int]:
+        """Tell all ranks a number; return those of all ranks."""
+        found = self._tell(state, NUMBER.pack(number), Call.AGREE, 0, False)
         if found.__class__ is Large:
             found.sizes(0, Call.AGREE)
-        return [[*form.unpack(data)] for data in found]
+        return [NUMBER.unpack(data)[0] for data in found]
 
     # ---- what is left to mpi4py ---------------------------------------------------------------
 

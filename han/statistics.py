@@ -150,7 +150,7 @@ class Counting:
 
 def _why_mpis(comm: Any, served: Served, name: str, *_: object) -> str:
     """Return why a method that hands calls to the MPI library is called."""
-    return why_left(name, comm._han.topology.whole is not None, served is Served.ON_DEVICE)
+    return why_left(name, comm._han.parts.topology.whole is not None, served is Served.ON_DEVICE)
 
 
 def _why_apart(comm: Any, method: Method) -> str:

@@ -18,6 +18,14 @@ ISOLATED = "PYTEST_ISOLATE_MPI_IS_FORKED"  # set in a session that is one rank o
 _run: set[str] = set()
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let communicators neither descend from a root nor become one."""
+    from han.runtime.roots import Roots
+
+    monkeypatch.setattr("han.runtime.making.ROOTS", Roots(0))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

@@ -151,7 +151,7 @@ def _run(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> 
             rows.append(running.measure(case))
             tell(bench_report.table_row(rows[-1]))
             advance()
-    config = running.han._han.config.to_yaml() if running.han is not None else ""
+    config = running.han._han.parts.config.to_yaml() if running.han is not None else ""
     others = tell_others(running, tell)
     return bench_report.report(machine, settings, rows, config, others)
 
@@ -194,5 +194,5 @@ def _run_programs(
             advance()
     tell(program_results.table(machine, results))
     tell(program_results.summary(results))
-    config, others = running.han._han.config.to_yaml(), tell_others(running, tell)
+    config, others = running.han._han.parts.config.to_yaml(), tell_others(running, tell)
     return program_results.report(machine, settings, replay, results, config, others), results

@@ -58,6 +58,7 @@ def info(config: options.Config = None, as_json: options.JsonFlag = False) -> No
 def collect(comm: Comm) -> dict[str, Any]:
     """Collect versions, settings, levels and submodules of a communicator; collective."""
     state, machine = comm._han, look(comm, comm)
+    parts, tuned = state.parts, state.parts.given.tuned
     return {
         "han": han.__version__,
         "kernels": _native.isa(),
@@ -70,39 +71,39 @@ def collect(comm: Comm) -> dict[str, Any]:
         "threads": THREADS[MPI.Query_thread()],
         "cpu": machine.cpu,
         "allowed_cpus": machine.allowed,
-        "mesh": state.conditions.mesh,
+        "mesh": parts.conditions.mesh,
         "ranks": machine.ranks,
         "nodes": machine.nodes,
         "config": machine.config,
-        "memory": state.config.memory,
+        "memory": parts.config.memory,
         "tuned": {
-            "table": state.tuned.table.source if state.tuned.table is not None else None,
-            "about": state.tuned.about,
-            "rows": 0 if state.tuned.table is None else state.tuned.table.size,
+            "table": tuned.table.source if tuned.table is not None else None,
+            "about": tuned.about,
+            "rows": 0 if tuned.table is None else tuned.table.size,
             "collectives": _tuned_here(state),
         },
         "built_in": {
             "table": shipped().source,
             "rows": shipped().count,
-            "about": shipped().distance(fingerprint(state.config.wait)),
+            "about": shipped().distance(fingerprint(parts.config.wait)),
         },
-        "check": state.config.check,
+        "check": parts.config.check,
         "wait": machine.wait,
         "autogroups": machine.autogroups,
-        "timeout": state.config.wait.timeout,
+        "timeout": parts.config.wait.timeout,
         "settings": machine.settings,
-        "attach": state.shared.attach_refused or True,
-        "arenas": state.shared.arenas().refused or True,
-        "arena": "" if state.shared.arenas().refused else process_arena().kind,
+        "attach": parts.shared.attach_refused or True,
+        "arenas": parts.shared.arenas().refused or True,
+        "arena": "" if parts.shared.arenas().refused else process_arena().kind,
         "arena_limit": limit(),
         "arena_pages": describe(
-            "" if state.shared.arenas().refused else process_arena().kind, policy()
+            "" if parts.shared.arenas().refused else process_arena().kind, policy()
         ),
-        "windows": [window.nbytes for window in state.shared.windows],
-        "levels": [_level(state.topology, k) for k in range(state.topology.depth)],
-        "sockets": _sockets(state.topology),
+        "windows": [window.nbytes for window in parts.shared.windows],
+        "levels": [_level(parts.topology, k) for k in range(parts.topology.depth)],
+        "sockets": _sockets(parts.topology),
         "rails": rails_record(comm),
-        "submodules": submodule_uses(state.topology),
+        "submodules": submodule_uses(parts.topology),
     }
 
 
@@ -205,8 +206,8 @@ def _built_in(record: Mapping[str, Any]) -> str:
 
 def _tuned_here(state: State) -> list[str]:
     """Return the collectives whose rows hold for these ranks."""
-    table = state.tuned.table
-    return [] if table is None else table.calls_of(state.topology)
+    table = state.parts.given.tuned.table
+    return [] if table is None else table.calls_of(state.parts.topology)
 
 
 def _attach(answer: bool | str) -> str:
@@ -253,8 +254,8 @@ SHOWN = 4
 def rails_record(comm: Comm) -> dict[str, Any]:
     """Return the rails of the configuration and the adapters of the environment; collective."""
     state = comm._han
-    config = state.config
-    count, rails = config.rails.count, rails_of(config.rails, state.facts, config.origin)
+    config = state.parts.config
+    count, rails = config.rails.count, rails_of(config.rails, state.parts.facts, config.origin)
     found = comm.allgather(bound(MPI.Get_processor_name(), os.environ))
     missing = {
         f"{one.host} has no adapter {m}" for row in found for one in row for m in one.missing

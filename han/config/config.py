@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from han.config import checks
@@ -125,11 +125,16 @@ def load_config(
         return source
     document = with_settings(read_document(source, said_by), environ)
     if not document.data and isinstance(document.data, Mapping):
-        return Config(origin=document.origin)
+        return _without_values(document.origin.name)
     from han.config import documents
 
     data = documents.checked(documents.Config, document.data, document.origin)
     return Config(**data, origin=document.origin)
+
+
+@lru_cache(maxsize=4)
+def _without_values(origin: str) -> Config:
+    return Config(origin=Origin(origin))
 
 
 def validate_names(config: Config, catalogue: Catalogue) -> Config:

@@ -161,7 +161,7 @@ class Ablation(Session):
 
     def _rules(self, variant: Variant, case: Case) -> list[Rule]:
         """Return the rule of a variant for a case, or none if the variant does not apply."""
-        table: RuleTable = self.han._han.planner.rules
+        table: RuleTable = self.han._han.parts.planner.rules
         op = getattr(MPI, case.op.upper())
         signature = make_signature(case.collective, case.nbytes, op, case.dtype, case.root)
         choice = without(variant, table.decide(signature).choice, signature, table.topology)
@@ -171,7 +171,7 @@ class Ablation(Session):
         return [_rule(case, choice, table.topology)]
 
     def _config(self, variant: Variant, rules: list[Rule]) -> Config:
-        config: Config = self.han._han.config
+        config: Config = self.han._han.parts.config
         wait = config.wait.under(variant.policy or config.wait.policy)
         return replace(config, rules=(*rules, *config.rules), wait=wait)
 

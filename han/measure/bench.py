@@ -148,7 +148,7 @@ class Bench(Session):
             self.han = self.add_han(config) if "han" in settings.sides else None
         self.comms: dict[str, MPI.Intracomm] = {} if self.han is None else {"han": self.han}
         if DEFAULT in settings.sides and self.han is not None:
-            found = self.han._han.tuned
+            found = self.han._han.parts.given.tuned
             if found.table is None:
                 raise ArgumentError(f"no tuned table: {found.missing}")
             tell_problem(found, comm.rank)

@@ -87,10 +87,10 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
     return replace(
         machine,
         topology=_topology(han),
-        config=han._han.config.source,
+        config=han._han.parts.config.source,
         wait=describe_wait(han),
         autogroups=autogroups(han),
-        oversubscribed=han._han.conditions.oversubscribed,
+        oversubscribed=han._han.parts.conditions.oversubscribed,
     )
 
 
@@ -100,7 +100,7 @@ def settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _topology(comm: Comm) -> str:
-    topology = comm._han.topology
+    topology = comm._han.parts.topology
     counts = [topology.size] + [len(set(domains)) for domains in topology.domains]
     levels = [plural(counts[k + 1], name) for k, name in reversed(list(enumerate(topology.names)))]
     return f"{' > '.join(levels)} > {plural(topology.size, 'rank')}"
@@ -113,14 +113,14 @@ def autogroups(comm: Comm) -> int:
     """
     node = MPI.Get_processor_name()
     found = {pair for pair in comm.allgather((node, autogroup())) if pair[1]}
-    if not comm._han.conditions.oversubscribed:
+    if not comm._han.parts.conditions.oversubscribed:
         return 0
     return max(Counter(node for node, _ in found).values(), default=0)
 
 
 def describe_wait(comm: Comm) -> str:
     """Describe how ranks wait on a communicator."""
-    wait, conditions = comm._han.config.wait, comm._han.conditions
+    wait, conditions = comm._han.parts.config.wait, comm._han.parts.conditions
     if wait.policy != "auto":
         return str(wait.policy)
     if conditions.oversubscribed:

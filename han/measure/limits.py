@@ -120,7 +120,7 @@ class Plain:
 
     def _peers(self, comm: Comm, wanted: set[int]) -> dict[int, Array]:
         """Return the arrays of peers as this process has mapped them."""
-        mapping, places = comm._han.shared.arenas(), comm.allgather(self.a.ctypes.data)
+        mapping, places = comm._han.parts.shared.arenas(), comm.allgather(self.a.ctypes.data)
         found = {}
         for rank in wanted:
             assert mapping.shifts is not None
@@ -200,7 +200,7 @@ def _work(comm: Comm, case: Case, shared: bool) -> list[MovedBytes]:
     """Return what this rank moves in a call."""
     state = comm._han
     if shared:
-        state.shared.arenas()
+        state.parts.shared.arenas()
     said = comm.explain(case.collective, case.nbytes, root=case.root, shared=shared)
     program = lower(said.plan, state.rank)
     if comm.allreduce(said.counted is None or program.talks_mpi, MPI.LOR):
@@ -208,5 +208,5 @@ def _work(comm: Comm, case: Case, shared: bool) -> list[MovedBytes]:
             f"{case.describe()}: the MPI library moves a part of the data, so there is no limit; "
             "use ranks of one node, and submodules that use shared memory"
         )
-    ranks = [channel.ranks for channel in state.shared.channels]
+    ranks = [channel.ranks for channel in state.parts.shared.channels]
     return pieces_of(program, said.plan.signature.element, ranks)

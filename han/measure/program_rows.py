@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -25,6 +26,7 @@ LONGER = 8192  # numbers of the 64 KiB of a persistent request
 MANY = 64  # persistent requests that are alive at once
 KINDS = 400  # calls that differ in size, type or operation
 ORDERS = 12  # orders of the ranks, each of which makes another communicator
+THREADS, TURNS = 4, 8  # threads that make communicators at the same time, and turns of each
 
 
 def nothing() -> None:
@@ -203,6 +205,54 @@ def _orders_in_turn(comm: MPI.Intracomm) -> Work:
     return Work(call, [recv], len(orders))
 
 
+def _made_apart(comm: MPI.Intracomm) -> Work:
+    (send, recv), kind, plain = pair(comm, 1), type(comm), MPI.Intracomm(comm)
+
+    def call() -> None:
+        part = kind(plain.Dup())
+        part.Allreduce(send, recv)
+        part.Free()
+
+    return Work(call, [recv])
+
+
+def _dup_and_init(comm: MPI.Intracomm) -> Work:
+    send, recv = pair(comm, 1)
+
+    def call() -> None:
+        part = comm.Dup()
+        request = part.Allreduce_init(send, recv)
+        request.Start()
+        request.Wait()
+        request.Free()
+        part.Free()
+
+    return Work(call, [recv])
+
+
+def _in_threads(comm: MPI.Intracomm) -> Work:
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise NotImplementedError
+    comms, pool = [comm.Dup() for _ in range(THREADS)], ThreadPoolExecutor(THREADS)
+    works = [_split_and_call(one) for one in comms]
+
+    def call() -> None:
+        for each in [pool.submit(_turns, work.call) for work in works]:
+            each.result()
+
+    def free() -> None:
+        pool.shutdown()
+        for one in comms:
+            one.Free()
+
+    return Work(call, [result for work in works for result in work.results], TURNS, free)
+
+
+def _turns(call: Call) -> None:
+    for _ in range(TURNS):
+        call()
+
+
 def restart(request: Any) -> None:
     """Start a persistent request, and wait for it."""
     request.Start()
@@ -326,6 +376,9 @@ ROWS = (
     ProgramRow(COMMUNICATORS, "Dup, Free", _dup),
     ProgramRow(COMMUNICATORS, "Split, Allreduce of 8B, Free", _split_and_call),
     ProgramRow(COMMUNICATORS, f"the same of up to {ORDERS} orders of ranks", _orders_in_turn),
+    ProgramRow(COMMUNICATORS, f"the same in {THREADS} threads", _in_threads),
+    ProgramRow(COMMUNICATORS, "MPI's Dup, Allreduce of 8B, Free", _made_apart),
+    ProgramRow(COMMUNICATORS, "Dup, Allreduce_init, Start, Wait, Free", _dup_and_init),
     ProgramRow(PERSISTENT, "Allreduce_init, Start, Wait, Free", _from_init_to_free),
     ProgramRow(PERSISTENT, "Start, Wait of 64KiB", _restarted),
     ProgramRow(PERSISTENT, "Start, Wait of a vector's Bcast", _restarted_vector),

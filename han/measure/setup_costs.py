@@ -22,6 +22,7 @@ from han.comm import Comm
 from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
 from han.measure.session import Session
 from han.runtime.alike import ALIKE
+from han.runtime.roots import ROOTS
 
 PARTS = {
     "comm": "making a han.Comm",
@@ -103,6 +104,7 @@ def _round(
     """Measure all cases on new communicators; return seconds by case and part, on this rank."""
     control = session.control
     ALIKE.clear()
+    ROOTS.forget()
     plain = control.Dup()
     made: list[Comm] = []
     making = session.batch(lambda: made.append(Comm(plain, config)))

@@ -130,6 +130,11 @@ class Channel:
             peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, (signature, nbytes), pid))
         return peers
 
+    @property
+    def room(self) -> int:
+        """The bytes of each ring that have memory."""
+        return self.geometry.ring if self.loan is None else self.loan.room
+
     def make_room(self, nbytes: int) -> None:
         """Let a run take `nbytes` of each ring; if the memory is lent, its lender adds some.
 

@@ -7,20 +7,16 @@ arguments, would leave its peers waiting in it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeAlias
-
-import numpy as np
 
 from han.common.errors import MismatchError, PeerError
 from han.ranks.meeting import Meeting
 
-Exchange: TypeAlias = Callable[[list[int]], list[list[int]]]
+Exchange: TypeAlias = Callable[[int], list[int]]
 
 RAISED = -1  # the word of a rank whose arguments are wrong
-MORE = 6  # numbers that a rank tells besides, at most
-NOTHING = (0,) * MORE
 
 
 def agree(
@@ -28,13 +24,11 @@ def agree(
     together: AbstractContextManager[None],
     step: str,
     read: Callable[[], object],
-    more: Sequence[int] = NOTHING,
     exchange: Exchange | None = None,
-) -> list[list[int]]:
+) -> None:
     """Read the arguments of `step` on all ranks; return when all have done so (collective).
 
-    Returns by rank what it tells besides: `more`, MORE numbers, which `read` may still fill in.
-    `exchange` returns the numbers of all ranks, by rank; None: MPI's Iallgather does.
+    `exchange` returns the numbers that all ranks pass, by rank; None: MPI's Iallgather does.
 
     `read` returns what all ranks must pass alike, or raises. If it raises on a rank, that rank
     raises the error, and the others PeerError. If the values differ, all raise MismatchError. The
@@ -47,9 +41,7 @@ def agree(
             word = zlib.crc32(repr(value).encode())
         except Exception as error:
             problem = error
-        told = [word, *more]
-        rows = exchange(told) if exchange is not None else _exchange(meeting, told, step)
-        words = [row.pop(0) for row in rows]
+        words = exchange(word) if exchange is not None else _exchange(meeting, word, step)
         alike = words.count(words[0]) == len(words)
         text = repr(value) if problem is None else f"{type(problem).__name__}: {problem}"
         texts = [] if alike else meeting.allgather(text, step)
@@ -57,15 +49,10 @@ def agree(
         raise problem
     if not alike:
         raise _difference(step, words, texts)
-    return rows
 
 
-def _exchange(meeting: Meeting, mine: list[int], step: str) -> list[list[int]]:
-    """Return the numbers that all ranks pass, by rank."""
-    sent, rows = np.array(mine, np.int64), np.empty((meeting.size, len(mine)), np.int64)
-    meeting.wait(meeting.comm.Iallgather(sent, rows), step, (sent, rows))
-    found: list[list[int]] = rows.tolist()
-    return found
+def _exchange(meeting: Meeting, word: int, step: str) -> list[int]:
+    return [number for (number,) in meeting.numbers([word], step)]
 
 
 def _difference(step: str, words: list[int], texts: list[str]) -> PeerError | MismatchError:

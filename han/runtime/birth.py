@@ -19,7 +19,7 @@ from han.ranks.mail import Mail
 from han.ranks.meeting import Line, Meeting
 from han.runtime.given import Given
 from han.runtime.inherited import Draft, Inherited
-from han.runtime.resting import Parts
+from han.runtime.resting import Rested
 
 TAGS = 4  # tags of the steps of a communicator
 TOLD = 4  # numbers that a rank tells, before the offsets by level
@@ -46,7 +46,7 @@ class Birth:
     draft: Draft | None = None
     lending: Lending | None = None
     number: int = 0
-    rested: Parts | None = None
+    rested: Rested | None = None
 
     @classmethod
     def of(cls, inherited: Inherited | None, comm: MPI.Intracomm) -> Birth:
@@ -57,15 +57,19 @@ class Birth:
         rested = inherited.nest.take(draft.ranks)
         if rested is not None:
             return cls(inherited, draft, number=rested.token, rested=rested)
-        rank = comm.Get_rank()
-        lending = None
-        if draft.site is not None:
-            lending = Lending.at(draft.site, rank)
-        return cls(inherited, draft, lending, inherited.mail.number() if rank == 0 else 0)
+        return cls(inherited, draft)._lender(comm.Get_rank())
+
+    def _lender(self, rank: int) -> Birth:
+        """Return what this rank brings if it lends memory, where it can."""
+        one, site = self.inherited, self.draft.site if self.draft is not None else None
+        if one is None or site is None:
+            return Birth(one, self.draft)
+        number = one.mail.number() if rank == 0 else 0
+        return Birth(one, self.draft, Lending.at(site, rank), number)
 
     def introduce(
         self, meeting: Meeting, given: Given
-    ) -> tuple[Parts | Known | Draft | None, tuple[int, ...]]:
+    ) -> tuple[Rested | Known | Draft | None, tuple[int, ...]]:
         """Take the first step; collective.
 
         Returns parts that all ranks have; or what all ranks know; or, if shared memory must be
@@ -76,12 +80,12 @@ class Birth:
             told = meeting.numbers(self._told(given.number), STEP)
         except BaseException:
             if self.rested is not None:
-                self.rested.end()
+                self.rested.drop()
             raise
         parent = told[0][0]
         if parent and all(row[0] == parent for row in told):
-            if self.rested is not None and all(row == told[0] for row in told):
-                return self.rested, ()
+            if any(row[2] == RESTS for row in told):
+                return self._succeed(told, meeting, given)
             known = self._known(told)
             if known is None:
                 self._cancel()
@@ -91,6 +95,17 @@ class Birth:
             return None, ()
         rows = meeting.allgather(given.settings, STEP)
         return None, check_agreement(rows, given.problem)
+
+    def _succeed(
+        self, told: list[list[int]], meeting: Meeting, given: Given
+    ) -> tuple[Rested | Known | Draft | None, tuple[int, ...]]:
+        """Return the parts that all ranks have. If a rank has others, or none, lend memory."""
+        if self.rested is None:
+            return self.introduce(meeting, given)
+        if all(row == told[0] for row in told):
+            return self.rested, ()
+        self.rested.drop()
+        return self._lender(meeting.rank).introduce(meeting, given)
 
     def _told(self, number: int) -> list[int]:
         """Return the parent's token, one for the child, what it brings, `number`, and offsets.
@@ -119,6 +134,6 @@ class Birth:
     def _cancel(self) -> None:
         """Take back what this rank lends, as no rank borrows; end parts that not all ranks have."""
         if self.rested is not None:
-            self.rested.end()
+            self.rested.drop()
         if self.lending is not None:
             self.lending.cancel()

@@ -42,7 +42,6 @@ class Engines:
         self._channels: list[Channel] = []
         self._bounds: tuple[int, ...] = ()
         self._empty: _native.Plan | None = None
-        self._dead: _native.Calls[Request] | None = None
         self._drained = 0  # runs of the own engine when all had finished last
 
     def open(self, channels: list[Channel], bounds: tuple[int, ...], together: bool) -> None:
@@ -54,13 +53,6 @@ class Engines:
         self.own, self._bounds = self.make(channels), bounds
         self.calls = self.look_up()
         self.eager = reporter(self.own).eager = Eager(self.health.size, together)
-
-    @property
-    def dead(self) -> _native.Calls[Request]:
-        """A look-up for handles of freed communicators: it stays without plans."""
-        if self._dead is None:
-            self._dead = self.look_up()
-        return self._dead
 
     def look_up(self) -> _native.Calls[Request]:
         """Return a look-up without plans."""
@@ -124,8 +116,9 @@ class Engines:
 
     @property
     def room(self) -> int:
-        """The bytes of this rank's rings in memory that ranks lend."""
-        return sum(channel.loan.room for channel in self._channels if channel.loan is not None)
+        """The bytes of this rank's rings that have memory."""
+        channels = (channel for engine in self for channel in reporter(engine).channels)
+        return sum(channel.room for channel in channels)
 
     def departures(self) -> list[Departure]:
         """Return which ranks that share memory with this one have left."""

@@ -39,10 +39,10 @@ def forced(
     with state.health.preparing():
         message = parser.parse(state.comm, *arguments)
         called = replace(message.signature, mapped=shared)
-        planned = state.planner.running(called, choice)
-        prepared = state.maker.make(planned, message, state.engines.own)
+        planned = state.parts.planner.running(called, choice)
+        prepared = state.parts.maker.make(planned, message, state.parts.engines.own)
     run = partial(
-        state.engines.own.run, prepared.native, message.send, message.recv, message.keep,
+        state.parts.engines.own.run, prepared.native, message.send, message.recv, message.keep,
         called.nbytes, called.sizes,
     )  # fmt: skip
     return Forced(run, planned.plan.of_size(called.nbytes, called.counts), prepared)

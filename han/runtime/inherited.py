@@ -14,7 +14,7 @@ from han.memory.shared import Reach, Site
 from han.model.topology import Topology
 from han.ranks.departures import IN_FLIGHT
 from han.ranks.discover import Conditions, discover, facts_of
-from han.ranks.health import Health
+from han.ranks.health import FREED, Health
 from han.ranks.mail import Mail
 from han.ranks.meeting import Meeting, setup_limit
 from han.runtime.given import Given
@@ -56,7 +56,7 @@ class Draft:
     site: Site | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inherited:
     """What the parent knows: also about each of its ranks, by rank.
 
@@ -70,7 +70,7 @@ class Inherited:
     world: tuple[int, ...]
     facts: tuple[Facts, ...]
     reach: Reach | None
-    nest: Nest = field(default_factory=Nest)
+    nest: Nest
     _drafts: dict[tuple[int, ...], Draft] = field(default_factory=dict)
 
     @property
@@ -78,6 +78,11 @@ class Inherited:
         """The configuration."""
         config: Config = self.given.config
         return config
+
+    @property
+    def keeps(self) -> bool:
+        """Whether parts of freed children can serve later ones."""
+        return self.nest.open and self.parent.failed in (None, FREED)
 
     @property
     def mail(self) -> Mail:

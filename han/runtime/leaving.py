@@ -14,7 +14,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from mpi4py import MPI
 
@@ -22,8 +22,7 @@ from han import _native
 from han.common.uncaught import uncaught, watch_exit
 from han.config.environment import aborts
 from han.ranks.departures import ENDED, Departure
-from han.ranks.health import Health
-from han.runtime.engines import Engines
+from han.runtime.parts import Parts
 from han.runtime.reports import reporter
 
 SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
@@ -31,26 +30,16 @@ PATIENCE = 3.0  # seconds in which the last messages of other ranks arrive
 MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
 
 
-class State(Protocol):
-    """The state of a communicator, as far as the end of the process concerns it."""
-
-    rank: int
-    size: int
-    closed: bool
-    health: Health
-    engines: Engines
-
-
 if aborts(os.environ):
     watch_exit()
 _process = os.getpid()  # a child made by fork ends without a word
-_states: weakref.WeakSet[State] = weakref.WeakSet()
+_living: weakref.WeakSet[Parts] = weakref.WeakSet()
 _attribute: list[int] = []  # MPI's key of the attribute of MPI.COMM_SELF
 
 
-def at_end(state: State) -> None:
-    """Let the ranks of `state` hear when this process ends, unless the state is closed before."""
-    _states.add(state)
+def at_end(parts: Parts) -> None:
+    """Let the ranks of a communicator hear when this process ends, unless its parts end before."""
+    _living.add(parts)
     if not _attribute and MPI.Is_initialized():  # else the process uses sessions
         _attribute.append(MPI.Comm.Create_keyval(delete_fn=_finalizing))
         MPI.COMM_SELF.Set_attr(_attribute[0], True)
@@ -74,15 +63,15 @@ def leave() -> None:
 
         set_abort_status(error)  # mpi4py aborts in place of finalizing
         return
-    states = [s for s in _states if not s.closed and s.health.failed is None and s.size > 1]
-    _states.clear()
-    late = _settle(states, SETTLE if error is None else 0.0)
+    every = [s for s in _living if s.health.failed is None and s.health.size > 1]
+    _living.clear()
+    late = _settle(every, SETTLE if error is None else 0.0)
     text = ENDED if error is None else f"it raised {_text(error)}"
     awaited = {}
-    for state in states:
+    for parts in every:
         with contextlib.suppress(MPI.Exception):
-            awaited[state] = _leave(state, text, error is not None)
-    warned = [_warning(state, engines) for state, engines in late.items() if error is None]
+            awaited[parts] = _leave(parts, text, error is not None)
+    warned = [_warning(parts, engines) for parts, engines in late.items() if error is None]
     for engine in (one for engines in late.values() for one in engines):
         engine.fail()  # cancels receives: their buffers may be freed before MPI is finalized
     with contextlib.suppress(MPI.Exception):
@@ -100,10 +89,10 @@ def _text(error: BaseException) -> str:
         return name
 
 
-def _settle(states: Iterable[State], seconds: float) -> dict[State, list[_native.Engine]]:
+def _settle(every: Iterable[Parts], seconds: float) -> dict[Parts, list[_native.Engine]]:
     """Let requests complete for a moment; return the engines whose requests do not."""
     until = time.monotonic() + seconds
-    while late := {s: engines for s in states if (engines := s.engines.outstanding())}:
+    while late := {s: engines for s in every if (engines := s.engines.outstanding())}:
         if time.monotonic() > until:
             break
         _native.progress()
@@ -111,21 +100,22 @@ def _settle(states: Iterable[State], seconds: float) -> dict[State, list[_native
     return late
 
 
-def _leave(state: State, text: str, failed: bool) -> set[int]:
+def _leave(parts: Parts, text: str, failed: bool) -> set[int]:
     """Tell all ranks of a communicator that this one leaves; return whose last message to await.
 
     The ranks of this node read it in shared memory, the others get a message each. At a normal end
     of a large job only the ranks before and after this one get a message: programs without a
     mistake should send few.
     """
-    engines, health, size = state.engines, state.health, state.size
+    engines, health = parts.engines, parts.health
+    rank, size = health.rank, health.size
     notices = health.notices
-    why = Departure(state.rank, text, health.meeting.steps, notices.left, engines.finished())
+    why = Departure(rank, text, health.meeting.steps, notices.left, engines.finished())
     engines.leave(why)
-    every = range(size)
-    few = every if size <= MOST_TOLD else [(state.rank + k) % size for k in (1, -1)]
-    near = engines.near() | {state.rank}
-    told = {*(every if failed else few)} - near
+    whole = range(size)
+    few = whole if size <= MOST_TOLD else [(rank + k) % size for k in (1, -1)]
+    near = engines.near() | {rank}
+    told = {*(whole if failed else few)} - near
     notices.depart(why, told)
     if not failed:
         return told
@@ -133,7 +123,7 @@ def _leave(state: State, text: str, failed: bool) -> set[int]:
     return set()
 
 
-def _hear(awaited: dict[State, set[int]]) -> None:
+def _hear(awaited: dict[Parts, set[int]]) -> None:
     """Receive the last messages of other ranks: MPI libraries complain of what nobody received.
 
     All ranks come here, as they all come to MPI.Finalize, which waits for them too. A rank that
@@ -142,17 +132,17 @@ def _hear(awaited: dict[State, set[int]]) -> None:
     until = time.monotonic() + PATIENCE
     while late := {s: ranks for s, r in awaited.items() if (ranks := s.health.notices.unheard(r))}:
         if time.monotonic() > until:
-            for state, ranks in late.items():
-                state.health.notices.withdraw(ranks)
+            for parts, ranks in late.items():
+                parts.health.notices.withdraw(ranks)
             return
         time.sleep(1e-4)
 
 
-def _warning(state: State, engines: list[_native.Engine]) -> str:
+def _warning(parts: Parts, engines: list[_native.Engine]) -> str:
     """Return a warning of requests that were not complete when the program ended."""
-    number = sum(engine.issued - engine.epoch for engine in engines)
+    health, number = parts.health, sum(engine.issued - engine.epoch for engine in engines)
     first = reporter(engines[0]).doing()
     return (
-        f"rank {state.rank} of {state.size} ended with {number} request(s) under way, the first "
+        f"rank {health.rank} of {health.size} ended with {number} request(s) under way, the first "
         f"in {first}; the other ranks cannot complete them; call Wait before the program ends"
     )

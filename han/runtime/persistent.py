@@ -103,11 +103,6 @@ class Persistent:
         self._kinds: OrderedDict[tuple[Signature, Reducer], Kind] = OrderedDict()
         self._asked = 0  # calls that make requests, also those that raised; the same on all ranks
 
-    @property
-    def used(self) -> bool:
-        """Whether a request was asked for."""
-        return self._asked > 0
-
     # ---- calls ------------------------------------------------------------------------------
 
     def init(

@@ -96,6 +96,7 @@ class Lease:
 
     def __init__(self, slots: Slots, slot: Slot, passing: bool) -> None:
         self._slots, self._slot, self._passing = slots, slot, passing
+        slots.leased.add(slot.number)
 
     def __del__(self) -> None:
         if self._passing:
@@ -117,6 +118,7 @@ class Slots:
         self._batches = [0, 0]  # how often small and large slots were made
         self._free = 0  # a bit for each slot that this rank has left; for the leader, all ranks
         self._left: list[int] = []  # slots that this rank has left since it last looked
+        self.leased: set[int] = set()  # slots whose requests on this rank are alive
         self._board: _native.Board | None = None
         self._board_channels: list[Channel] = []
 
@@ -264,6 +266,7 @@ class Slots:
 
     def leave(self, number: int) -> None:
         """Leave the slot of a request that was freed or dropped."""
+        self.leased.discard(number)
         if self._health.failed is not None:
             return
         if self._board is not None:

@@ -46,7 +46,7 @@ def main(
                 rows[path].append(Row(collective, nbytes, {"han": _together(found)}))
     for path, bench in benches.items():
         machine = look(comm, bench.han)
-        config = bench.han._han.config.to_yaml()
+        config = bench.han._han.parts.config.to_yaml()
         made = report(machine, settings, rows[path], config)
         if not comm.rank:
             (out / f"{path.stem}.json").write_text(

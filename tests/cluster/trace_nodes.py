@@ -15,7 +15,7 @@ import han
 def main() -> None:
     """Print the offsets of all ranks with their uncertainty, and what the timeline holds."""
     comm = han.Comm(MPI.COMM_WORLD)
-    reading = comm._han.tracing.read_clock()
+    reading = comm._han.parts.tracing.read_clock()
     with comm.trace(align=True) as trace:
         comm.Bcast(np.ones(1 << 20, np.uint8))
     timeline = trace.timeline()

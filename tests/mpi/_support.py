@@ -97,9 +97,8 @@ def comm_on(
     config["levels"] = levels_of(topology.names, topology.symbols)
     if use is not None:
         config["rules"] = [{"use": dict(use)}]
-    with mock.patch(
-        "han.runtime.state.discover", return_value=(topology, Conditions(oversubscribed=True))
-    ):
+    conditions = Conditions(oversubscribed=True)
+    with mock.patch("han.runtime.making.discover", return_value=(topology, conditions)):
         return han.Comm(comm.Dup(), config)
 
 

@@ -90,7 +90,7 @@ def wanted(comm, name, arguments, result):
 
 def mix(comm, plain, seed):
     calls = Calls(comm, seed)
-    engine = comm._han.engines.own
+    engine = comm._han.parts.engines.own
     for step in range(ROUNDS):
         flying = []
         for _ in range(int(calls.common.integers(1, 4))):
@@ -156,7 +156,7 @@ def test_a_rank_that_is_late_while_the_others_run_ahead(mpi_ranks):
                 comm.Bcast(few)
                 assert few[0] == k
                 expected += all(shared)
-        assert comm._han.engines.own.alternatives == expected > 0
+        assert comm._han.parts.engines.own.alternatives == expected > 0
 
 
 @on_two
@@ -170,9 +170,9 @@ def test_arrays_that_go_at_once_others_instead_and_what_explain_says(mpi_ranks):
             other = comm.full(2 * COUNT, -1)  # may take the memory of the freed arrays
             assert (total == comm.size * k).all()
             assert (other == -1).all()
-        assert comm._han.engines.own.alternatives == 20
+        assert comm._han.parts.engines.own.alternatives == 20
         comm.Allreduce(*(np.zeros(COUNT) for _ in range(2)))
-        assert comm._han.engines.own.alternatives == 20
+        assert comm._han.parts.engines.own.alternatives == 20
         text = str(comm.explain("allreduce", "1MiB"))
         assert "class     one plan for all sizes above 768KiB and up to 1MiB" in text
         assert "where all buffers of all ranks are shared arrays: everyone: solo split" in text

@@ -240,7 +240,7 @@ def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
     check_works(comm)
     comm.Barrier()
     notices = comm._han.health.notices
-    notices.receive(comm._han.engines.own.issued)
+    notices.receive(comm._han.parts.engines.own.issued)
     assert len(notices._mine) <= 300
     assert not notices._early
     comm.Free()

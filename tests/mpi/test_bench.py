@@ -123,7 +123,7 @@ def test_other_tables_that_are_no_use_are_told_of(tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="bad.json: damaged"):
         bench = Bench(MPI.COMM_SELF, None, Settings(tuned=True))
     with bench:
-        assert bench.han._han.tuned.table.source == str(folder / "good.json")
+        assert bench.han._han.parts.given.tuned.table.source == str(folder / "good.json")
 
 
 @on_two
@@ -141,9 +141,9 @@ def test_tuned_choices_are_measured_beside_the_built_in_ones(mpi_ranks, tmp_path
         assert row.gain.median == row.record()["gain"]
         assert row.gain.median == row.times["default"].median / row.times["han"].median
         assert row.record()["gain_low"] <= row.gain.median <= row.record()["gain_high"]
-        assert bench.comms["default"]._han.tuned.table is None
+        assert bench.comms["default"]._han.parts.given.tuned.table is None
     with Bench(MPI.COMM_WORLD, {"tuned": str(path)}, replace(settings, tuned=False)) as bench:
-        assert bench.han._han.tuned.table is None
+        assert bench.han._han.parts.given.tuned.table is None
         (row,) = rows_of(bench, "bcast", 8)
         assert row.gain is None
 

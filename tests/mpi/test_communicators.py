@@ -121,7 +121,7 @@ def test_every_constructor_returns_what_mpi4py_returns_and_han_serves_it(mpi_ran
                 theirs, made = make(plain, members), make(comm, members)
                 check_like(made, theirs)
                 if theirs:
-                    assert made._han.config == comm._han.config
+                    assert made._han.parts.config == comm._han.parts.config
                     theirs.Free()
                     made.Free()
                 assert made == MPI.COMM_NULL
@@ -259,7 +259,7 @@ def test_intercommunicators_are_mpis_and_merge_to_a_han_comm(mpi_ranks):
         assert type(whole) is han.Comm
         assert whole.size == comm.size
         check_works(whole)
-        assert whole._han.config == comm._han.config
+        assert whole._han.parts.config == comm._han.parts.config
         whole.Free()
         made.Free()
     assert type(han.Comm.fromhandle(inter.handle)) is han.Intercomm

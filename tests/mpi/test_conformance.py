@@ -106,7 +106,7 @@ def carried_out(comm, calls):
         signature = make_signature(call.collective, call.nbytes, op, call.dtype, call.root)
         replaced = call.in_place and call.collective in REPLACING
         signature = replace(signature, in_place=replaced)
-        decision = comm._han.planner.decide(signature, blocking=True)
+        decision = comm._han.parts.planner.decide(signature, blocking=True)
         if not decision.choice.rule.startswith("rules[0]"):
             refused.setdefault((call.collective, decision.passed[0][1]), call)
         elif call.count or call.collective == "barrier":
@@ -129,7 +129,7 @@ def run_parts(comm, domains, level, schedule, calls, shared_to=0):
                 check(call, (name, algorithm, level, schedule))
             check.agree()
             carried, refused = carried_out(han_comm, mine)
-            where = han_comm._han.topology, level, shared_to
+            where = han_comm._han.parts.topology, level, shared_to
             asked = {call.collective for call in mine}
             can = {one for one in asked if can_serve((name, algorithm), one, *where)}
             assert carried == can, (name, algorithm, refused)

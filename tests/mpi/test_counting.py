@@ -60,7 +60,7 @@ def test_what_is_counted_is_what_programs_say(mpi_ranks):
     inside = run_all(comm, [[0] * 4] * 2, "level0", PARTS, CASES)
     assert min(inside.copied, inside.combined) > 0
     with opened(new_comm()) as plain:
-        assert (inside.attached > 0) == (not plain._han.shared.attach_refused)
+        assert (inside.attached > 0) == (not plain._han.parts.shared.attach_refused)
     between = run_all(comm, [[0, 0, 1, 1], [0] * 4], "network", PARTS, CASES)
     assert min(between.copied, between.combined, between.sent) > 0
     assert between.sent == between.received
@@ -91,7 +91,7 @@ def test_a_broadcast_is_one_copy_a_receiver_by_attach_and_through_cells_one_more
         copies(comm, "sm", "flat", ALONE) == [1] + [1] * others
     )  # the root copies in, each other rank out
     with opened(new_comm()) as plain:
-        reason = plain._han.shared.attach_refused
+        reason = plain._han.parts.shared.attach_refused
     if reason:
         pytest.skip(f"this machine refuses cross-memory attach: {reason}")
     assert copies(comm, "solo", "pull", ALONE) == [0] + [1] * others

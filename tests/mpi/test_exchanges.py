@@ -104,7 +104,7 @@ def run_on_shared_arrays(comm, reduces):
 
     Returns how often ranks read those of peers, and the number of calls of more than a page.
     """
-    before, large = comm._han.engines.own.alternatives, 0
+    before, large = comm._han.parts.engines.own.alternatives, 0
     for turn, count in enumerate((100, 40_001, 9000, 40_001)):
         send, recv = comm.empty(count, "i8"), comm.empty(count, "i8")
         own = np.arange(count) * (comm.rank + turn)
@@ -122,7 +122,7 @@ def run_on_shared_arrays(comm, reduces):
             comm.Reduce(send, recv if comm.rank == root else None, root=root)
             send[:] = 0
             np.testing.assert_array_equal(recv, total if comm.rank == root else 0 * total)
-    return comm._han.engines.own.alternatives - before, large
+    return comm._han.parts.engines.own.alternatives - before, large
 
 
 @pytest.mark.mpi(ranks=9, timeout=120, unit="s")

@@ -170,7 +170,7 @@ def test_no_room_for_a_persistent_request(mpi_ranks, monkeypatch):
     with tiny_memory(8192) as place:
         monkeypatch.setenv("HAN_SHM_DIR", str(place))
         comm = new_comm(FLAT, memory="512KiB")
-        comm._han.shared.reach = None  # channels are made in files
+        comm._han.parts.shared.reach = None  # channels are made in files
         send, recv = np.ones(60_000), np.zeros(60_000)
         requests = []
         with pytest.raises(han.SharedMemoryError, match="no room"):

@@ -159,7 +159,7 @@ def test_another_handle_finds_what_a_communicator_inherits(mpi_ranks):
     assert not is_used(one)
     check_works(one)
     assert child._han is one._han
-    assert one._han.config == comm._han.config
+    assert one._han.parts.config == comm._han.parts.config
     other.Free()
     assert one._han.closed
     comm.Free()
@@ -175,7 +175,7 @@ def test_another_handle_of_an_idup_finds_what_it_inherits(mpi_ranks):
             other = han.Comm.fromhandle(child.handle)
             assert not is_used(other)
             check_works(other)
-            assert other._han.config == comm._han.config
+            assert other._han.parts.config == comm._han.parts.config
             assert other._han.health.notices.mail is comm._han.health.notices.mail
             assert child._han is other._han
             child.Free()
@@ -347,7 +347,7 @@ def test_a_first_call_ends_at_the_time_limit(mpi_ranks, monkeypatch):
 
 
 ASKED = (
-    "han.runtime.state.gather_facts",
+    "han.runtime.making.gather_facts",
     "han.memory.shared.refusal",
     "han.memory.shared.ask_places",
     "han.memory.shared.map_unasked",
@@ -366,10 +366,10 @@ def test_a_child_does_not_ask_what_its_parent_knows(mpi_ranks, monkeypatch):
             for each in (child, grandchild):
                 check_works(each)
         for each in (child, grandchild):
-            assert each._han.topology == asked._han.topology
-            assert each._han.conditions == asked._han.conditions
-            shifts = each._han.shared.mapping.shifts
-            np.testing.assert_array_equal(shifts, asked._han.shared.mapping.shifts)
+            assert each._han.parts.topology == asked._han.parts.topology
+            assert each._han.parts.conditions == asked._han.parts.conditions
+            shifts = each._han.parts.shared.mapping.shifts
+            np.testing.assert_array_equal(shifts, asked._han.parts.shared.mapping.shifts)
             each.Free()
 
 
@@ -379,7 +379,7 @@ def test_ranks_that_the_parent_lacks_are_asked(mpi_ranks):
         check_works(half)
         inter = half.Create_intercomm(0, comm, 1 - comm.rank % 2, 7)
         whole = inter.Merge(comm.rank % 2 == 1)
-        assert half._han.heritage().places(whole) is None
+        assert half._han.parts.heritage.places(whole) is None
         check_works(whole)
         whole.Free()
         inter.Free()

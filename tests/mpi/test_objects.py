@@ -439,7 +439,7 @@ def test_a_signal_handler_may_call_while_a_call_waits(mpi_ranks):
 def test_a_signal_handler_may_call_before_large_objects_come(mpi_ranks):
     with opened(new_comm()) as comm:
         comm.allgather(0)
-        calls, heard = comm._han.engines.own, []
+        calls, heard = comm._han.parts.engines.own, []
         before = calls.issued
 
         def handler(*_: object) -> None:
@@ -534,7 +534,7 @@ def test_a_child_without_room_to_be_set_up_leaves_its_objects_to_mpi4py(mpi_rank
     with tiny_memory(8192) as place:
         monkeypatch.setenv("HAN_SHM_DIR", str(place))
         comm = new_comm(FLAT, memory="512KiB")
-        comm._han.shared.reach = None  # children make files of their own
+        comm._han.parts.shared.reach = None  # children make files of their own
         child = comm.Split(0)
         if not WORLD.rank:
             with contextlib.suppress(OSError), (place / "others").open("wb", 0) as full:

@@ -272,7 +272,7 @@ def test_calls_left_to_mpi_are_counted_with_the_reason(mpi_ranks, counting):
     one, four, apart = np.ones(2), np.empty(8), []
     for levels in (FLAT, TWO_BY_TWO):
         with opened(new_comm(levels)) as comm:
-            apart.append(comm._han.topology.whole is None)
+            apart.append(comm._han.parts.topology.whole is None)
             comm.Allgather(one, four)
             comm.Ialltoall(four, four.copy()).Wait()
             comm.Bcast(one)

@@ -13,7 +13,7 @@ from mpi4py import MPI
 import han
 from han.memory.arena import process_arena
 from han.memory.loans import take_back
-from han.runtime.resting import MOST, SCORE_LEAST
+from han.runtime.resting import MOST
 
 WORLD = MPI.COMM_WORLD
 
@@ -32,10 +32,10 @@ def used(comm, size=1):
 def taken_over(comm):
     """Whether the next child of all ranks takes over what one had that is freed now."""
     first = comm.Split()
-    engine = used(first).engines.own
+    engine = used(first).parts.engines.own
     first.Free()
     second = comm.Split()
-    same = used(second).engines.own is engine
+    same = used(second).parts.engines.own is engine
     second.Free()
     return same
 
@@ -76,12 +76,12 @@ def test_handles_of_the_freed_communicator_stay_dead(comm):
 def test_a_communicator_that_was_traced_leaves_nothing(comm):
     with opened(new_comm(FLAT)) as parent:
         child = parent.Split()
-        engine = used(child).engines.own
+        engine = used(child).parts.engines.own
         with child.trace() as trace:
             child.Barrier()
             child.Free()
             other = parent.Split()
-            assert used(other).engines.own is not engine
+            assert used(other).parts.engines.own is not engine
             other.Barrier()
         assert len(trace.times) == 1  # those of the freed one only
         with pytest.raises(han.RevokedError):
@@ -95,7 +95,7 @@ def test_children_alive_at_once_are_apart(comm):
     with opened(new_comm(FLAT)) as parent:
         for _ in range(3):
             children = [parent.Split() for _ in range(3)]
-            engines = {used(child).engines.own for child in children}
+            engines = {used(child).parts.engines.own for child in children}
             assert len(engines) == 3
             for child in children:
                 check_works(child)
@@ -109,14 +109,14 @@ def test_requests_under_way_are_complete_before_another_child_follows(comm):
     with opened(new_comm(FLAT)) as parent:
         for turn in range(30):
             child, out = parent.Dup(), np.empty(1000)
-            engine = used(child).engines.own
+            engine = used(child).parts.engines.own
             if turn % comm.size == comm.rank:
                 time.sleep(0.002)
             request = child.Iallreduce(np.ones(1000), out)
             child.Free()
             assert request.Test()
             assert (out == comm.size).all()
-        assert used(parent.Dup()).engines.own is engine
+        assert used(parent.Dup()).parts.engines.own is engine
 
 
 @on_some
@@ -143,7 +143,7 @@ def test_children_of_freed_children_are_taken_over_too(comm):
             used(outer)
             inner = outer.Split(0, -outer.rank)
             for child in (inner, outer) if not outlives else (outer, inner):
-                engines.append(used(child).engines.own)
+                engines.append(used(child).parts.engines.own)
                 check_works(child)
                 child.Free()
                 if child is outer and outlives:
@@ -154,7 +154,7 @@ def test_children_of_freed_children_are_taken_over_too(comm):
             taken.append(arena.usage().taken)
         assert len(set(engines)) == 2
         assert len(set(taken[1:])) == 1
-        assert len(parent._han.heritage().nest) == 1
+        assert len(parent._han.parts.nest) == 1
     comm.Barrier()
     take_back()
     assert arena.usage().taken == before
@@ -164,14 +164,14 @@ def test_children_of_freed_children_are_taken_over_too(comm):
 def test_a_child_lives_on_while_another_one_follows_its_parent(comm):
     with opened(new_comm(FLAT)) as parent:
         outer = parent.Split()
-        engine = used(outer).engines.own
+        engine = used(outer).parts.engines.own
         first = outer.Split()
         used(first)
         outer.Free()
         outer = parent.Split()
-        assert used(outer).engines.own is engine
+        assert used(outer).parts.engines.own is engine
         second = outer.Split()
-        assert used(second).engines.own is not used(first).engines.own
+        assert used(second).parts.engines.own is not used(first).parts.engines.own
         out = np.empty(1000)
         request = first.Iallreduce(np.ones(1000), out)
         for child in (second, outer, first):
@@ -180,7 +180,7 @@ def test_a_child_lives_on_while_another_one_follows_its_parent(comm):
         assert (out == comm.size).all()
         for child in (outer, first, second):
             child.Free()
-        assert parent._han.heritage().nest.sets == 2, "of the same ranks, the later parts stay"
+        assert parent._han.parts.nest.sets == 2, "of the same ranks, the later parts stay"
 
 
 @on_some
@@ -190,7 +190,7 @@ def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
         used(child)
         child.Free()
         if comm.rank == 0:  # as if this rank alone had dropped them
-            parent._han.heritage().nest.clear()
+            parent._han.parts.nest.clear()
         child = parent.Split()
         used(child)
         check_works(child)
@@ -202,13 +202,13 @@ def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
 def test_a_child_with_an_error_leaves_nothing(comm):
     with opened(new_comm(FLAT)) as parent:
         child = parent.Split()
-        engine = used(child).engines.own
+        engine = used(child).parts.engines.own
         wrong = comm.rank == 0
         with pytest.raises(han.HanError):
             child.Bcast(object() if wrong else np.empty(1), 0)
         child.Free()
         child = parent.Split()
-        assert used(child).engines.own is not engine
+        assert used(child).parts.engines.own is not engine
         check_works(child)
         child.Free()
 
@@ -217,15 +217,33 @@ def test_a_child_with_an_error_leaves_nothing(comm):
 def test_what_belongs_to_one_communicator_alone_is_not_taken_over(comm):
     with opened(new_comm(FLAT)) as parent:
         child = parent.Split()
-        engine = used(child).engines.own
-        request = child.Allreduce_init(np.ones(1), np.empty(1))
-        request.Start()
-        request.Wait()
-        request.Free()
+        engine = used(child).parts.engines.own
+        kept = child.Allreduce_init(np.ones(1), np.empty(1))
         child.Free()
         child = parent.Split()
-        assert used(child).engines.own is not engine
+        assert used(child).parts.engines.own is not engine
+        with pytest.raises(han.RevokedError):
+            kept.Start()
         child.Free()
+
+
+@on_some
+def test_slots_of_requests_that_were_freed_are_taken_over(comm):
+    with opened(new_comm(FLAT)) as parent:
+        slots = []
+        for turn in range(6):
+            child, out = parent.Dup(), np.empty((2, 1 + 9000 * (turn % 2)))
+            requests = [child.Allreduce_init(np.full(each.shape, turn + 1.0), each) for each in out]
+            for request in requests[:: 1 if child.rank else -1]:
+                request.Start()
+            for request in requests:
+                request.Wait()
+                request.Free()
+            assert (out == child.size * (turn + 1)).all()
+            check_works(child)
+            slots.append(child._han.parts.persistent.slots)
+            child.Free()
+        assert len({*slots}) == 1
 
 
 @pytest.mark.mpi(ranks=[2, 3, 5], timeout=60, unit="s")
@@ -240,7 +258,7 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
             child = parent.Split(0, order[parent.rank])
             used(child)
             child.Free()
-        nest = parent._han.heritage().nest
+        nest = parent._han.parts.nest
         assert 0 < len(nest) <= MOST
         comm.Barrier()
         take_back()
@@ -255,121 +273,3 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
     comm.Barrier()
     take_back()
     assert arena.usage().taken == before
-
-
-# ---- parts that are promised when the child is made -------------------------------------------
-
-
-def promises(parent):
-    """Return how many children of `parent` have the promise of parts."""
-    return sum(one is not None for one in parent._han.nest._due.values())
-
-
-def in_turns(parent, make, calls=1):
-    """Make, use and free a child until the parent promises parts to new ones."""
-    for _ in range(SCORE_LEAST + 1):
-        child = make(parent)
-        for _ in range(calls if child else 0):
-            used(child)
-        if child:
-            child.Free()
-
-
-MAKERS = {
-    "Split": lambda comm: comm.Split(),
-    "Split in another order": lambda comm: comm.Split(0, -comm.rank),
-    "Split in two": lambda comm: comm.Split(comm.rank % 2, 5),
-    "Dup": lambda comm: comm.Dup(),
-    "Clone": lambda comm: comm.Clone(),
-}
-
-
-@on_all
-def test_a_promised_child_is_set_up_without_a_message(comm, monkeypatch):
-    with opened(new_comm(FLAT)) as parent:
-        used(parent)
-        for make in MAKERS.values():
-            in_turns(parent, make)
-            child = make(parent)
-            assert promises(parent) == 1
-            with monkeypatch.context() as patch:
-                patch.setattr("han.runtime.birth.Birth.introduce", None)
-                used(child)
-            check_works(child)
-            child.Free()
-
-
-@on_some
-def test_ranks_without_a_child_and_children_that_are_never_used(comm):
-    with opened(new_comm(FLAT)) as parent:
-        used(parent)
-
-        def without_rank_0(comm):
-            return comm.Split(0 if comm.rank else MPI.UNDEFINED)
-
-        in_turns(parent, without_rank_0)
-        for _ in range(20):
-            child = without_rank_0(parent)
-            if child:
-                child.Free()
-        in_turns(parent, MAKERS["Dup"], calls=3)
-        children = [parent.Dup() for _ in range(5)]
-        assert promises(parent) == 1, "the parts are there once"
-        for child in reversed(children):
-            check_works(child)
-        for child in children:
-            child.Free()
-
-
-@on_some
-def test_a_promise_needs_parts_on_all_ranks(comm):
-    with opened(new_comm(FLAT)) as parent:
-        used(parent)
-        in_turns(parent, MAKERS["Dup"])
-        if comm.rank == 1:
-            parent._han.nest.clear()
-        child = parent.Dup()
-        assert promises(parent) == 0
-        check_works(child)
-        child.Free()
-
-
-@on_some
-def test_a_promise_outlives_the_parent(comm):
-    parent = new_comm(FLAT)
-    used(parent)
-    in_turns(parent, MAKERS["Dup"])
-    one = parent.Dup()
-    in_turns(parent, MAKERS["Split in another order"])
-    other = parent.Split(0, -comm.rank)
-    assert promises(parent) == 2
-    parent.Free()
-    check_works(one)
-    one.Free()
-    other.Free()
-
-
-@on_some
-def test_an_offer_ends_with_its_step(comm):
-    """Also on a rank that gets no child, and after an error."""
-
-    def none_for_rank_1(parent):
-        child = parent.Split(MPI.UNDEFINED if parent.rank == 1 else 0)
-        if child:
-            child.Free()
-
-    def refused(parent):
-        with pytest.raises(han.HanError):
-            parent.Split(-7 if parent.rank == 1 else 0)
-
-    with opened(new_comm(FLAT)) as parent:
-        used(parent)
-        for step in (none_for_rank_1, refused):
-            in_turns(parent, MAKERS["Dup"])
-            child = parent.Dup()
-            engine = used(child).engines.own
-            child.Free()
-            step(parent)
-            child = parent.Create(parent.group)
-            assert used(child).engines.own is engine
-            child.Free()

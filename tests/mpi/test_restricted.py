@@ -101,12 +101,14 @@ def all_calls(size, turn):
 def reads_others(comm, signature):
     """Return whether this rank would read its peers' memory in the forced algorithm if allowed."""
     state = comm._han
-    topology = replace(state.topology, attach=True)
-    table = RuleTable(state.config, topology, NodeTraits(state.conditions.oversubscribed))
+    topology = replace(state.parts.topology, attach=True)
+    table = RuleTable(
+        state.parts.config, topology, NodeTraits(state.parts.conditions.oversubscribed)
+    )
     choice = table.decide(signature).choice
     if not choice.rule.startswith(FORCED):
         return False
-    plan = plan_of_choice(topology, signature, choice, state.config.memory)
+    plan = plan_of_choice(topology, signature, choice, state.parts.config.memory)
     return bool(np.isin(lower(plan, comm.rank).code["code"], (Code.PULL, Code.PUSH)).any())
 
 
@@ -165,7 +167,7 @@ def persistent(comm, reference, count, dtype, op):
     twice(to_last, partial(fill, 0), compare if at_last else bool)
     from_last = comm.Bcast_init(recv, last)
     twice(from_last, partial(fill, wanted if at_last else 0), compare)
-    assert "cannot map the shared arrays" in comm._han.shared.mapping.refused
+    assert "cannot map the shared arrays" in comm._han.parts.shared.mapping.refused
 
 
 def conform(part, turn, topology, reference):
@@ -174,7 +176,7 @@ def conform(part, turn, topology, reference):
     segment = segment_of(*part)
     use = force("network", *part, segment=segment)
     with opened(comm_on(WORLD, topology, use, memory=MEMORY)) as comm:
-        assert "Operation not permitted" in comm._han.shared.attach_refused
+        assert "Operation not permitted" in comm._han.parts.shared.attach_refused
         check = Checker(comm, reference)
         for call in calls:
             check(call, part)

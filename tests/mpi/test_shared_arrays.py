@@ -49,7 +49,7 @@ def solo(names, fused, **more):
 
 def newest(comm):
     """Return the native plan that was made last."""
-    living = comm._han.binder.living
+    living = comm._han.parts.binder.living
     return living[max(living)]
 
 
@@ -60,7 +60,7 @@ def reads_peers(comm):
 
 def by_solo(comm):
     """Return whether the newest plan uses solo on all levels."""
-    choice = comm._han.planner.rules.decide(newest(comm).signature, blocking=False).choice
+    choice = comm._han.parts.planner.rules.decide(newest(comm).signature, blocking=False).choice
     return {level.submodule for level in choice.levels} == {"solo"}
 
 
@@ -80,7 +80,7 @@ def runs_mapped(comm, request):
     """Run a request; return whether it reads mapped buffers where ranks share memory."""
     before = request._engine.alternatives
     run(request)
-    if comm._han.topology.whole is None:
+    if comm._han.parts.topology.whole is None:
         return newest(comm).signature.mapped
     return request._engine.alternatives > before
 
@@ -96,7 +96,7 @@ def reduction(comm, reference, dtype, op, count, root, in_place):
     else:
         request = comm.Reduce_init(operand, recv if gets else None, mpi_op(op), root)
     partial = (
-        root is not None and comm._han.topology.depth > 1
+        root is not None and comm._han.parts.topology.depth > 1
     )  # partial results are not in mapped memory
     before = request._engine.alternatives
     for turn in range(2):
@@ -167,7 +167,7 @@ def test_large_arrays_are_read_where_they_are_if_all_ranks_are_such(mpi_ranks):
                     request = call()
                     mapped = runs_mapped(comm, request)
                     assert mapped == (odd is None)
-                    if comm._han.topology.whole is None:
+                    if comm._han.parts.topology.whole is None:
                         some = comm.allreduce(reads_peers(comm), MPI.LOR)
                         near = comm.size == 4  # each of two ranks has its own node
                         assert some == (mapped and near)

@@ -30,7 +30,7 @@ class Live:
         self.root = dice.randrange(comm.size)
         self.send, self.recv = np.full(n, comm.rank + 1.0), np.zeros(n)
         # Between nodes a gather is MPI's own: that of Intel MPI leaves the root's block out.
-        blocks = ("gather",) if comm._han.topology.whole is not None else ()
+        blocks = ("gather",) if comm._han.parts.topology.whole is not None else ()
         self.kind = dice.choice(("sum", "max", "bcast", "barrier", *blocks))
         ops = {"sum": MPI.SUM, "max": MPI.MAX}
         if self.kind in ops:
@@ -86,8 +86,8 @@ def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
                 for one in shuffled(leaving, mine + 7 * turn):
                     live.remove(one)
                     one.request.Free()
-            most = comm.allreduce(len(comm._han.persistent.slots), MPI.MAX)
-            assert len(comm._han.persistent.slots) == most <= 64
+            most = comm.allreduce(len(comm._han.parts.persistent.slots), MPI.MAX)
+            assert len(comm._han.parts.persistent.slots) == most <= 64
             for one in live:
                 one.request.Free()
 
@@ -96,7 +96,7 @@ def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
 def test_a_known_request_is_made_without_a_message(mpi_ranks):
     with opened(new_comm(FLAT)) as comm:
         send, recv = np.full(4, comm.rank), np.empty(4, int)
-        plans, meeting = comm._han.binder.living, comm._han.health.meeting
+        plans, meeting = comm._han.parts.binder.living, comm._han.health.meeting
         for turn in range(60):
             request = comm.Allreduce_init(send, recv)
             request.Start()
@@ -137,7 +137,7 @@ def test_requests_that_are_dropped_leave_their_slots(mpi_ranks):
             request.Wait()
             assert (recv == comm.size).all()
             del request
-        assert len(comm._han.persistent.slots) <= 8
+        assert len(comm._han.parts.persistent.slots) <= 8
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
@@ -152,7 +152,7 @@ def test_a_rank_that_is_ahead_takes_no_more_slots_than_are_alive(mpi_ranks):
                     request.Wait()
                 if comm.rank and turn % 10 == 0:
                     time.sleep(0.01)
-        assert len(comm._han.persistent.slots) <= 8
+        assert len(comm._han.parts.persistent.slots) <= 8
 
 
 @pytest.mark.mpi(ranks=4, timeout=240, unit="s")
@@ -175,9 +175,9 @@ def test_a_thousand_requests_at_once(mpi_ranks):
             assert (one == 4 * k + 6).all()
         for request in shuffled(requests, comm.rank):
             request.Free()
-        slots = len(comm._han.persistent.slots)
+        slots = len(comm._han.parts.persistent.slots)
         again = [comm.Barrier_init() for _ in range(900)]
-        assert len(comm._han.persistent.slots) == slots < 1100
+        assert len(comm._han.parts.persistent.slots) == slots < 1100
         for request in again:
             request.Free()
 
@@ -187,7 +187,7 @@ def test_large_requests_share_a_bounded_amount_of_memory(mpi_ranks):
     with opened(new_comm(FLAT)) as comm:
         data = [np.full(20_000, comm.rank + k) for k in range(60)]
         requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
-        slots = comm._han.persistent.slots
+        slots = comm._han.parts.persistent.slots
         large = [slot.memory for slot in slots._every if slot.memory]
         assert 1 < len(large) < len(requests)
         for request in requests:
@@ -209,7 +209,7 @@ def test_no_room_for_slots_is_an_error_on_all_ranks(mpi_ranks):
     for levels in LEVELS:
         with opened(new_comm(levels)) as comm:
             with mock.patch("han.runtime.slots.Slots._more", return_value=0):
-                if comm._han.topology.whole is None:
+                if comm._han.parts.topology.whole is None:
                     name, text, _ = error_of(comm.Barrier_init)
                     assert (name, "no room" in text) == ("SharedMemoryError", True), text
                 else:
@@ -220,7 +220,7 @@ def test_no_room_for_slots_is_an_error_on_all_ranks(mpi_ranks):
                     for one in some:
                         one.Free()
                     comm.Barrier_init().Free()
-            comm._han.shared.reach = None  # channels are made in files
+            comm._han.parts.shared.reach = None  # channels are made in files
             alive = [comm.Barrier_init() for _ in range(FIRST)]
             for _ in range(2):
                 with unmappable(comm.rank == comm.size - 1):

@@ -133,7 +133,7 @@ class Mix:
 
     def free(self, comm: han.Comm) -> None:
         """Free a communicator after its requests."""
-        here = [r for r in self.requests if r._engine in comm._han.engines]
+        here = [r for r in self.requests if r._engine in comm._han.parts.engines]
         for request in here:
             self.requests.remove(request)
             request.Free()

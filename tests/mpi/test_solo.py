@@ -40,7 +40,7 @@ def said_of_bcast(comm):
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
 def test_ranks_read_each_others_memory(mpi_ranks):
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config=RULES)
-    reason = comm._han.shared.attach_refused
+    reason = comm._han.parts.shared.attach_refused
     if reason:
         pytest.skip(f"this machine refuses it: {reason}")
     calls(comm)
@@ -60,7 +60,7 @@ def test_one_rank_that_may_not_is_known_to_all(mpi_ranks, monkeypatch, how):
     if MPI.COMM_WORLD.rank == 1:
         monkeypatch.setattr(_native, "peek", peek)
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config=RULES)
-    reasons = MPI.COMM_WORLD.allgather(comm._han.shared.attach_refused)
+    reasons = MPI.COMM_WORLD.allgather(comm._han.parts.shared.attach_refused)
     assert len(set(reasons)) == 1
     assert "rank 1" in reasons[0]
     said = said_of_bcast(comm)
@@ -75,8 +75,8 @@ def test_one_rank_that_may_not_is_known_to_all(mpi_ranks, monkeypatch, how):
 def test_memory_that_cannot_be_read_any_more_is_told(mpi_ranks):
     """Reading an unmapped address, or the memory of no process, raises OSError."""
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config=RULES)
-    if comm._han.shared.attach_refused:
-        pytest.skip(f"this machine refuses it: {comm._han.shared.attach_refused}")
+    if comm._han.parts.shared.attach_refused:
+        pytest.skip(f"this machine refuses it: {comm._han.parts.shared.attach_refused}")
     with pytest.raises(OSError, match="Bad address"):
         _native.peek(os.getpid(), 64)
     with pytest.raises(OSError, match="No such process"):

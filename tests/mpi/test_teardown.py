@@ -131,7 +131,7 @@ def test_free_completes_what_is_outstanding(mpi_ranks):
 def test_stopping_an_engine_again_keeps_no_references(mpi_ranks):
     comm = new_comm()
     comm.Allreduce(MPI.IN_PLACE, np.ones(4))
-    engine = comm._han.engines.own
+    engine = comm._han.parts.engines.own
     comm.Free()
     before = sys.getrefcount(None)
     for _ in range(100):
@@ -390,7 +390,7 @@ def test_a_child_whose_set_up_fails_tries_again_in_its_next_call(mpi_ranks, monk
             assert mapped(place) == before
             check_works(child)
             child.Free()
-            comm._han.heritage().nest.clear()
+            comm._han.parts.nest.clear()
             assert freed == [0]
             check_works(comm)
         assert mapped(place) == before

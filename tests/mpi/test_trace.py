@@ -115,7 +115,7 @@ def test_clocks_that_start_at_other_times_are_put_on_one(mpi_ranks, monkeypatch)
         monkeypatch.setattr(clocks.time, "monotonic_ns", lambda: real() - away)
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
     requests = [comm.Iallreduce(np.ones(1 << 14), np.empty(1 << 14)) for _ in range(3)]
-    first, second = comm._han.tracing.read_clock(), comm._han.tracing.read_clock()
+    first, second = comm._han.parts.tracing.read_clock(), comm._han.parts.tracing.read_clock()
     han.Request.Waitall(requests)
     for reading in (first, second):
         if rank < 2:
@@ -209,11 +209,11 @@ def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, fold
                 MPI.COMM_WORLD.recv(source=other)
         if late == 2 and rank == 0:
             comm._han.comm.Probe(1, TAG_LAST)
-        comm._han.tracing.end()
-        monkeypatch.setattr(comm._han.tracing, "end", lambda: None)
+        comm._han.parts.tracing.end()
+        monkeypatch.setattr(comm._han.parts.tracing, "end", lambda: None)
         if late not in (None, rank):
             MPI.COMM_WORLD.send(None, late)
-        found = MPI.COMM_WORLD.allgather(len(comm._han.tracing.file.readings))
+        found = MPI.COMM_WORLD.allgather(len(comm._han.parts.tracing.file.readings))
         assert found == [1 + (r in there) for r in range(3)], late
         comm.Free()
 

@@ -42,7 +42,7 @@ def table(comm, keeps=False, usual=1e-4, other=1e-6):
     default, found = (usual, other) if keeps else (other, usual)
     points = [
         Point(
-            key_of(call_signature(collective, n, dtype="i8"), comm._han.topology), n, keeps,
+            key_of(call_signature(collective, n, dtype="i8"), comm._han.parts.topology), n, keeps,
             (Candidate(OTHER, timing(found)),), timing(default),
         )
         for collective in BY_ROWS for n in (8 * FEW, 8 * MANY)
@@ -62,7 +62,7 @@ def tuned_comm(tmp_path, keeps=False, times=(), **more):
 
 def ways(comm):
     """Return how often this rank ran each plan and its rival, by collective, size and root."""
-    plans = [p for p in comm._han.binder.living.values() if p.planned and p.planned.rival]
+    plans = [p for p in comm._han.parts.binder.living.values() if p.planned and p.planned.rival]
     told = {}
     for p in plans:
         rival, key = p.native.rival, (p.signature.collective, p.signature.nbytes, p.signature.root)
@@ -225,12 +225,12 @@ def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks, tmp_path):
         state, last, dropped = comm._han, comm.rank == comm.size - 1, []
         for k in range(MET + TRIAL):
             if last and k % 3 == 0:
-                dropped += state.binder.living.values()  # their runs count
-                state.plans._kept.clear()
+                dropped += state.parts.binder.living.values()  # their runs count
+                state.parts.plans._kept.clear()
                 state.calls.clear()
             make(comm, 1, "Bcast" if k < MET else "Allreduce")
         assert min(other for _, other in agree(comm).values()) >= 4
-        assert state.plans.info().misses >= (TRIAL if last else 2)
+        assert state.parts.plans.info().misses >= (TRIAL if last else 2)
 
 
 @on_few

@@ -133,7 +133,7 @@ def test_a_comparison_that_is_ended_keeps_its_rows(tmp_path):
 def test_shared_arrays_are_tuned_by_themselves(tmp_path):
     path, limits = shared_path(tmp_path), Limits(submodules=("solo",), parameters={})
     probe = han.Comm(WORLD.Dup(), {})
-    maps = probe._han.planner.maps_arrays
+    maps = probe._han.parts.planner.maps_arrays
     probe.Free()
     plans = Plans((Input("allreduce", 1 << 18),), "heuristic", None, limits, shared=True)
     if not maps:
@@ -149,7 +149,7 @@ def test_shared_arrays_are_tuned_by_themselves(tmp_path):
         path.write_text(as_text(of_points((forced,), fingerprint())))
     WORLD.Barrier()
     comm = han.Comm(WORLD.Dup(), replace(tuned_config(None), tuned=str(path)))
-    planned = comm._han.planner.planned(Signature("allreduce", 1 << 15, 8, "sum", "f8"))
+    planned = comm._han.parts.planner.planned(Signature("allreduce", 1 << 15, 8, "sum", "f8"))
     assert planned.decision.choice.rule == BUILT_IN
     assert planned.alternative.choice.rule == TUNED
     assert planned.alternative.choice.levels[0].algorithm == wanted
@@ -374,8 +374,8 @@ def test_ranks_that_find_different_tables_use_none(tmp_path, monkeypatch):
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
         comm = han.Comm(WORLD.Dup(), {})
-    assert comm._han.planner.tuned is None
-    assert "found another tuned table than rank 0" in comm._han.tuned.about
-    assert comm._han.heritage().given.settings.tuned == "", "children have none either"
+    assert comm._han.parts.planner.tuned is None
+    assert "found another tuned table than rank 0" in comm._han.parts.given.tuned.about
+    assert comm._han.parts.heritage.given.settings.tuned == "", "children have none either"
     comm.Barrier()
     comm.Free()

@@ -161,7 +161,7 @@ def test_calls_of_many_counts_share_few_plans(mpi_ranks):
             counts[draw.integers(comm.size)] = most
             for call in (allgathered, scattered):
                 assert call(comm, FORMS[k % 3], counts) == call(WORLD, "{}", counts), (call, counts)
-        assert len(comm._han.plans._kept) < 100, comm.cache_info()
+        assert len(comm._han.parts.plans._kept) < 100, comm.cache_info()
 
 
 @on_ranks

@@ -148,8 +148,10 @@ class Bench:
         ALIKE.clear()
         case.planner._remembered.cache_clear()
         state = self.state
-        maker = Maker(Programs(case.planner), state.binder, state.shared, state.engines)
-        self.plans = Plans(maker, state.engines)
+        maker = Maker(
+            Programs(case.planner), state.parts.binder, state.parts.shared, state.parts.engines
+        )
+        self.plans = Plans(maker, state.parts.engines)
         self.kept = None
 
     def first(self, case: Case) -> None:
@@ -171,7 +173,7 @@ class Bench:
         lowering = least(lambda: lower(planner.planned(signature).plan, planner.rank))
         rolled = roll(program)
         rolling = least(lambda: roll(program))
-        binding = least(lambda: state.binder.bind(rolled, message, state.engines.own))
+        binding = least(lambda: state.parts.binder.bind(rolled, message, state.parts.engines.own))
         first = least(lambda: self.first(case), lambda: self.forget(case))
         times = [first, least(planned), lowering, rolling, binding]
         return times, len(program.code), len(rolled.code)

@@ -90,6 +90,7 @@ def test_the_smallest_quota_of_a_node_counts():
     assert conditions(facts) == (False, True, False)
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(("policy", "sleeps"), [("auto", True), ("yield", False), ("futex", True)])
 def test_waiting_ranks_sleep_under_a_quota(monkeypatch, policy, sleeps):
     monkeypatch.setattr("han.ranks.discover.processors", lambda: 0.5)
@@ -97,9 +98,9 @@ def test_waiting_ranks_sleep_under_a_quota(monkeypatch, policy, sleeps):
     monkeypatch.undo()
     inherits = comm.Dup()
     for one in (comm, inherits):
-        assert one._han.shared.naps == sleeps
+        assert one._han.parts.shared.naps == sleeps
         assert ("the container's quota" in describe_wait(one)) == (policy == "auto")
-        assert not one._han.conditions.oversubscribed
+        assert not one._han.parts.conditions.oversubscribed
     total = np.zeros(1)
     inherits.Allreduce(np.ones(1), total)
     assert total[0] == 1
@@ -110,7 +111,7 @@ def test_waiting_ranks_sleep_under_a_quota(monkeypatch, policy, sleeps):
 def test_without_a_quota_auto_does_not_sleep(monkeypatch):
     monkeypatch.setattr("han.ranks.discover.processors", lambda: NONE)
     comm = han.Comm(MPI.COMM_SELF.Dup())
-    assert not comm._han.shared.naps
+    assert not comm._han.parts.shared.naps
     comm.Free()
 
 

@@ -22,7 +22,7 @@ RULE = {"use": {"schedule": "lockstep"}}
 
 
 @pytest.fixture(autouse=True)
-def forgotten():
+def forgotten(alone):
     ALIKE.clear()
 
 

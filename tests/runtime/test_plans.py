@@ -14,6 +14,8 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tuning.parts import plan_of_choice
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 
 @pytest.fixture
 def comm():

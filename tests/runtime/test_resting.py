@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from han.model.channel_layout import RING_MAX
-from han.runtime.resting import MOST, MOST_LEFT, MOST_ROOM, MOST_TOLD, SCORE_MOST, Nest
+from han.runtime.resting import MOST, MOST_LEFT, MOST_ROOM, Nest
 
 
 @dataclass
@@ -15,16 +15,16 @@ class Parts:
     token: int
     sound: bool = True
     room: int = 0
-    nest: Nest | None = None
+    nest: Nest = field(default_factory=Nest)
     ended: int = 0
 
-    def end(self):
+    def drop(self):
         self.ended += 1
 
 
 def keep(nest, ranks, parts):
     for one in nest.put(ranks, parts):
-        one.end()
+        one.drop()
 
 
 def test_the_oldest_set_of_ranks_is_dropped_first():
@@ -43,6 +43,17 @@ def test_later_parts_of_the_same_ranks_replace_earlier_ones():
     keep(nest, (0, 1), first)
     keep(nest, (0, 1), second)
     assert (first.ended, second.ended, len(nest)) == (1, 0, 1)
+
+
+def test_a_thread_takes_what_it_left_itself_if_there_is_any():
+    nest, mine, others = Nest(), Parts(1), Parts(2)
+    with ThreadPoolExecutor(1) as pool:
+        keep(nest, (0, 1), mine)
+        pool.submit(keep, nest, (0, 1), others).result()
+        assert (mine.ended, len(nest)) == (0, 2)
+        assert pool.submit(nest.take, (0, 1)).result() is others
+        assert pool.submit(nest.take, (1, 0)).result() is None
+        assert pool.submit(nest.take, (0, 1)).result() is mine
 
 
 def test_parts_after_an_error_are_given_back():
@@ -64,7 +75,7 @@ def test_a_nest_that_is_closed_has_given_all_back():
 
 
 def test_what_children_of_a_freed_child_left_counts_too():
-    nest, every = Nest(), [Parts(k, nest=Nest()) for k in range(3)]
+    nest, every = Nest(), [Parts(k) for k in range(3)]
     for parts in every:
         for k in range(MOST // 2 - 1):
             keep(parts.nest, (k,), Parts(k))
@@ -75,7 +86,7 @@ def test_what_children_of_a_freed_child_left_counts_too():
 
 
 def test_children_that_outlive_a_freed_child_count_when_they_are_freed():
-    nest, every = Nest(), [Parts(k, nest=Nest()) for k in range(MOST)]
+    nest, every = Nest(), [Parts(k) for k in range(MOST)]
     for k, parts in enumerate(every):
         keep(nest, (k,), parts)
     last = every[-1].nest
@@ -116,7 +127,7 @@ def test_a_closed_nest_keeps_nothing():
 
 
 def test_threads_use_nests_at_the_same_time():
-    outer, inner = Nest(), Parts(0, nest=Nest())
+    outer, inner = Nest(), Parts(0)
     keep(outer, (99,), inner)
 
     def use(thread):
@@ -135,122 +146,17 @@ def test_threads_use_nests_at_the_same_time():
     assert outer.sets <= MOST
 
 
-def rows_of(ranks, *offers):
-    """Return what each rank tells in a Split whose part has `ranks`; they offer tokens."""
-    rows = [[1, 0, *[0] * MOST_TOLD] for _ in range(max(ranks) + 1)]
-    for place, (rank, offer) in enumerate(zip(ranks, offers, strict=True)):
-        rows[rank] = [0, place, *offer]
-    return rows
-
-
-def used_nest(*every):
-    """Return a nest whose children were all used, with these parts."""
-    nest = Nest()
-    for child in range(SCORE_MOST):
-        nest.promise(child, 0, [])
-        nest.due(child)
-    for parts in every:
-        keep(nest, (parts.token,), parts)
-    return nest
-
-
-def test_parts_are_offered_if_children_are_used():
-    parts = Parts(7)
-    nest = used_nest(parts)
-    for child in range(2):
-        offered = nest.offer()
-        assert offered == (7, *[0] * (MOST_TOLD - 1))
-        nest.promise(child, 7, rows_of((7,), offered))
-        nest.reclaim(child)
-    assert not any(nest.offer()), "children that are never used would keep them from others"
-    assert nest.take((7,)) is parts
-
-
-def test_sets_in_rotation_are_offered_when_their_turn_comes():
-    nest = used_nest(*(Parts(k) for k in range(1, MOST + 1)))
-    for turn in range(2 * MOST):
-        token = turn % MOST + 1
-        offered = nest.offer()
-        assert len({*offered}) == MOST_TOLD
-        nest.promise(turn, token, rows_of((token,), offered))
-        parts = nest.due(turn)
-        assert parts is not None, (turn, offered)
-        assert parts.token == token
-        keep(nest, (token,), parts)
-    few = used_nest(*(Parts(k) for k in range(1, MOST_TOLD)))
-    assert few.offer() == (*range(MOST_TOLD - 1, 0, -1), 0)
-
-
-def test_what_is_promised_counts():
-    nest = used_nest(*(Parts(k, room=10) for k in range(1, 4)))
-    nest.promise(1, 2, rows_of((2,), nest.offer()))
-    assert (len(nest), nest.sets, nest.room) == (2, 3, 30)
-    nest.reclaim(1)
-    assert (len(nest), nest.sets, nest.room) == (3, 3, 30)
-    nest.promise(2, 3, rows_of((3,), nest.offer()))
-    parts = nest.due(2)
-    assert (len(nest), nest.sets, nest.room) == (2, 2, 20)
-    keep(nest, (1,), parts)
-    assert (len(nest), nest.sets, nest.room) == (2, 2, 20)
-    nest.clear()
-    assert (len(nest), nest.sets, nest.room) == (0, 0, 0)
-
-
-def test_a_promise_needs_all_ranks_in_their_order():
-    parts = Parts(7)
-    nest = used_nest()
-    keep(nest, (4, 2), parts)
-    offered = nest.offer()
-    nest.promise(1, 4, rows_of((4, 2), offered, (8, 0, 0, 0)))
-    assert nest.due(1) is None
-    nest.promise(2, 4, rows_of((2, 4), nest.offer(), offered))
-    assert nest.due(2) is None
-    nest.promise(3, 4, rows_of((4, 2), nest.offer(), (8, 0, 7, 0)))
-    assert nest.take((4, 2)) is None
-    assert nest.due(3) is parts
-    assert nest.due(3) is None
-
-
-def test_what_is_offered_stays_until_the_ranks_have_agreed():
-    nest = used_nest(*(Parts(k) for k in range(1, MOST + 1)))
-    offered = nest.offer()
-    late = Parts(100)
-    keep(nest, (offered[0],), late)
-    assert late.ended, "parts of the same ranks would replace them"
-    assert nest.take((offered[0],)) is None
-    for k in range(200, 200 + 2 * MOST):
-        keep(nest, (k,), Parts(k))
-    nest.promise(1, offered[2], rows_of((offered[2],), offered))
-    assert nest.due(1).token == offered[2]
-    keep(nest, (offered[0],), Parts(300))
-    assert nest.take((offered[0],)).token == 300
-
-
-def test_what_was_promised_to_a_child_that_is_never_used_is_kept_again():
-    parts = Parts(7)
-    nest = used_nest(parts)
-    nest.promise(1, 7, rows_of((7,), nest.offer()))
-    nest.reclaim(1)
-    nest.reclaim(1)
-    assert nest.take((7,)) is parts
-    keep(nest, (7,), parts)
-    nest.promise(2, 7, rows_of((7,), nest.offer()))
-    nest.close()
-    nest.reclaim(2)
-    assert parts.ended == 1
-
-
 def test_a_child_with_many_calls_of_objects_is_to_be_set_up():
     nest = Nest()
     assert [nest.used_often(5) for _ in range(MOST_LEFT + 1)] == [
         *[False] * MOST_LEFT, True,
     ]  # fmt: skip
     assert not nest.used_often(6)
-    nest.due(5)  # it is set up; a later child may have its handle
+    nest.forget(5)  # it is set up; a later child may have its handle
     assert not nest.used_often(5)
     for _ in range(MOST_LEFT):
         nest.used_often(6)
-    nest.reclaim(6)
+    nest.forget(6)
     assert not nest.used_often(6)
     nest.never_set_up(7)
     assert not any(nest.used_often(7) for _ in range(20 * MOST_LEFT))

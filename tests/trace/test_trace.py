@@ -85,12 +85,12 @@ def test_threads_may_trace_at_the_same_time(alone):
     alone.Allreduce(np.ones(4), np.empty(4))
     assert len(traces) == 600
     assert all(trace.times == [] for trace in traces)
-    assert alone._han.engines.own.issued == 1
+    assert alone._han.parts.engines.own.issued == 1
 
 
 def test_an_engine_releases_the_memory_of_a_trace(alone):
     """Threads replace the memory of an engine: each reference is released exactly once."""
-    engine = alone._han.engines.own
+    engine = alone._han.parts.engines.own
     memories = [np.zeros(16, EVENT) for _ in range(3)]
     before = [sys.getrefcount(memory) for memory in memories]
 
@@ -180,7 +180,7 @@ def test_a_timeline_is_merged_after_the_block(alone, tmp_path):
 
 
 def test_an_engine_refuses_memory_smaller_than_a_header(alone):
-    engine = alone._han.engines.own
+    engine = alone._han.parts.engines.own
     with pytest.raises(ValueError, match="at least 72 bytes"):
         engine.trace(bytearray(63))
     with pytest.raises((TypeError, BufferError)):
@@ -262,7 +262,7 @@ def test_a_folder_that_cannot_take_traces_is_refused_at_once(tmp_path, monkeypat
         han.Comm(world)
     monkeypatch.setattr(han.rc, "trace", "")  # off, although HAN_TRACE is set
     comm = han.Comm(world)
-    assert comm._han.tracing.file is None
+    assert comm._han.parts.tracing.file is None
     comm.Free()
 
 

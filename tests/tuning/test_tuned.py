@@ -380,7 +380,7 @@ def test_the_folder_is_that_of_the_platform(home, monkeypatch):
 def test_tables_that_come_with_han_can_be_read_and_are_installed():
     files = [*find._files(READY / "tuned")]
     assert files
-    for path in files:
+    for path, *_ in files:
         found = read(path)
         assert found.size, path
         assert all((found.machine.layout, found.machine.binding, found.machine.wait)), path

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from han.config.source import READY
@@ -91,10 +92,16 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
             return _named(named_file(wanted), here)
         except TunedError as error:
             return Search().without_table(f"{error}{UNUSED}")
-    folders = [[*_files(folder)] for folder in (user_folder(), SHIPPED)]
+    folders = tuple(tuple(_files(folder)) for folder in (user_folder(), SHIPPED))
     if not any(folders):
         return Search(about=f"none in {user_folder()}")
-    machine, problems, best = here(), list[str](), list[TunedTable]()
+    return _least_far(folders, here())
+
+
+@lru_cache(maxsize=4)
+def _least_far(folders: tuple[tuple[Version, ...], ...], machine: Fingerprint) -> Search:
+    """Return the table of some folders that is the least far from a machine."""
+    problems, best = list[str](), list[TunedTable]()
     for files in folders:
         best += _nearest(files, machine, problems)
     told = "; ".join(problems)
@@ -105,11 +112,13 @@ def find_table(wanted: str, here: Callable[[], Fingerprint]) -> Search:
     return _taken(best, machine, told)
 
 
-def _nearest(files: Sequence[Path], machine: Fingerprint, problems: list[str]) -> list[TunedTable]:
+def _nearest(
+    files: Sequence[Version], machine: Fingerprint, problems: list[str]
+) -> list[TunedTable]:
     """Return the table that is the least far from a machine, if any is of it; tell of problems."""
     fits = list[TunedTable]()
-    for path in files:
-        found = _load(path, machine)
+    for file in files:
+        found = _load(file, machine)
         if isinstance(found, TunedError):
             problems.append(f"{found}; it is not used")
         elif found is not None and not machine.is_other(found.machine):
@@ -129,7 +138,7 @@ def _taken(tables: Sequence[TunedTable], machine: Fingerprint, told: str = "") -
 
 
 def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
-    found = _load(path)
+    found = _load(_version(path))
     assert found is not None
     if isinstance(found, TunedError):
         return Search().without_table(f"{found}{UNUSED}")
@@ -141,34 +150,39 @@ def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
     return _taken([found], machine)
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path) -> Iterator[Version]:
     try:
-        found = sorted(p for p in folder.iterdir() if p.suffix == ".json" and p.name[0] != ".")
-        yield from (p for p in found if p != BUILT_IN)
+        found = sorted(e.path for e in os.scandir(folder) if e.name.endswith(".json"))
     except OSError:
         return
+    for path in map(Path, found):
+        if path.name[0] != "." and path != BUILT_IN:
+            yield _version(path)
 
 
-def _load(path: Path, here: Fingerprint | None = None) -> TunedTable | TunedError | None:
+def _version(path: Path) -> Version:
+    try:
+        about = path.stat()
+    except OSError:
+        return path, 0, 0  # reading it says why
+    return path, about.st_mtime_ns, about.st_size
+
+
+def _load(file: Version, here: Fingerprint | None = None) -> TunedTable | TunedError | None:
     """Read a table, once in a process for as long as the file stays the same.
 
     None: it says that it is of another machine than `here`, so it is not read any further.
     """
-    try:
-        about = path.stat()
-    except OSError as error:
-        return TunedError(f"{path}: cannot be read: {error.strerror}")
-    key = path, about.st_mtime_ns, about.st_size
-    if key in _read:
-        return _read[key]
-    if key in _others and here is not None:
+    if file in _read:
+        return _read[file]
+    if file in _others and here is not None:
         return None
     try:
-        content = content_of(path)
+        content = content_of(file[0])
         if here is not None and is_of_another(content, here):
-            _others.add(key)
+            _others.add(file)
             return None
-        _read[key] = table_of(content, str(path))
+        _read[file] = table_of(content, str(file[0]))
     except TunedError as error:
-        _read[key] = error
-    return _read[key]
+        _read[file] = error
+    return _read[file]

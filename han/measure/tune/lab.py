@@ -75,12 +75,12 @@ class Lab(Session):
         self.han = self.add_han(config)
         self.library = self.add_mpi()
         self.state: State = self.han._han
-        if shared and not self.state.planner.maps_arrays:
+        if shared and not self.state.parts.planner.maps_arrays:
             raise ArgumentError("--shared: ranks do not map each other's shared arrays (han info)")
-        self.rules = replace(self.state.planner.rules, config=None, tuned=None)
+        self.rules = replace(self.state.parts.planner.rules, config=None, tuned=None)
         places = self.control.allgather((system(), frozenset(os.sched_getaffinity(0))))
-        crowded = self.state.conditions.oversubscribed or outnumber_processors(places)
-        links = self.state.topology.nodes > 1
+        crowded = self.state.parts.conditions.oversubscribed or outnumber_processors(places)
+        links = self.state.parts.topology.nodes > 1
         self.windows = Windows(self.control, self._offset, crowded=crowded, links=links)
         self._case, self._fresh, self._shared = case, fresh, shared
         self._clocks = len(set(self.control.allgather(identity())))
@@ -141,7 +141,7 @@ class Lab(Session):
 
     def _offset(self) -> float:
         if self._clocks > 1 and self._observed_series % READ_CLOCKS == 0:
-            self._reading = self.state.tracing.read_clock().offset * 1e-9
+            self._reading = self.state.parts.tracing.read_clock().offset * 1e-9
         self._observed_series += 1
         return self._reading
 
@@ -149,7 +149,8 @@ class Lab(Session):
 
     def plan(self, signature: Signature, choice: Choice) -> Plan:
         """Plan a call with a choice."""
-        return plan_of_choice(self.state.topology, signature, choice, self.state.config.memory)
+        parts = self.state.parts
+        return plan_of_choice(parts.topology, signature, choice, parts.config.memory)
 
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
@@ -165,7 +166,7 @@ class Lab(Session):
 
     def _program(self, signature: Signature, choice: Choice) -> Program | None:
         unfit = self.rules.objection(signature, choice) is not None
-        return None if unfit else lower(self.plan(signature, choice), self.state.planner.rank)
+        return None if unfit else lower(self.plan(signature, choice), self.state.parts.planner.rank)
 
     def buffers(self, signature: Signature) -> Buffers:
         """Return this rank's buffers for a call; those of the last size are kept."""

@@ -149,7 +149,7 @@ class Tuner:
         measured = {**seen, **final}
         rest = sorted(measured.keys() - {*others, base}, key=lambda c: measured[c].median)
         return Point(
-            key=key_of(signature, self.lab.state.topology),
+            key=key_of(signature, self.lab.state.parts.topology),
             nbytes=signature.nbytes,
             keeps=not better,
             candidates=self._candidates(signature, [*others, *rest][:KEPT], measured, found),
@@ -206,13 +206,13 @@ class Tuner:
 
     def use_of(self, signature: Signature, choice: Choice) -> Use:
         """Return a choice as a rule writes it, for the levels on which the call communicates."""
-        topology = self.lab.state.topology
+        topology = self.lab.state.parts.topology
         active = levels_of(as_called(topology, signature, choice.composition), signature)
         return use_of(choice, {k: topology.names[k] for k in active})
 
     def key(self, one: Input) -> MeasuredCall:
         """Return the key of an input's point."""
-        return key_of(self.plans.signature(one), self.lab.state.topology)
+        return key_of(self.plans.signature(one), self.lab.state.parts.topology)
 
 
 def served(lab: Lab, plans: Plans, warn: Callable[[str], None]) -> tuple[Plans, tuple[Pruned, ...]]:

@@ -18,6 +18,7 @@ from mpi4py import MPI
 import han
 from han import attached
 from han.model.collectives import ROWS
+from han.runtime.roots import ROOTS
 from han.runtime.state import State
 from han.submodules import registry
 from pool import RENEW
@@ -37,7 +38,7 @@ class Made:
         self.kept = 0  # communicators that stay until the job ends
         self.newly_kept = 0  # of the last test
         self.spoilt = False  # whether one of these is on MPI.COMM_WORLD or MPI.COMM_SELF
-        make = State.__init__
+        make, ROOTS.room = State.__init__, 0  # each test makes all that it uses
 
         def watched(state: State, comm: MPI.Intracomm, *args: Any, **more: Any) -> None:
             make(state, comm, *args, **more)
@@ -61,6 +62,7 @@ class Made:
             left = state()
             if _is_open(left):
                 _free(comm, left)
+        self._free_roots(True)
 
     def keep(self) -> None:
         """Keep all communicators that are left, until the job ends."""
@@ -68,15 +70,23 @@ class Made:
         self.spoilt = any(comm in PERMANENT for comm, _ in self._made)
         self.kept += self.newly_kept
         self._made = []
+        self._free_roots(False)
+
+    def _free_roots(self, free: bool) -> None:
+        """Let each test begin without roots; `free` also their mail, which takes all ranks."""
+        for root in ROOTS.kept:
+            root.nest.close()
+            root.mail.close(free)
+        ROOTS.kept, ROOTS.room = [], 0
 
 
 def _has_failed(state: State | None) -> bool:
-    """Return whether a communicator has failed, or its construction did not finish."""
-    return state is not None and bool(getattr(state, "health", None) is None or state.health.failed)
+    """Return whether a communicator has failed."""
+    return state is not None and bool(state.parts.health.failed)
 
 
 def _is_open(state: State | None) -> TypeGuard[State]:
-    return state is not None and state.comm != MPI.COMM_NULL
+    return state is not None and not state.closed
 
 
 def _free(comm: MPI.Intracomm, state: State) -> None:

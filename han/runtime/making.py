@@ -1,0 +1,158 @@
+"""How the parts of a communicator are made: with what its parent knows, or from nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mpi4py import MPI
+
+from han.config.arrange import Facts
+from han.memory.shared import SharedMemory
+from han.ranks.discover import STEP, Conditions, discover, gather_facts
+from han.ranks.health import AGREED, Health
+from han.ranks.mail import Mail
+from han.ranks.meeting import Meeting, setup_limit
+from han.ranks.notices import Notices
+from han.runtime.alike import ALIKE
+from han.runtime.binder import Binder
+from han.runtime.birth import Birth, Known
+from han.runtime.engines import Engines
+from han.runtime.given import Given
+from han.runtime.inherited import Draft, Inherited
+from han.runtime.leaving import at_end
+from han.runtime.left import leave_blocks
+from han.runtime.maker import Maker
+from han.runtime.parts import Parts
+from han.runtime.persistent import Persistent
+from han.runtime.plans import Plans
+from han.runtime.programs import Programs
+from han.runtime.progress import set_helper
+from han.runtime.resting import Ranks
+from han.runtime.roots import ROOTS
+from han.runtime.tuned import agreed_table
+from han.runtime.waiting import Waiting, naps
+from han.trace.tracing import Tracing
+from han.tuning.built_in.traits import NodeTraits
+
+SETUP_LIMIT = 600.0  # seconds; the limit until the configuration is known
+
+
+def parts_of(comm: MPI.Intracomm, config: Any, inherited: Inherited | None) -> Parts:
+    """Return the parts of a new communicator: those that a freed one left, or new ones; collective.
+
+    `inherited` is what a parent knows; without one, `config` is read, and there may be a root.
+    Raises ConfigError and SharedMemoryError, on all ranks alike.
+    """
+    given = Given.read(config) if inherited is None else inherited.given
+    inherited = inherited or ROOTS.find(comm, given)
+    limit = SETUP_LIMIT if given.problem else given.config.wait.timeout
+    meeting = Meeting(comm, setup_limit(limit))
+    meeting.look = inherited.watch(comm) if inherited is not None else None
+    known, others = Birth.of(inherited, comm).introduce(meeting, given)
+    if isinstance(known, Parts):
+        known.serve(comm)
+        return known
+    given = given.using(agreed_table(given.tuned, others)) if others else given
+    if isinstance(known, Known):
+        parts = _with_parent(meeting, given, known, inherited)
+    else:
+        draft = known if isinstance(known, Draft) else None
+        parts = _without_parent(meeting, given, draft, inherited is None)
+    _open(parts, comm, limit)
+    return parts
+
+
+def _open(parts: Parts, comm: MPI.Intracomm, limit: float) -> None:
+    """Record if HAN_TRACE says so, and let later steps hear of errors; collective."""
+    if parts.given.settings.folder:
+        parts.tracing.record_into(parts.given.settings.folder)
+    health = parts.health
+    meeting = health.meeting
+    meeting.look, meeting.limit, meeting.expect = health.look, limit, health.expect_step
+    if parts.topology.whole is None and not parts.config.check:
+        leave_blocks(parts.engines.calls, comm, parts.facts)
+    at_end(parts)
+
+
+def _without_parent(outer: Meeting, given: Given, draft: Draft | None, is_root: bool) -> Parts:
+    """Find out where the ranks are, and make shared memory; collective."""
+    own = outer.messages()
+    meeting = Meeting(own, outer.limit, own)
+    meeting.look = outer.look
+    config, made = given.config, list[Parts]()
+    try:
+        mine = int.from_bytes(os.urandom(4), "little") >> 1, is_root and ROOTS.takes(own)
+        told = meeting.allgather(mine, STEP)
+        token, stays = told[0][0], all(takes for _, takes in told)
+        facts = draft.facts if draft else tuple(gather_facts(meeting, config))
+        topology, here = discover(facts, config)
+        conditions = draft.conditions if draft else here
+        health = Health(meeting, Notices(Mail(own, token), range(meeting.size), token))
+        sleeps, crowded = naps(config.wait, conditions), conditions.oversubscribed
+        shared = SharedMemory.made(meeting, topology, config.memory, sleeps, crowded)
+        meeting.share(
+            lambda: made.append(_made(given, conditions, facts, health, shared, None, stays)), STEP
+        )
+    except AGREED:
+        own.Free()
+        raise
+    if stays:
+        ROOTS.add(made[0].heritage)
+    return made[0]
+
+
+def _with_parent(
+    meeting: Meeting, given: Given, known: Known, inherited: Inherited | None
+) -> Parts:
+    """Make all that the parent need not be asked for; not collective, for one node.
+
+    If this raises, it tells the other ranks, which may have gone on.
+    """
+    draft, meeting.line = known.draft, known.line
+    health = Health(meeting, Notices(known.mail, known.line.places, known.token))
+    try:
+        shared = SharedMemory.borrowed(
+            meeting, draft.topology, naps(given.config.wait, draft.conditions),
+            known.lending, known.offsets,
+        )  # fmt: skip
+        whole = shared.topology.whole is not None
+        origin = (inherited, draft.ranks) if inherited is not None and whole else None
+        parts = _made(given, draft.conditions, draft.facts, health, shared, origin)
+        meeting.look, meeting.expect = health.look, health.expect_step
+        if not whole:
+            parts.engines.let_talk()
+    except BaseException as error:
+        health.give_up(error)
+        raise
+    return parts
+
+
+def _made(
+    given: Given,
+    conditions: Conditions,
+    facts: tuple[Facts, ...],
+    health: Health,
+    shared: SharedMemory,
+    origin: tuple[Inherited, Ranks] | None,
+    is_root: bool = False,
+) -> Parts:
+    """Make the parts that need no other rank."""
+    config, topology = given.config, shared.topology
+    tracing = Tracing(health, topology.memory)
+    recorder = tracing.recorder
+    set_helper(config.wait, conditions)
+    engines = Engines(health, Waiting.of(config.wait, conditions), recorder)
+    traits = NodeTraits(conditions.oversubscribed, conditions.mesh)
+    maps = shared.arena is not None
+    planner = ALIKE.planner(topology, config, traits, health.rank, maps, given.tuned.table)
+    engines.open(shared.channels, planner.bounds, topology.whole is not None)
+    health.engines = engines
+    binder = Binder(health, shared, recorder)
+    maker = Maker(Programs(planner), binder, shared, engines)
+    plans, persistent = Plans(maker, engines), Persistent(health, engines, shared, maker)
+    recorder.follow(engines, binder)
+    return Parts(
+        given, conditions, facts, health, shared, tracing, engines, planner, binder, maker, plans,
+        persistent, origin, is_root,
+    )  # fmt: skip

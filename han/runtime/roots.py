@@ -1,0 +1,83 @@
+"""Communicators that later ones of the program may descend from, although it made them apart.
+
+A communicator without a parent is a root. What it knows stays when it is freed: its mail, where
+its ranks and their arenas are, and the nest. A later communicator of some of its ranks, with the
+same settings, takes the root for its parent. MPI frees the duplicate of the mail when it is
+finalized.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+
+from mpi4py import MPI
+
+from han.runtime.given import Given
+from han.runtime.inherited import Inherited, world_ranks
+
+MOST = 8  # roots of a process: each keeps one of the MPI library's communicators
+
+
+class Roots:
+    """The roots of this process: `kept`, and the `room` for more, in all of its life."""
+
+    def __init__(self, room: int = MOST) -> None:
+        self._lock = threading.Lock()  # threads may make communicators at the same time
+        self.kept: list[Inherited] = []
+        self.room = room
+
+    def takes(self, comm: MPI.Intracomm) -> bool:
+        """Return whether this rank can keep a new root; its ranks must be known by their number."""
+        return self.room > 0 and MPI.UNDEFINED not in world_ranks(comm)
+
+    def add(self, root: Inherited) -> None:
+        """Keep a root, which all its ranks can keep, in place of those that have no other ranks."""
+        with self._lock:
+            before = [one for one in self.kept if _replaces(root, one)]
+            self.kept = [*(one for one in self.kept if one not in before), root]
+            self.room -= 1
+        for one in before:
+            if one.parent.failed is not None:  # it is freed
+                one.nest.close()
+
+    def find(self, comm: MPI.Intracomm, given: Given) -> Inherited | None:
+        """Return the root that a new communicator descends from; None if this rank has none.
+
+        Its ranks find the same one, or tell each other that they do not.
+        """
+        kept = sorted(self.kept, key=lambda root: root.token)
+        return next((root for root in kept if _fits(root, comm, given)), None)
+
+    def clear(self) -> None:
+        """Give back what freed communicators have left; they remain roots."""
+        for root in self.kept:
+            root.nest.clear()
+
+    def forget(self) -> None:
+        """Let no communicator descend from these roots, as a process of theirs may have failed."""
+        for root in self.kept:
+            root.nest.close()
+
+
+def _replaces(root: Inherited, one: Inherited) -> bool:
+    return _alike(root.given, one.given) and {*one.world} <= {*root.world}
+
+
+def _alike(one: Given, other: Given) -> bool:
+    """Return whether settings are the same, and waits, which the number does not stand for."""
+    return one.number == other.number and one.config == other.config
+
+
+def _fits(root: Inherited, comm: MPI.Intracomm, given: Given) -> bool:
+    if not root.keeps or not _alike(root.given, given):
+        return False
+    ranks = root.places(comm)
+    with contextlib.suppress(OSError):
+        mine = None if ranks is None else root.facts[ranks[comm.Get_rank()]]
+        return mine is not None and mine.cpus == os.sched_getaffinity(0)
+    return False
+
+
+ROOTS = Roots()
