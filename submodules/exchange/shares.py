@@ -232,7 +232,7 @@ class _Maker(_Member):
         target, origin = self.context.result, piece.task.start if image else start
         if fold.into != RESULT:
             target = (self._cell(self.group.me, fold.into) + bank).holding(start)
-        step = self.step if len(operands) > 2 else max(1, stop - start)  # without partial results
+        step = self.step if len(operands) > 1 else max(1, stop - start)
         for at in range(start, stop, step):
             self.stream.fold_each(
                 target.to(at), operands, fold.own, origin, min(step, stop - at),
