@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from han.model.channel_layout import PAGE
 from han.model.program import Ref
 from han.submodules.exchange.parted import (
     RESULT,
@@ -195,12 +196,15 @@ class _Maker(_Member):
         self._post(COPIED, piece.index + 1)
 
     def _show_image(self, piece: Slice, bank: int) -> None:
-        """Show whole shares where they are in the message: consecutive ones are one copy."""
+        """Show whole shares where they are in the message: up to a page of them is one copy.
+
+        Other streams have their turns between copies, so larger ones are not joined.
+        """
         image = (self.cells[self.group.me] + bank).holding(piece.task.start)
         joined: list[tuple[int, int]] = []
         for start, stop in (self._span(piece, lane) for lane in self.shown.lanes):
-            first = joined.pop()[0] if joined and joined[-1][1] == start else start
-            joined.append((first, stop))
+            joins = joined and joined[-1][1] == start and stop - joined[-1][0] <= PAGE
+            joined.append((joined.pop()[0] if joins else start, stop))
         for start, stop in joined:
             self.stream.copy(image.to(start), self.context.source.to(start), stop - start)
 
@@ -228,7 +232,7 @@ class _Maker(_Member):
         target, origin = self.context.result, piece.task.start if image else start
         if fold.into != RESULT:
             target = (self._cell(self.group.me, fold.into) + bank).holding(start)
-        step = self.step if len(operands) > 2 else max(1, stop - start)  # without partial results
+        step = self.step if len(operands) > 1 else max(1, stop - start)
         for at in range(start, stop, step):
             self.stream.fold_each(
                 target.to(at), operands, fold.own, origin, min(step, stop - at),
