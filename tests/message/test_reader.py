@@ -61,18 +61,19 @@ def is_usual(spec: Any, buffer: Buffer) -> bool:
     if isinstance(data, MPI.buffer) and data.obj is not None:
         return False
     typed = listed and isinstance(spec[-1], MPI.Datatype | str)
-    if listed and not is_usual_list(spec[1 : len(spec) - typed], spec):
+    if listed and not is_usual_list(spec, spec[1 : len(spec) - typed], typed):
         return False
     if not typed and isinstance(data, np.ndarray) and data.dtype.char not in NUMBERS:
         return False
     return in_own_memory(buffer, data)
 
 
-def is_usual_list(counts: Any, spec: Any) -> bool:
-    """Return whether the items between data and type are a count, or a count and a displacement."""
-    paired = len(counts) and isinstance(counts[0], list | tuple)
-    alone = type(counts[0]) is tuple and len(counts) == 1 if paired else True
-    return type(spec) in (list, tuple) and alone
+def is_usual_list(spec: Any, counts: Any, typed: bool) -> bool:
+    """Return whether a list is spelled as usual; `counts` are its items between data and type."""
+    if type(spec) not in (list, tuple) or len(counts) > 1 + typed:
+        return False
+    pairs = [k for k in counts if isinstance(k, list | tuple)]
+    return not pairs or (len(counts) == 1 and type(pairs[0]) is tuple)
 
 
 def parsed(spec: Any, blocks: int) -> Buffer | None:
