@@ -19,24 +19,12 @@ from han.measure.tune.tuner import Plans
 from han.ranks.machine import fingerprint
 
 FORMAT = Format("han-tuning-quality", 2, "comparison of strategies", "make", ArgumentError)
-# What of two runs must agree, so that their rows stand in one table.
-CONDITIONS = (
-    "machine",
-    "ranks",
-    "nodes",
-    "strategies",
-    "config",
-    "fresh",
-    "call",
-    "space",
-    "limit",
-)
 
 
 def conditions(
     comm: MPI.Intracomm, config: Any, plans: Plans, strategies: Sequence[str], fresh: bool
 ) -> dict[str, Any]:
-    """Return on what the times depend, as plain data; collective."""
+    """Return what must agree of runs whose rows stand in one table, as plain data; collective."""
     found = {
         "machine": asdict(fingerprint()),
         "ranks": comm.size,
@@ -85,11 +73,11 @@ def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
         return ()
     if record.get("complete", True):
         return ()
-    for name in CONDITIONS:
-        if record.get(name) != where[name]:
+    for name, here in where.items():
+        if record.get(name) != here:
             raise ArgumentError(
                 f"{file} holds an unfinished comparison with {name} {_brief(record.get(name))}, "
-                f"here {_brief(where[name])}; name another file, or begin anew with --restart"
+                f"here {_brief(here)}; name another file, or begin anew with --restart"
             )
     try:
         return tuple(map(Row.of, record["rows"]))

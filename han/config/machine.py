@@ -5,7 +5,7 @@ latency (alpha), bandwidth of one pair of ranks (R_b), and overhead of the proce
 A message between nodes also goes through an adapter (rail) of each node. An adapter carries
 `injection` bytes a second in each direction (R_N). This is the max-rate model (Gropp, Olson,
 Samfass; Bienz et al., equation 3). A rank uses one rail for all of its messages; the ranks of a
-node take the rails in turn (`han.model.rails.rail_of`).
+node take the rails in turn (`han.config.rails.rail_of`).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from han.model.timeline import TaskTime, Timeline, TimelineError
 
 FORMAT, VERSION = "han-trace", 1
 _FORMAT = Format(FORMAT, VERSION, "trace", "record", TimelineError)
+ABOUT = ("source", "title", "dropped", "uncertainty", "nodes", "communicator")
 COLUMNS = tuple(field.name for field in fields(TaskTime))
 Natural = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -68,17 +69,8 @@ def _problem(task: TaskTime) -> str:
 
 def to_json(timeline: Timeline) -> str:
     """Return a timeline as JSON for :func:`from_json`, with one line for each task."""
-    record = {
-        "format": FORMAT,
-        "version": VERSION,
-        "source": timeline.source,
-        "title": timeline.title,
-        "dropped": timeline.dropped,
-        "uncertainty": timeline.uncertainty,
-        "nodes": timeline.nodes,
-        "communicator": timeline.communicator,
-        "columns": COLUMNS,
-    }
+    about = {name: getattr(timeline, name) for name in ABOUT}
+    record = {"format": FORMAT, "version": VERSION, **about, "columns": COLUMNS}
     head = json.dumps(record).removesuffix("}")
     rows = ",\n".join(json.dumps(astuple(t)) for t in timeline.times)
     return f'{head}, "tasks": [\n{rows}]}}\n'
@@ -92,7 +84,7 @@ def load(path: Path) -> Timeline:
 def from_json(text: str, name: str = "trace") -> Timeline:
     """Read the JSON of :func:`to_json`; `name` is the source in error messages."""
     record = _FORMAT.validate(_File, text, name)
-    about = record.model_dump(exclude={"format", "version", "columns", "tasks"})
+    about = record.model_dump(include=set(ABOUT))
     return Timeline(times=tuple(TaskTime(*row) for row in record.tasks), **about)
 
 

@@ -65,18 +65,15 @@ class Ratios(Generic[K]):
         return Ratio(math.exp(middle), _exp(middle - reach), _exp(middle + reach), len(logs))
 
     def most(self, slow: K, fast: K, errors: float = Z) -> float:
-        """Return how many times as long as another one a candidate takes, with some errors more.
-
-        `errors` are standard errors.
-        """
+        """Return the ratio of two candidates' times, some standard `errors` above its middle."""
         return self._between(slow, fast, errors / Z)
 
     def least(self, slow: K, fast: K) -> float:
-        """Return how many times as long as another one a candidate takes, at least."""
+        """Return the lower end of the ratio of two candidates' times."""
         return self._between(slow, fast, -1.0)
 
     def _between(self, slow: K, fast: K, share: float) -> float:
-        """Return the quotient of two ratios, whose errors are apart, and a share of its interval.
+        """Return the quotient of two independent ratios, moved by a share of its interval.
 
         The ratio of the reference to itself has no error.
         """

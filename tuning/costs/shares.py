@@ -21,12 +21,12 @@ def is_single(pipeline: Pipeline) -> bool:
 
 
 def told_apart(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline whose stages have costs of their own if it is a call of one segment."""
+    """Return the pipeline; that of a call of one segment shares no costs with longer ones."""
     return replace(pipeline, alone=is_single(pipeline) and pipeline.depth > 1)
 
 
 def in_turn(pipeline: Pipeline, costs: Costs) -> float | None:
-    """Return what a call takes whose tasks, all on one level, follow each other as calls.
+    """Predict a call of one segment from the costs of its tasks as calls of their own.
 
     None if these calls were not measured, or if the tasks are on several levels, where costs of
     pipelines have the same keys.
@@ -42,7 +42,7 @@ def is_on_one_level(pipeline: Pipeline) -> bool:
 
 
 def elsewhere(pipeline: Pipeline, other: Pipeline, costs: Costs) -> float | None:
-    """Return how many times as long as another call one takes, with the nearest segment measured.
+    """Return the ratio of two calls' predictions at the nearest segment that was measured.
 
     None if the costs of one of them are not known there, or if their tasks are on several levels.
     """

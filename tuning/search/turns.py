@@ -125,7 +125,7 @@ class Turns(Generic[K]):
         return after
 
     def _level(self) -> float:
-        """Return what the reference takes now; its first run does not tell."""
+        """Return the reference's present time in seconds, which its first run does not tell."""
         while True:
             seconds = self._visit(self.reference)
             if seconds is not None and self.reference not in self._cold:
