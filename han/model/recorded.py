@@ -36,10 +36,11 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Mix:
-    """The calls of a program that both sides can make."""
+    """The calls of a program that both sides can make, and the number of the others."""
 
     name: str
     kinds: tuple[Recorded, ...]
+    others: float
 
     def sequence(self, count: int) -> list[Recorded]:
         """Return `count` calls in a random order, as often as recorded; the same on all ranks."""
@@ -71,7 +72,8 @@ def read_mix(path: Path) -> Mix:
     kinds = tuple(_kinds(rows))
     if not kinds:
         raise ArgumentError(f"{path}: holds no collective of several ranks that han has")
-    return Mix(path.stem, kinds)
+    known = sum(kind.calls for kind in kinds)
+    return Mix(path.stem, kinds, sum(row.calls for row in rows) - known)
 
 
 def _kinds(rows: list[_Row]) -> Iterator[Recorded]:

@@ -100,7 +100,7 @@ def test_a_mix_has_the_calls_that_han_knows(tmp_path):
 
 def test_a_sequence_is_the_same_everywhere_and_has_the_weights():
     often, seldom = Recorded("bcast", BLOCKING, 8, 30), Recorded("barrier", BLOCKING, 0, 10)
-    mix = Mix("two", (often, seldom))
+    mix = Mix("two", (often, seldom), 0)
     calls = mix.sequence(4000)
     assert calls == mix.sequence(4000)
     assert 2800 < Counter(calls)[often] < 3200
