@@ -31,8 +31,10 @@ static bool shifted_data(han_record a, han_record b, shift by) {
     for (int ref = 0; ref < 4; ref++) {
         const uint32_t origin = u->origin[ref] - t->origin[ref];
         const uint64_t offset = u->offset[ref] - t->offset[ref];
-        const bool beside = by.scratch && a.code->base[ref] == HAN_B_SCRATCH && offset == by.scratch;
-        if ((origin && origin != by.grains) || (offset && !beside) || t->blocks[ref] != u->blocks[ref])
+        const bool beside =
+            by.scratch && a.code->base[ref] == HAN_B_SCRATCH && offset == by.scratch;
+        if ((origin && origin != by.grains) || (offset && !beside) ||
+            t->blocks[ref] != u->blocks[ref])
             return false;
     }
     return true;
@@ -115,10 +117,10 @@ typedef struct {
 /* Whether an operation in front of the seam is in both streams: the same one of the same grains. The
  * tasks of a stream may be further behind in the list. */
 static bool same_begin(const han_samples *s, uint32_t stream, uint32_t k, uint32_t tasks) {
-    const uint32_t a = s->shorter->streams[stream].start + k, b = s->longer->streams[stream].start + k;
+    const uint32_t a = s->shorter->streams[stream].start + k,
+                   b = s->longer->streams[stream].start + k;
     const han_instr *i = &s->shorter->code[a], *j = &s->longer->code[b];
-    if (!shifted(at(s->shorter, a), at(s->longer, b), (shift){0, tasks, s->scratch}))
-        return false;
+    if (!shifted(at(s->shorter, a), at(s->longer, b), (shift){0, tasks, s->scratch})) return false;
     if (i->code != HAN_AWAIT) return i->n == j->n;
     return i->n - s->shorter->streams[i->peer].start == j->n - s->longer->streams[j->peer].start;
 }
@@ -132,11 +134,13 @@ static bool find_seam(const han_samples *s, uint32_t stream, seam *found) {
     const uint32_t behind = n ? s->longer->code[b.start].task - s->shorter->code[a.start].task : 0;
     while (found->parts < n && same_begin(s, stream, found->parts, behind)) found->parts++;
     if (found->parts < found->length) return false;
-    const uint32_t again = b.start + found->parts, group = again - found->length; /* in the longer one */
+    const uint32_t again = b.start + found->parts,
+                   group = again - found->length; /* in the longer one */
     const uint32_t tasks =
         found->length ? s->longer->code[again].task - s->longer->code[group].task : 0;
     for (uint32_t k = 0; k < found->length; k++)
-        if (!shifted(at(s->longer, group + k), at(s->longer, again + k), (shift){s->grains, tasks, 0}))
+        if (!shifted(at(s->longer, group + k), at(s->longer, again + k),
+                     (shift){s->grains, tasks, 0}))
             return false;
     for (uint32_t k = found->parts; k < n; k++)
         if (!shifted(at(s->shorter, a.start + k), at(s->longer, b.start + found->length + k),
@@ -183,8 +187,10 @@ static void put_stream(const han_samples *s, uint32_t stream, seam where, uint32
     if (where.length) {
         const uint32_t group = start + where.parts - where.length;
         const uint32_t task = out->code[out->length - 1].task;
-        out->code[out->length] = (han_instr){.code = HAN_LOOP, .stream = s->shorter->code[a.start].stream,
-                                             .n = where.length, .task = task,
+        out->code[out->length] = (han_instr){.code = HAN_LOOP,
+                                             .stream = s->shorter->code[a.start].stream,
+                                             .n = where.length,
+                                             .task = task,
                                              .off = {(uint64_t)times + 1, out->n_strides}};
         out->terms[out->length++] = (han_term){0};
         for (uint32_t k = 0; k < where.length; k++)
@@ -226,7 +232,6 @@ int han_repeat(const han_samples *samples, uint32_t times, han_records_of *out) 
         out->streams[s].stop = (uint32_t)out->length;
     }
     for (size_t k = 0; k < out->length; k++)
-        if (out->code[k].code == HAN_AWAIT)
-            out->code[k].n += out->streams[out->code[k].peer].start;
+        if (out->code[k].code == HAN_AWAIT) out->code[k].n += out->streams[out->code[k].peer].start;
     return 1;
 }

@@ -190,8 +190,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) ||
         han_py_add_arena(m) || han_py_add_kernels(m) || han_py_add_mapping(m) ||
         han_py_add_dlpack(m) || han_py_add_operations(m) || han_py_add_joined(m) ||
-        han_py_add_rolled(m) || han_py_add_board(m) ||
-        han_py_add_vectors(m) || han_py_add_eager(m) || han_py_add_encoded(m))
+        han_py_add_rolled(m) || han_py_add_board(m) || han_py_add_vectors(m) ||
+        han_py_add_eager(m) || han_py_add_encoded(m))
         return NULL;
     return m;
 }
