@@ -19,7 +19,8 @@ M = TypeVar("M", bound="BaseModel")
 class Format:
     """A format of JSON files, and the words and the error for a file that is not of it.
 
-    `what` names the content, such as ``trace``; `again` is the verb for making it, ``record``.
+    `what` names the content, such as ``trace``; `again` is the verb for making it, ``record``. The
+    versions `reads` are a part of this one.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Format:
     what: str
     again: str
     error: type[HanError]
+    reads: tuple[int, ...] = ()
 
     def read(self, path: Path) -> str:
         """Return a file's text; raise the error if it cannot be read."""
@@ -70,7 +72,7 @@ class Format:
         """Return the content of a file; raise the error if it is of another format or version."""
         if not isinstance(record, dict) or record.get("format") != self.name:
             raise self.error(f"{place}: not a {self.what}: its format is not {self.name}")
-        if record.get("version") != self.version:
+        if record.get("version") not in (self.version, *self.reads):
             raise self.error(
                 f"{place}: version {record.get('version')!r}, this han reads version "
                 f"{self.version}; {self.again} it again with this han"

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Literal
 
+WIDEST = 1 << 16  # columns: numbers and names are never cut
+
 
 def shown_table(
     title: str,
@@ -29,8 +31,7 @@ def shown_table(
         table.add_column(head, justify=justify, no_wrap=True)
     for row, style in zip_longest(rows, styles):
         table.add_row(*row, style=style)
-    width = max(160, Console().width)
-    console = Console(width=width, force_terminal=False if plain else None, markup=False)
+    console = Console(width=WIDEST, force_terminal=False if plain else None, markup=False)
     with console.capture() as shown:
         console.print(table)
     return "\n".join(line.rstrip() for line in shown.get().rstrip().splitlines())

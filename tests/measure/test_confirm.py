@@ -7,9 +7,8 @@ from itertools import count
 from random import Random
 
 import pytest
-from han.measure.tune.simpler import simplified
 
-from han.measure.tune.confirm import BUILT_IN, LOOKS, OTHER, confirm, confirmation
+from han.measure.tune.confirm import BUILT_IN, LOOKS, OTHER, confirm, confirmation, simplified
 from han.tasks.choice import Choice, level_choice
 
 

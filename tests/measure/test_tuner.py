@@ -33,7 +33,7 @@ def tuner(ratios):
     def confirm(signature, built_in, other, expected):
         return confirmation([1.0] * 12, [next(left)] * 12)
 
-    state = SimpleNamespace(topology=topology_of([[0, 0]], -1))
+    state = SimpleNamespace(parts=SimpleNamespace(topology=topology_of([[0, 0]], -1)))
     rules = SimpleNamespace(objection=lambda signature, choice: None)
     lab = SimpleNamespace(confirm=confirm, state=state, rules=rules)
     return Tuner(lab, Plans((Input("bcast", 512),)))

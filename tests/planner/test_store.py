@@ -184,5 +184,5 @@ def test_files_that_are_no_plans(tmp_path):
         load(tmp_path / "none.json", submodule)
     for text in ("", "{", "[]", "3", '{"version": 1}'):
         (tmp_path / "odd.json").write_text(text)
-        with pytest.raises(PlanFileError, match=r"odd\.json: not (JSON|a plan)"):
+        with pytest.raises(PlanFileError, match=r"odd\.json: (damaged, not JSON|not a plan)"):
             load(tmp_path / "odd.json", submodule)

@@ -42,7 +42,7 @@ class ChoicesError(HanError, ValueError):
     """A table of built-in choices cannot be used. The text names the file, the row and the key."""
 
 
-FORMAT = Format("han-choices", 2, "table of built-in choices", "write", ChoicesError)
+FORMAT = Format("han-choices", 2, "table of built-in choices", "write", ChoicesError, (1,))
 
 
 # ---- safe choices -------------------------------------------------------------------------------

@@ -88,9 +88,10 @@ def _modelled(lab: Lab, signature: Signature, space: Space, machine: MachineMode
     A candidate whose programs the simulator cannot run has no prediction.
     """
     predicted: dict[Choice, float | None] = {}
+    topology = lab.plan(signature, space.candidates[0]).topology  # a flat one's has no nodes
+    place = machine.place(topology.nodes, topology.ppn)
     for choice in space.candidates:
         plan = lab.plan(signature, choice)
-        place = machine.place(plan.topology.nodes, plan.topology.ppn)
         try:
             predicted[choice] = simulate(plan, machine, place).seconds
         except (RuntimeError, ValueError, KeyError):

@@ -30,7 +30,7 @@ class TunedError(HanError, ValueError):
 
 
 FORMAT = replace(BUILT_IN_FORMAT, what="tuned table", again="tune", error=TunedError)
-OLDER = replace(FORMAT, name=NAME, version=VERSION)
+OLDER = replace(FORMAT, name=NAME, version=VERSION, reads=())
 NOTE = "points of an earlier han, read as rows; 'han tune merge' writes them as rows"
 
 

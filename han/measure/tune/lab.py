@@ -83,8 +83,8 @@ class Lab(Session):
         links = self.state.parts.topology.nodes > 1
         self.windows = Windows(self.control, self._offset, crowded=crowded, links=links)
         self._case, self._fresh, self._shared = case, fresh, shared
-        self._clocks = len(set(self.control.allgather(identity())))
-        self._observed_series, self._reading = 0, 0.0
+        self._clocks, self._reading = len(set(self.control.allgather(identity()))), 0.0
+        self._observed_series = 0
         self._buffers: Buffers | None = None
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
         self._pipelines = Pipelines(self.plan)
@@ -145,12 +145,10 @@ class Lab(Session):
         self._observed_series += 1
         return self._reading
 
-    # ---- calls ------------------------------------------------------------------------------
-
     def plan(self, signature: Signature, choice: Choice) -> Plan:
         """Plan a call with a choice."""
-        parts = self.state.parts
-        return plan_of_choice(parts.topology, signature, choice, parts.config.memory)
+        own = self.state.parts
+        return plan_of_choice(own.topology, signature, choice, own.config.memory)
 
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
