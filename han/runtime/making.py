@@ -45,7 +45,8 @@ def parts_of(comm: MPI.Intracomm, config: Any, inherited: Inherited | None) -> P
     Raises ConfigError and SharedMemoryError, on all ranks alike.
     """
     given = Given.read(config) if inherited is None else inherited.given
-    inherited = inherited or ROOTS.find(comm, given)
+    root = ROOTS.find(comm, given) if inherited is None else None
+    has_parent, inherited = inherited is not None, inherited or root
     limit = SETUP_LIMIT if given.problem else given.config.wait.timeout
     meeting = Meeting(comm, setup_limit(limit))
     meeting.look = inherited.watch(comm) if inherited is not None else None
@@ -58,8 +59,12 @@ def parts_of(comm: MPI.Intracomm, config: Any, inherited: Inherited | None) -> P
         parts = _with_parent(meeting, given, known, inherited)
     else:
         draft = known if isinstance(known, Draft) else None
-        parts = _without_parent(meeting, given, draft, inherited is None)
+        if root is not None and draft is None:
+            ROOTS.leave_out(root)
+        parts = _without_parent(meeting, given, draft, draft is None and not has_parent)
     _open(parts, comm, limit)
+    if parts.is_root:
+        ROOTS.add(parts.heritage)
     return parts
 
 
@@ -97,8 +102,6 @@ def _without_parent(outer: Meeting, given: Given, draft: Draft | None, is_root: 
     except AGREED:
         own.Free()
         raise
-    if stays:
-        ROOTS.add(made[0].heritage)
     return made[0]
 
 

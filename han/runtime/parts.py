@@ -23,6 +23,7 @@ from han.runtime.maker import Maker
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
 from han.runtime.resting import Nest, Ranks, Rested
+from han.runtime.roots import ROOTS
 from han.trace.tracing import Tracing
 from han.tuning.planner import Planner
 
@@ -127,7 +128,7 @@ class Parts:
         The communicators are freed by all ranks, after an error by none.
         """
         quiet = free and self._quiet()
-        stays = quiet and self.is_root
+        stays = quiet and self.is_root and self.heritage in ROOTS.made
         self.tracing.close()
         self.health.failed = self.health.failed or FREED
         (self.nest.clear if stays else self.nest.close)()

@@ -22,7 +22,7 @@ MOST_ROOM = 2 * RING_MAX  # bytes of a rank's memory that it keeps, unless one s
 
 Ranks = tuple[int, ...]
 Key = tuple[Ranks, int]  # the ranks of a child, and the thread that freed it
-_LOCK = threading.Lock()  # of all nests, as limits hold across them; parts end outside of it
+_LOCK = threading.RLock()  # of all nests, as limits hold across them; parts end outside of it
 
 
 class Rested(Protocol):
@@ -56,7 +56,8 @@ class Nest:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, Rested] = OrderedDict()
-        self._room = 0  # bytes of the parts that are kept
+        self._rooms: dict[Key, int] = {}  # bytes of the parts that are kept
+        self._room = 0  # in all
         self._outer: Nest | None = None  # the nest in which the parent's own parts are
         self._left: dict[int, float] = {}  # calls of objects of an unused child, by its handle
         self.open = True
@@ -71,13 +72,13 @@ class Nest:
         Returns those that are kept no longer, which the caller drops: it may raise there. A nest
         that was closed meanwhile keeps nothing.
         """
-        key = ranks, threading.get_ident()
+        key, room = (ranks, threading.get_ident()), parts.room
         with _LOCK:
             if not self.open:
                 return [parts]
             before = self._taken(key)
-            self._kept[key] = parts
-            self._room += parts.room
+            self._kept[key], self._rooms[key] = parts, room
+            self._room += room
             parts.nest._outer = self
             return [*([] if before is None else [before]), *self._dropped()]
 
@@ -115,7 +116,7 @@ class Nest:
     def _taken(self, key: Key) -> Rested | None:
         found = self._kept.pop(key, None)
         if found is not None:
-            self._room -= found.room
+            self._room -= self._rooms.pop(key)
             found.nest._outer = None
         return found
 

@@ -2,7 +2,7 @@
 
 A communicator without a parent is a root. What it knows stays when it is freed: its mail, where
 its ranks and their arenas are, and the nest. A later communicator of some of its ranks, with the
-same settings, takes the root for its parent. MPI frees the duplicate of the mail when it is
+same settings, takes the root for its parent. The communicator of its mail stays until MPI is
 finalized.
 """
 
@@ -21,11 +21,16 @@ MOST = 8  # roots of a process: each keeps one of the MPI library's communicator
 
 
 class Roots:
-    """The roots of this process: `kept`, and the `room` for more, in all of its life."""
+    """The roots of this process, and the `room` for more, in all of its life.
+
+    Later communicators find those that are `kept`. `made` are all but those that a larger one has
+    replaced: the same on all ranks of a root.
+    """
 
     def __init__(self, room: int = MOST) -> None:
         self._lock = threading.Lock()  # threads may make communicators at the same time
         self.kept: list[Inherited] = []
+        self.made: list[Inherited] = []
         self.room = room
 
     def takes(self, comm: MPI.Intracomm) -> bool:
@@ -33,14 +38,20 @@ class Roots:
         return self.room > 0 and MPI.UNDEFINED not in world_ranks(comm)
 
     def add(self, root: Inherited) -> None:
-        """Keep a root, which all its ranks can keep, in place of those that have no other ranks."""
+        """Keep a root, which all its ranks can keep, in place of those whose ranks it has."""
         with self._lock:
-            before = [one for one in self.kept if _replaces(root, one)]
+            before = [one for one in self.made if _replaces(root, one)]
+            self.made = [*(one for one in self.made if one not in before), root]
             self.kept = [*(one for one in self.kept if one not in before), root]
             self.room -= 1
         for one in before:
-            if one.parent.failed is not None:  # it is freed
-                one.nest.close()
+            _close_if_freed(one)
+
+    def leave_out(self, root: Inherited) -> None:
+        """Find a root no more: other ranks of a communicator have another one, or none."""
+        with self._lock:
+            self.kept = [one for one in self.kept if one is not root]
+        _close_if_freed(root)
 
     def find(self, comm: MPI.Intracomm, given: Given) -> Inherited | None:
         """Return the root that a new communicator descends from; None if this rank has none.
@@ -61,6 +72,11 @@ class Roots:
             root.nest.close()
 
 
+def _close_if_freed(root: Inherited) -> None:
+    if root.parent.failed is not None:
+        root.nest.close()
+
+
 def _replaces(root: Inherited, one: Inherited) -> bool:
     return _alike(root.given, one.given) and {*one.world} <= {*root.world}
 
@@ -71,12 +87,22 @@ def _alike(one: Given, other: Given) -> bool:
 
 
 def _fits(root: Inherited, comm: MPI.Intracomm, given: Given) -> bool:
-    if not root.keeps or not _alike(root.given, given):
+    if not root.keeps or not _alike(root.given, given) or _has_failed(root.mail.comm):
         return False
     ranks = root.places(comm)
     with contextlib.suppress(OSError):
         mine = None if ranks is None else root.facts[ranks[comm.Get_rank()]]
         return mine is not None and mine.cpus == os.sched_getaffinity(0)
+    return False
+
+
+def _has_failed(comm: MPI.Intracomm) -> bool:
+    """Return whether this rank knows that a process of a communicator has failed."""
+    with contextlib.suppress(AttributeError, NotImplementedError):  # no fault tolerance
+        failed = comm.Get_failed()
+        some = bool(failed.Get_size())
+        failed.Free()
+        return some or comm.Is_revoked()
     return False
 
 

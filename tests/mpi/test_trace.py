@@ -208,7 +208,7 @@ def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, fold
             for other in {0, 1, 2} - {late}:
                 MPI.COMM_WORLD.recv(source=other)
         if late == 2 and rank == 0:
-            comm._han.comm.Probe(1, TAG_LAST)
+            comm._han.parts.health.meeting.comm.Probe(1, TAG_LAST)
         comm._han.parts.tracing.end()
         monkeypatch.setattr(comm._han.parts.tracing, "end", lambda: None)
         if late not in (None, rank):
