@@ -323,7 +323,9 @@ class Comm(Handles):
         """
         from han.trace.trace import Trace
 
-        return Trace(self._han.parts.tracing, events, align)
+        state = self._han
+        state.health.live()
+        return Trace(state.parts.tracing, events, align)
 
     def plan(
         self,

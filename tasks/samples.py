@@ -26,8 +26,8 @@ FIRST = (3, 6, 12)  # units of the first sample; more where its period is too lo
 MORE = 2  # samples at most that follow the first one, each a period longer
 MANY = 400  # operations of a program that takes longer to lower than samples
 GAIN = 3  # a message has so many times the bytes of the first sample at least
-LONGEST, SMALLEST = 256 << 20, PAGE  # bytes of a message, and of a size of a parameter; beyond them
-# pieces may have other sizes, so that they can be counted
+LONGEST = 256 << 20  # bytes of a message; pieces of longer ones grow, as a flag counts 2^23 at most
+SMALLEST = PAGE  # bytes of a size of a parameter; smaller ones may change the period
 SEEN = 3  # times that a size of a parameter fits into the first sample, so that its end is seen
 
 

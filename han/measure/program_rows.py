@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han.comm import Comm
 from han.measure.bench_calls import Array, Call
 
 COUNT = 4  # numbers of a small message
@@ -206,10 +207,12 @@ def _orders_in_turn(comm: MPI.Intracomm) -> Work:
 
 
 def _made_apart(comm: MPI.Intracomm) -> Work:
-    (send, recv), kind, plain = pair(comm, 1), type(comm), MPI.Intracomm(comm)
+    (send, recv), plain, make = pair(comm, 1), MPI.Intracomm(comm), type(comm)
+    if isinstance(comm, Comm):
+        make = partial(Comm, config=comm._han.parts.config)
 
     def call() -> None:
-        part = kind(plain.Dup())
+        part = make(plain.Dup())
         part.Allreduce(send, recv)
         part.Free()
 

@@ -26,6 +26,7 @@ from han.measure.program_rows import ProgramRow, Work
 from han.measure.program_sizes import BLOCKS, LARGE, SIZES, SMALL, Passes, Sizes, passes
 from han.measure.session import WARM_UP, Session
 from han.model.measurements import Times
+from han.runtime.alike import ALIKE
 from han.runtime.roots import ROOTS
 
 GROUPS = (
@@ -136,7 +137,8 @@ class Programs(Session):
 
     def _round(self, sizes: Sizes) -> Passes:
         """Make both passes on new communicators, which take over no plans."""
-        ROOTS.clear()
+        ALIKE.clear()
+        ROOTS.forget()
         comms = {
             "han": Comm(self.control.Dup(), self.config),
             "mpi": MPI.Intracomm(self.control.Dup()),

@@ -46,8 +46,8 @@ def abandon(owner: object) -> None:
 class Patience:
     """The pauses of a polling loop, of which `rounds` are over.
 
-    With `busy` it only yields: the MPI library makes progress in no other thread, and waits so
-    itself.
+    With `busy` it only yields, as MPI libraries do in their own waits: some make progress only
+    while a thread calls them.
     """
 
     def __init__(self, rounds: int = 0, busy: bool = False) -> None:

@@ -153,7 +153,10 @@ class Inherited:
                 return  # it is freed or revoked: nothing more is heard
             parent.notices.fetch()
             late = time.monotonic() - IN_FLIGHT
-            gone = [one for one in parent.gone() if one.heard < late]
+            try:
+                gone = [one for one in parent.gone() if one.heard < late]
+            except ValueError:  # another thread has freed the parent's channels meanwhile
+                return
             members = world_ranks(comm) if gone else ()
             for one in gone:
                 world = self.world[one.rank]

@@ -219,11 +219,16 @@ class _Mover:
         return self._cells(self.pattern.held(member, stage), self.regions[stage])
 
     def _readers(self, stage: int) -> Iterable[int]:
-        """Return who reads what the member has before a stage; in the last one, owners only."""
+        """Return who reads what the member has before a stage; in the last one, owners only.
+
+        A member without a share takes no part in the last stage and posts no flag there, so nobody
+        waits for it: `_takers` keeps to the same rule.
+        """
         last = stage == self.pattern.stages
         return (m for m in self.pattern.readers(self.me, stage) if m in self.owned or not last)
 
     def _folds(self, stage: int) -> Iterable[Fold]:
+        """Yield what the member combines in a stage, lane by lane, and in which cells it is."""
         last = stage == self.pattern.stages
         into = {} if last else self._partials(self.me, stage)
         for blocks, sources in self.pattern.folds(self.me, stage):
@@ -235,10 +240,15 @@ class _Mover:
                 yield Fold(lane, members, own, cells, into.get(lane, RESULT))
 
     def _sources(self, folds: Iterable[Fold]) -> Numbers:
+        """Return the members whose operands are combined, the next ones of the circle first."""
         others = {m for fold in folds for m in fold.members} - {self.me}
         return tuple(sorted(others, key=lambda m: (m - self.me) % self.pattern.size))
 
     def _takers(self, step: int) -> list[int]:
+        """Return who takes finished shares of the member in a gathering step.
+
+        In the last step they are those that take any: others post no flag to be waited for.
+        """
         last = step == self.pattern.gathers
         found = [m for m in self.pattern.takers(self.me, step) if m != self.has_all or not last]
         if not last or len(self.owned) == self.pattern.size:
@@ -250,6 +260,7 @@ class _Mover:
         return any(self._lanes(blocks) for _, blocks in self.pattern.takes(member, step))
 
     def _taking(self, step: int) -> Taking:
+        """Return which finished shares the member takes in a gathering step, and from where."""
         last = step == self.pattern.gathers
         into = {} if last else self._finished(self.me)
         found = [

@@ -18,7 +18,7 @@ KiB = 1024
 CHUNK = 128 * KiB
 CELLS = 4
 FLAGS = ("gathered", "taken", "released", "read", "copied", "combined")  # every rank has these
-COUNTS = 23  # bits of a flag that count what a run does (native/channel.h has 24)
+COUNTS = 23  # a run posts at most 2^COUNTS values in a flag (native/channel.h has 24 bits)
 GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(len(FLAGS))
 Members = tuple[int, ...]
 

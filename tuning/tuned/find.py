@@ -184,5 +184,7 @@ def _load(file: Version, here: Fingerprint | None = None) -> TunedTable | TunedE
             return None
         _read[file] = table_of(content, str(file[0]))
     except TunedError as error:
+        if not file[1]:  # there was no file to be known again
+            return error
         _read[file] = error
     return _read[file]

@@ -69,9 +69,10 @@ static const han_element no_numbers = {.size = 1, .kind = -1};
 static const han_element *named(const ReaderObject *r, PyObject *type) {
     if (PyObject_TypeCheck(type, r->datatype))
         return han_element_find(&r->known, HAN_BY_HANDLE, (uint64_t)han_py_handle(r, type));
-    const char *code = PyUnicode_CheckExact(type) ? PyUnicode_AsUTF8(type) : NULL;
+    Py_ssize_t length = 0;
+    const char *code = PyUnicode_CheckExact(type) ? PyUnicode_AsUTF8AndSize(type, &length) : NULL;
     if (!code) PyErr_Clear();
-    return code ? han_element_find(&r->known, HAN_BY_CODE, han_text_key(code, 1)) : NULL;
+    return code && strlen(code) == (size_t)length ? han_element_find(&r->known, HAN_BY_CODE, han_text_key(code, 1)) : NULL;
 }
 
 /* Restrict a buffer to a range of elements, `extent` bytes each. Without a count its memory must be a
