@@ -207,7 +207,8 @@ def _orders_in_turn(comm: MPI.Intracomm) -> Work:
 
 
 def _made_apart(comm: MPI.Intracomm) -> Work:
-    (send, recv), plain, make = pair(comm, 1), MPI.Intracomm(comm), type(comm)
+    (send, recv), plain = pair(comm, 1), MPI.Intracomm(comm)
+    make: Callable[[MPI.Intracomm], MPI.Intracomm] = type(comm)
     if isinstance(comm, Comm):
         make = partial(Comm, config=comm._han.parts.config)
 
