@@ -72,7 +72,9 @@ static const han_element *named(const ReaderObject *r, PyObject *type) {
     Py_ssize_t length = 0;
     const char *code = PyUnicode_CheckExact(type) ? PyUnicode_AsUTF8AndSize(type, &length) : NULL;
     if (!code) PyErr_Clear();
-    return code && strlen(code) == (size_t)length ? han_element_find(&r->known, HAN_BY_CODE, han_text_key(code, 1)) : NULL;
+    return code && strlen(code) == (size_t)length
+               ? han_element_find(&r->known, HAN_BY_CODE, han_text_key(code, 1))
+               : NULL;
 }
 
 /* Restrict a buffer to a range of elements, `extent` bytes each. Without a count its memory must be a
