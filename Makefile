@@ -177,12 +177,16 @@ turn = $(shell k=0; for l in $(LIBRARIES); do [ $$l != $* ] || echo $$k; k=$$((k
 # types of both sides differ. Tests compare han with it, so they name another algorithm (a ring).
 test-mpi-impi: export I_MPI_ADJUST_ALLGATHER ?= 3
 
+# $(call mpi-tests,files): first tests that start jobs of their own, which often wait, beside each other;
+# then tests that are ranks of a job.
+mpi-tests = failed=0; $(call with,$*,pytest -m "not mpi" -n 3 --maxschedchunk=1 $(1)) || failed=1; \
+	$(call with,$*,pytest -m mpi $(1)) || failed=1; [ $$failed = 0 ]
+
+test-mpi-%: export HAN_TEST_TURN = $(turn)
 test-mpi-%: .venv-%/.installed
 	@$(if $(filter $*,$(FIRST)),$(call step,MPI tests for one library,\
-		$(call with,$*,pytest $(ONCE))))
-	@$(call step,MPI tests under $*,$(call with,$*,\
-		HAN_TEST_TURN=$(turn) \
-		pytest tests/mpi $(ONCE:%=--ignore=%)))
+		HAN_TEST_TURN=; $(call mpi-tests,$(ONCE))))
+	@$(call step,MPI tests under $*,$(call mpi-tests,tests/mpi $(ONCE:%=--ignore=%)))
 
 # The jobs of this test wait for half a minute: those of all libraries at the same time.
 OUTAGE = tests/cluster/test_outage.py

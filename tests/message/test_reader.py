@@ -176,7 +176,7 @@ listed = st.one_of(
 spellings = data | listed | listed.map(list) | listed.map(Listed)
 
 
-@settings(max_examples=4000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(spellings, st.integers(1, 4))
 @example([None, 0, MPI.INT], 2)
 @example([np.zeros(N), (2**62, 2**62), MPI.DOUBLE], 4)
@@ -431,7 +431,7 @@ vectors = st.one_of(
 )
 
 
-@settings(max_examples=4000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(vectors | vectors.map(lambda spec: list(spec) if isinstance(spec, tuple) else spec))
 @example([np.zeros(N), [2**63, 2**63, 1], MPI.DOUBLE])
 @example([np.zeros(N), ([1, 2, 3], [0, 1, 3]), "d"])

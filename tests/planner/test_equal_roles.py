@@ -85,7 +85,7 @@ def nodes(count, ppn, sockets=0):
     return topology_of(places, len(places) - 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_programs_of_equal_roles_are_those_that_ranks_lower(number):
     """They also take the times of each rank's own."""

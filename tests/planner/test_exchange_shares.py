@@ -27,7 +27,7 @@ from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of
 
 KiB = 1024
-many = settings(quick, max_examples=60)
+many = settings(quick, max_examples=25)
 LANES = ("bcast", "reduce", "allreduce")
 BOTH = ("shares", "cyclic_shares")
 

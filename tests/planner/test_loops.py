@@ -80,7 +80,7 @@ def all_sizes(monkeypatch):
 
 
 CASES = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
