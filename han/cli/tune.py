@@ -128,6 +128,8 @@ def tune(
     if action in (Action.EXPORT, Action.REPORT, Action.MERGE):
         _show(action, file, table or [], bench or [], quality)
         return
+    if action is Action.RUN and file is not None:
+        raise ArgumentError(f"{file}: the table is named with --out")
     from han.cli import tune_quality, tune_run
 
     asked = tune_run.Asked(
@@ -135,8 +137,6 @@ def tune(
     )
     if action is Action.QUALITY:
         tune_quality.run(asked, config, fresh, restart, file, json_file)
-    elif file is not None:
-        raise ArgumentError(f"{file}: the table is named with --out")
     else:
         tune_run.run(asked, config, out, fresh, restart, json_file, verbose)
 

@@ -24,10 +24,8 @@ from han.measure.program_mix import MIXED, mixed
 from han.measure.program_results import Result
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.program_sizes import BLOCKS, LARGE, SIZES, SMALL, Passes, Sizes, passes
-from han.measure.session import WARM_UP, Session
+from han.measure.session import WARM_UP, Session, begin_anew
 from han.model.measurements import Times
-from han.runtime.alike import ALIKE
-from han.runtime.roots import ROOTS
 
 GROUPS = (
     program_rows.SPELLINGS, SIZES, program_rows.OBJECTS, program_rows.COMMUNICATORS,
@@ -137,8 +135,7 @@ class Programs(Session):
 
     def _round(self, sizes: Sizes) -> Passes:
         """Make both passes on new communicators, which take over no plans."""
-        ALIKE.clear()
-        ROOTS.forget()
+        begin_anew()
         comms = {
             "han": Comm(self.control.Dup(), self.config),
             "mpi": MPI.Intracomm(self.control.Dup()),

@@ -22,6 +22,8 @@ from han.common.errors import WrongResultError
 from han.measure.bench_calls import Array, Buffers, Call
 from han.measure.other_load import OtherLoad
 from han.model.measurements import Times
+from han.runtime.alike import ALIKE
+from han.runtime.roots import ROOTS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -142,6 +144,16 @@ class Session:
             raise WrongResultError(
                 f"{buffers.case.describe()}: the result differs from MPI's: {'; '.join(problems)}"
             )
+
+
+def begin_anew() -> None:
+    """Let new communicators take over nothing from earlier ones; the first of them is a root.
+
+    The process may have as many roots as it measures rounds, so all rounds are alike.
+    """
+    ALIKE.clear()
+    ROOTS.forget()
+    ROOTS.room = max(1, ROOTS.room)
 
 
 def in_order(several: Sequence[T], turn: int) -> list[T]:

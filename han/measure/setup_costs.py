@@ -20,9 +20,7 @@ from mpi4py import MPI
 
 from han.comm import Comm
 from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
-from han.measure.session import Session
-from han.runtime.alike import ALIKE
-from han.runtime.roots import ROOTS
+from han.measure.session import Session, begin_anew
 
 PARTS = {
     "comm": "making a han.Comm",
@@ -103,8 +101,7 @@ def _round(
 ) -> list[list[float]]:  # fmt: skip
     """Measure all cases on new communicators; return seconds by case and part, on this rank."""
     control = session.control
-    ALIKE.clear()
-    ROOTS.forget()
+    begin_anew()
     plain = control.Dup()
     made: list[Comm] = []
     making = session.batch(lambda: made.append(Comm(plain, config)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from functools import partial
@@ -182,7 +184,8 @@ def test_a_pipe_is_written_to(tables, tmp_path):
         (["quality", "--strategy", "task,best"], "unknown strategy"),
         (["quality", "--strategy", "simulate"], "name the machine model with --machine"),
         (["--strategy", "simulate"], "name the machine model with --machine"),
-        (["--budget", "soon"], "expected a time such as 90s"),
+        (["--budget", "soon"], "budget 'soon': expected a time such as 90s"),
+        (["quality", "--limit", "soon"], "limit 'soon': expected a time such as 90s"),
         (["--collectives", "barrier"], "barrier carries no data"),
         (["run", "OUT"], "the table is named with --out"),
     ],
@@ -190,6 +193,16 @@ def test_a_pipe_is_written_to(tables, tmp_path):
 def test_what_is_wrong_is_told(tables, tmp_path, arguments, said):
     names = {"OUT": tmp_path / "out", "A": tables[0], "B": tables[1], "NONE": tmp_path / "none"}
     assert said in refuse("tune", *(str(names.get(one, one)) for one in arguments))
+
+
+def test_a_file_for_run_is_refused_before_mpi_starts():
+    code = (
+        "import sys; from typer.testing import CliRunner; from han.cli.main import app; "
+        "done = CliRunner().invoke(app, ['tune', 'run', 'FILE']); "
+        "print(done.exception, 'mpi4py.MPI' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "FILE: the table is named with --out False"
 
 
 def test_a_run_on_one_rank_prints_a_table_and_what_is_left(tmp_path):
