@@ -21,7 +21,7 @@ from han.measure.ablation import BUILT_IN, COLLECTIVES, VARIANTS, Ablation, Resu
 from han.measure.bench import Settings
 from han.measure.bench_machine import document, heading, look
 from han.model.element_types import element_type
-from han.plots import bars
+from han.plots import plots
 
 FORMAT, VERSION = "han-ablation", 1
 
@@ -83,7 +83,7 @@ def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Pa
     how = {name: getattr(settings, name) for name in ("dtype", "op", "root", "rounds")}
     keep(document(FORMAT, VERSION, machine, map(asdict, results), settings=how), json_file)
     title = f"{machine.ranks} ranks, {machine.library}, wait {machine.wait}"
-    drawn(plot, lambda path: bars.of_ablation(results, path, title))
+    drawn(plot, lambda path: plots.of_ablation(results, path, title))
 
 
 def _table(results: Sequence[Result]) -> str:

@@ -170,7 +170,7 @@ def _show(
             found = confirmed(found, [measurements.read(path) for path in runs])
         write_file(file, as_text(chosen(found)) if file.suffix == ".json" else as_rules(found))
         return
-    from han.cli.quality_file import rows_of
+    from han.cli.tune_quality import rows_of
     from han.plots.tuning import report
 
     rows = () if compared is None else rows_of(compared)

@@ -25,8 +25,7 @@ from han.plots.plots import (
 )
 from han.tuning.row import Row as TunedRow
 from han.tuning.tuned.points import Point
-from han.tuning.tuned.rows import by_key
-from han.tuning.tuned.table import TunedTable
+from han.tuning.tuned.table import TunedTable, by_key
 from han.tuning.tuned.uses import spell
 
 STYLE = (

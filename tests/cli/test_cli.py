@@ -10,7 +10,7 @@ import pytest
 from commands import call, refuse
 from typer.testing import CliRunner
 
-from han.cli import plan_texts
+from han.cli import plan as plan_command
 from han.cli import progress as bars
 from han.cli.imagined import imagine
 from han.cli.info import submodule_uses
@@ -133,7 +133,7 @@ def test_plan_says_which_sizes_are_not_proved(monkeypatch):
         def verify_class(plan, **form):
             raise kind("the proof holds", "rank 1", "two frames", "one")
 
-        monkeypatch.setattr(plan_texts, "verify_class", verify_class)
+        monkeypatch.setattr(plan_command, "verify_class", verify_class)
 
     fail(Unproved)
     said = "the proof holds: rank 1: found two frames; expected one"
@@ -182,7 +182,7 @@ def test_plan_says_what_is_wrong(monkeypatch):
     def refute(plans, **form):
         raise Refuted("no deadlock", "rank 1", "no POST", "one")
 
-    monkeypatch.setattr(plan_texts, "verify", refute)
+    monkeypatch.setattr(plan_command, "verify", refute)
     said = refuse("plan", "bcast", "8", "--ranks", "2", "--verify", kind=HanError)
     assert said == "refuted: no deadlock: rank 1: found no POST; expected one"
 

@@ -15,7 +15,7 @@ from commands import call
 from commands import refuse as refuse_as
 from disks import full_disk
 
-from han.cli.quality_file import FORMAT
+from han.cli.tune_quality import FORMAT
 from han.cli.tune_run import MOST_TOLD, pruned_list, pruned_text
 from han.common.errors import HanError
 from han.config import load_config

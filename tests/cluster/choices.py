@@ -16,9 +16,8 @@ import typer
 from mpi4py import MPI
 
 from han.common.units import parse_sizes
-from han.measure.bench import Bench, Row, Settings
+from han.measure.bench import Bench, Row, Settings, report
 from han.measure.bench_machine import look
-from han.measure.bench_report import report
 from han.model.measurements import Times
 
 COLLECTIVES = ("bcast", "reduce", "allreduce")

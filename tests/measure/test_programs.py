@@ -13,10 +13,9 @@ import han
 from han.common.errors import ArgumentError, WrongResultError
 from han.measure.bench import Settings
 from han.measure.program_mix import DEFAULT
-from han.measure.program_results import Result, mean_ratio, summary
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, passes, repeated_sizes
-from han.measure.programs import GROUPS, Programs, chosen
+from han.measure.programs import GROUPS, Programs, Result, chosen, mean_ratio, summary
 from han.model.measurements import Times
 from han.model.recorded import (
     BLOCKING,

@@ -10,7 +10,7 @@ from commands import call, refuse
 from typer.testing import CliRunner
 
 from han.cli.main import app
-from han.cli.quality_texts import Lines
+from han.cli.tune_quality import Lines
 from han.measure.tune import quality
 from han.measure.tune.quality import Pace, Predicted, Row, expected, row_by_row, spread, trend
 from han.measure.tune.tuner import Input, Plans

@@ -20,7 +20,7 @@ from han.measure.tune.windows import BUSY_MOST, RECENT, SINGLE, Series, Windows,
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.shares import told_apart
+from han.tuning.costs.model import told_apart
 from han.tuning.costs.stages import Operands, Pipeline, Step, pipeline_of_choice
 from han.tuning.search.results import Cold
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from commands import call
 
-from han.cli.quality_texts import text_of
+from han.cli.tune_quality import text_of
 from han.measure.tune.quality import Predicted, Row, errors, summaries
 from han.measure.tune.tuner import Input, sparse_first
 from han.measure.tune.windows import Series, durations, joined

@@ -15,7 +15,7 @@ from statistics import median
 
 from test_search import SimulatedLab
 
-from han.cli.quality_texts import text_of
+from han.cli.tune_quality import text_of
 from han.measure.tune.lab import CLEAR, TIMED
 from han.measure.tune.quality import USUAL, Predicted, Row, compared, named
 from han.measure.tune.tuner import Input, sparse_first

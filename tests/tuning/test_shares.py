@@ -10,12 +10,15 @@ from machines import topology_of
 
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.model import REACH, Costs, missing, predict
-from han.tuning.costs.shares import (
+from han.tuning.costs.model import (
+    REACH,
+    Costs,
     elsewhere,
     in_turn,
     is_single,
     lowered,
+    missing,
+    predict,
     shared_out,
     told_apart,
 )

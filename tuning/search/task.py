@@ -13,8 +13,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
-from han.tuning.costs.model import predict
-from han.tuning.costs.shares import elsewhere, in_turn
+from han.tuning.costs.model import elsewhere, in_turn, predict
 from han.tuning.costs.stages import Pipeline
 from han.tuning.search.race import by_prediction
 from han.tuning.search.results import Found, Lab, OutOfTime

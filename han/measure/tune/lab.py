@@ -24,8 +24,7 @@ from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import MOST_CALLS, REFERENCE, Session
 from han.measure.tune import windows
 from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
-from han.measure.tune.distinct import Distinct
-from han.measure.tune.kept import Memory, Pipelines, Ready
+from han.measure.tune.distinct import Distinct, Memory, Pipelines, Ready
 from han.measure.tune.windows import Series, Windows, joined, observations, split, typical
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -39,8 +38,7 @@ from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate, estimate, of_series
-from han.tuning.costs.model import missing
-from han.tuning.costs.shares import is_single, lowered, shared_out
+from han.tuning.costs.model import is_single, lowered, missing, shared_out
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime

@@ -17,7 +17,7 @@ from mpi4py import MPI
 
 from han.common.units import format_size
 from han.measure.bench_calls import Case
-from han.measure.tune.kept import Memory
+from han.measure.tune.distinct import Memory
 from han.measure.tune.lab import Lab
 from han.measure.tune.session import tuned_config
 from han.measure.tune.tuner import Input, Plans, served, sparse_first
