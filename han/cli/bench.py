@@ -17,10 +17,10 @@ from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.measure import bench as measure
 from han.measure import programs as measured
-from han.measure.bench import Bench, Row, Settings
+from han.measure.bench import Bench, BenchRow, Settings
 from han.measure.bench_calls import Case, Mode
 from han.measure.bench_machine import look
-from han.measure.programs import Programs, Result, chosen
+from han.measure.programs import ProgramResult, Programs, chosen
 from han.measure.programs import Row as ProgramRow
 from han.model.collectives import COLLECTIVES
 from han.model.element_types import element_type
@@ -143,7 +143,7 @@ def _run(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> 
     settings = running.settings
     machine = look(MPI.COMM_WORLD, running.han)
     tell(measure.head(machine, settings))
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     with progress(len(cases)) as advance:
         for case in cases:
             if not rows or rows[-1].collective != case.collective:
@@ -183,11 +183,11 @@ def _measure_programs(
 
 def _run_programs(
     running: Programs, rows: Sequence[ProgramRow], replay: Path | None, tell: Callable[[str], None]
-) -> tuple[dict[str, Any], list[Result]]:
+) -> tuple[dict[str, Any], list[ProgramResult]]:
     """Measure all rows, and print the table; return the JSON document and the results."""
     settings, machine = running.settings, look(MPI.COMM_WORLD, running.han)
     tell(measured.head(machine, settings))
-    results: list[Result] = []
+    results: list[ProgramResult] = []
     with progress(len(rows)) as advance:
         for row in rows:
             results += running.measure(row)

@@ -21,7 +21,7 @@ from han.common.units import format_size, parse_sizes
 from han.config.machine import load_machine
 from han.plots import plots
 from han.tuning.papers import bienz, jocksch, luo
-from han.tuning.papers.figure import Figure, Found, Panel, Setting
+from han.tuning.papers.figure import Computed, Figure, Panel, Setting
 
 FIGURES: dict[str, Figure] = {**bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES}
 
@@ -86,7 +86,7 @@ def _setting(
     return Setting(model, nodes or row.nodes, ppn or row.ppn, sizes)
 
 
-def _made(row: Figure, setting: Setting) -> Found:
+def _made(row: Figure, setting: Setting) -> Computed:
     """Compute a figure; a terminal shows what is being simulated."""
     with phases() as tell:
         if tell is None:
@@ -94,7 +94,7 @@ def _made(row: Figure, setting: Setting) -> Found:
         return row.make(replace(setting, tell=lambda what: tell(what, 0, 1)))
 
 
-def _plot(figure: str, machine: str, found: Found, path: Path) -> None:
+def _plot(figure: str, machine: str, found: Computed, path: Path) -> None:
     if not found.panels:
         raise ArgumentError(f"{figure} is text; it has no picture")
     panels = [
@@ -122,7 +122,7 @@ def listing(figures: Mapping[str, Figure]) -> str:
     return "\n".join(lines)
 
 
-def text(name: str, row: Figure, found: Found, setting: Setting, machine: str) -> str:
+def text(name: str, row: Figure, found: Computed, setting: Setting, machine: str) -> str:
     """Return the tables of a figure, what the paper says, and why it is different."""
     lines = [f"# {name}: {row.paper}", f"# {row.about}"]
     if machine:
@@ -171,7 +171,9 @@ def _number(value: float | None, panel: Panel) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
-def record(name: str, row: Figure, found: Found, setting: Setting, machine: str) -> dict[str, Any]:
+def record(
+    name: str, row: Figure, found: Computed, setting: Setting, machine: str
+) -> dict[str, Any]:
     """Return a figure as plain data."""
     return {
         "figure": name,

@@ -30,13 +30,13 @@ from han.common.tables import shown_table
 from han.common.units import format_size, format_us, plural
 from han.common.version import __version__
 from han.measure.tune import quality
-from han.measure.tune.quality import USUAL, Compared, Row, compared, in_order
+from han.measure.tune.quality import USUAL, QualityRow, QualityRows, compared, in_order
 from han.measure.tune.tuner import Input, Plans
 from han.plots.tuning import quality as draw
 from han.ranks.machine import fingerprint
 
 if TYPE_CHECKING:
-    from han.measure.tune.quality import Row
+    from han.measure.tune.quality import QualityRow
     from han.measure.tune.tuner import Input
 
 
@@ -49,7 +49,7 @@ def run(
     plans, comm = asked.plans(strategies, "0"), MPI.COMM_WORLD
     where = conditions(comm, config, plans, strategies, fresh)
     known = () if restart else _known(comm, file, where)
-    report = Report(plans, quality.compared(strategies), where, file)
+    report = RowPrinter(plans, quality.compared(strategies), where, file)
     with phases() as bars, stoppable():
         report.begin(known, bars)
         try:
@@ -63,9 +63,9 @@ def run(
     drawn(picture, partial(draw, found.rows))
 
 
-def _known(comm: Any, file: Path | None, where: Mapping[str, Any]) -> tuple[Row, ...]:
+def _known(comm: Any, file: Path | None, where: Mapping[str, Any]) -> tuple[QualityRow, ...]:
     """Return the rows of an interrupted run. Raises ArgumentError on all ranks."""
-    found: tuple[Row, ...] | str = ()
+    found: tuple[QualityRow, ...] | str = ()
     if file is not None and not comm.rank and is_kept(file):
         try:
             found = unfinished(file, where)
@@ -97,7 +97,7 @@ def stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Report:
+class RowPrinter:
     """Prints rows as they are measured, and keeps them in the file, on rank 0.
 
     `where` are the conditions of the run.
@@ -109,13 +109,13 @@ class Report:
         self._plans, self._names, self._where, self._file = plans, strategies, where, file
         self.tell = prints(file)
         self._keeps, self._warned = is_kept(file), False
-        self._rows: list[Row] = []
+        self._rows: list[QualityRow] = []
         self._left: tuple[Input, ...] = plans.inputs
         self._lines = Lines(plans.inputs, strategies)
         self._bars: Bars | None = None
         self._searches, self._total = count(), 0
 
-    def begin(self, known: Sequence[Row], bars: Bars | None) -> None:
+    def begin(self, known: Sequence[QualityRow], bars: Bars | None) -> None:
         """Print the heads, and the rows of an interrupted run."""
         self._rows, self._bars = [*known], bars
         done = {row.input for row in known}
@@ -137,7 +137,7 @@ class Report:
         if self._bars is not None:
             self._bars(text, next(self._searches), self._total)
 
-    def add(self, row: Row, left: Sequence[Input]) -> None:
+    def add(self, row: QualityRow, left: Sequence[Input]) -> None:
         """Print a row, and write the file; one that cannot be written is told of once."""
         self._rows.append(row)
         self._left = tuple(left)
@@ -167,7 +167,7 @@ class Report:
         else:
             self.tell(f"# stopped: {done}; with --json FILE the same command goes on from there")
 
-    def end(self, found: Compared) -> None:
+    def end(self, found: QualityRows) -> None:
         """Print the tables and what was left out, and write the file. Raises ArgumentError."""
         self._rows, self._left = [*found.rows], found.left
         self.tell(text_of(self._rows))
@@ -179,11 +179,11 @@ class Report:
             write_record(self._file, self._record())
             wrote(self._file)
 
-    def _sorted(self) -> list[Row]:
+    def _sorted(self) -> list[QualityRow]:
         return in_order(self._plans, self._rows)
 
     def _record(self) -> dict[str, Any]:
-        return as_record(Compared(tuple(self._sorted()), self._left), self._where)
+        return as_record(QualityRows(tuple(self._sorted()), self._left), self._where)
 
 
 # ---- the file -----------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def conditions(
     return plain
 
 
-def as_record(found: Compared, where: Mapping[str, Any]) -> dict[str, Any]:
+def as_record(found: QualityRows, where: Mapping[str, Any]) -> dict[str, Any]:
     """Return a comparison as plain data."""
     return {
         "format": FORMAT.name, "version": FORMAT.version, "han": __version__, "unit": "s", **where,
@@ -233,7 +233,7 @@ def write_record(file: Path, record: Mapping[str, Any]) -> None:
         raise ArgumentError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
+def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[QualityRow, ...]:
     """Return the rows of an interrupted run; none if the file holds no such run.
 
     Raises ArgumentError if that run was made under other conditions.
@@ -251,7 +251,7 @@ def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
                 f"here {_brief(here)}; name another file, or begin anew with --restart"
             )
     try:
-        return tuple(map(Row.of, record["rows"]))
+        return tuple(map(QualityRow.of, record["rows"]))
     except (LookupError, TypeError, AttributeError) as error:
         raise ArgumentError(
             f"{file} holds a damaged comparison: {type(error).__name__}: {error}; name another "
@@ -259,11 +259,11 @@ def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[Row, ...]:
         ) from None
 
 
-def rows_of(file: Path) -> tuple[Row, ...]:
+def rows_of(file: Path) -> tuple[QualityRow, ...]:
     """Return the rows of a comparison, complete or not. Raises ArgumentError."""
     record = FORMAT.record(FORMAT.read(file), str(file))
     try:
-        rows = tuple(map(Row.of, record["rows"]))
+        rows = tuple(map(QualityRow.of, record["rows"]))
     except (LookupError, TypeError, AttributeError) as error:
         raise ArgumentError(
             f"{file}: a damaged comparison: {type(error).__name__}: {error}; make one with "
@@ -302,7 +302,7 @@ class Lines:
         """Return the names of the columns."""
         return self._aligned(self._heads)
 
-    def line(self, row: Row) -> str:
+    def line(self, row: QualityRow) -> str:
         """Return the line of a row."""
         *cells, best = _input(row)
         return self._aligned([*cells, f"{row.spent:.1f}", best])
@@ -313,7 +313,7 @@ class Lines:
         return "  ".join([first.ljust(self._widths[0]), *shown, last])
 
 
-def text_of(rows: Sequence[Row]) -> str:
+def text_of(rows: Sequence[QualityRow]) -> str:
     """Return the tables of inputs, of strategies and of the worst predictions."""
     from han.measure.tune.quality import errors, summaries
 
@@ -337,7 +337,7 @@ def text_of(rows: Sequence[Row]) -> str:
     )
 
 
-def _limited(rows: Sequence[Row]) -> list[str]:
+def _limited(rows: Sequence[QualityRow]) -> list[str]:
     """Return a line for each strategy whose searches ran out of time."""
     from han.measure.tune.quality import YARDSTICK
 
@@ -360,7 +360,7 @@ def _limited(rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def _input(row: Row) -> list[str]:
+def _input(row: QualityRow) -> list[str]:
     ratios = [f"{ratio:.3f}" for ratio in row.ratio.values()]
     best = next(iter(row.choice.values()))
     return [row.collective, format_size(row.nbytes), str(row.candidates), *ratios, best]

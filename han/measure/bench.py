@@ -76,7 +76,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One size of one collective.
 
     `gain` says how many times longer built-in choices take than tuned ones, of the rounds' ratios;
@@ -158,7 +158,7 @@ class Bench(Session):
         if "mpi" in settings.sides or settings.compares:
             self.comms["mpi"] = self.add_mpi()
 
-    def measure(self, case: Case) -> Row:
+    def measure(self, case: Case) -> BenchRow:
         """Measure one case."""
         check_case(case, self.control.size)
         settings, control = self.settings, self.control
@@ -177,7 +177,7 @@ class Bench(Session):
         for one in prepared.values():
             one.free()
         notes = tuple(f"{side}: {one.note}" for side, one in prepared.items() if one.note)
-        return Row(case.collective, case.nbytes, summary(us, counts), notes, _gain(us))
+        return BenchRow(case.collective, case.nbytes, summary(us, counts), notes, _gain(us))
 
     def _timed(self, buffers: Buffers, prepared: Mapping[str, Prepared]) -> dict[str, Call]:
         calls = {side: prepared[side].call for side in self.settings.sides}
@@ -195,7 +195,7 @@ COLUMN = 20  # holds a library's name and version
 def report(
     machine: Machine,
     settings: Settings,
-    rows: Iterable[Row],
+    rows: Iterable[BenchRow],
     config: str = "",
     others: float | None = None,
 ) -> Report:
@@ -250,7 +250,7 @@ def table_head(collective: str, machine: Machine, settings: Settings) -> str:
     return f"\n# {collective}\n#{'size':>8}{columns}{ratio}{gain}"
 
 
-def table_row(row: Row) -> str:
+def table_row(row: BenchRow) -> str:
     """Return the line of one size."""
     ratios = "" if row.ratio is None else f"{row.ratio:>6.2f}"
     if row.gain is not None:

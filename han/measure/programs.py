@@ -36,7 +36,7 @@ SPREAD = "min .. max"
 
 
 @dataclass(frozen=True)
-class Result:
+class ProgramResult:
     """The times of a row by side, and a note; without times, it says why there are none."""
 
     group: str
@@ -61,14 +61,14 @@ class Result:
         return record | {"ratio": self.ratio, "note": self.note}
 
 
-def mean_ratio(results: Sequence[Result]) -> float | None:
+def mean_ratio(results: Sequence[ProgramResult]) -> float | None:
     """Return the geometric mean of the ratios; None if nothing was measured."""
     ratios = [r.ratio for r in results if r.ratio is not None]
     return geometric_mean(ratios) if ratios else None
 
 
 def report(
-    machine: Machine, settings: Settings, replay: Path | None, results: Sequence[Result],
+    machine: Machine, settings: Settings, replay: Path | None, results: Sequence[ProgramResult],
     config: str, others: float,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the JSON document of a run.
@@ -101,7 +101,7 @@ def head(machine: Machine, settings: Settings) -> str:
     )
 
 
-def table(machine: Machine, results: Sequence[Result]) -> str:
+def table(machine: Machine, results: Sequence[ProgramResult]) -> str:
     """Return the table of all rows."""
     heads = ["rows", "a call or step", "han", SPREAD, machine.library, SPREAD, "ratio", ""]
     rows, before = [], ""
@@ -111,7 +111,7 @@ def table(machine: Machine, results: Sequence[Result]) -> str:
     return shown_table("", heads, rows, left=("a call or step", ""))
 
 
-def _cells(one: Result) -> list[str]:
+def _cells(one: ProgramResult) -> list[str]:
     if one.ratio is None:
         return ["-", "", "-", "", "-", f"  {one.note}"]
     times = [text for side in SIDES for text in _times(one.times[side])]
@@ -122,7 +122,7 @@ def _times(times: Times) -> tuple[str, str]:
     return format_us(times.median), f"{format_us(times.low)} .. {format_us(times.high)}"
 
 
-def summary(results: Sequence[Result]) -> str:
+def summary(results: Sequence[ProgramResult]) -> str:
     """Return the lines below the table: geometric means, of the groups too, and the least ratio."""
     groups = dict.fromkeys(one.group for one in results)
     means = {name: mean_ratio([r for r in results if r.group == name]) for name in groups}
@@ -180,23 +180,23 @@ class Programs(Session):
         self.han = self.add_han(config)
         self.comms: dict[str, MPI.Intracomm] = {"han": self.han, "mpi": self.add_mpi()}
 
-    def measure(self, row: Row) -> list[Result]:
+    def measure(self, row: Row) -> list[ProgramResult]:
         """Measure a row; collective. Raises WrongResultError on all ranks."""
         return self._passes(row) if isinstance(row, Sizes) else [self._repeated(row)]
 
     # ---- rows of repeated work --------------------------------------------------------------
 
-    def _repeated(self, row: ProgramRow) -> Result:
+    def _repeated(self, row: ProgramRow) -> ProgramResult:
         try:
             works = {side: self._begun(row, side) for side in reversed(SIDES)}
         except NotImplementedError:
-            return Result(row.group, row.name, {}, "the MPI library does not have it")
+            return ProgramResult(row.group, row.name, {}, "the MPI library does not have it")
         self._compare(row, works)
         times = self._times(works)
         self._compare(row, works)  # later calls take quicker paths than the first
         for work in works.values():
             work.free()
-        return Result(row.group, row.name, times)
+        return ProgramResult(row.group, row.name, times)
 
     def _begun(self, row: ProgramRow, side: str) -> Work:
         """Make the work of one side, and call it once."""
@@ -229,7 +229,7 @@ class Programs(Session):
 
     # ---- passes over sizes ------------------------------------------------------------------
 
-    def _passes(self, sizes: Sizes) -> list[Result]:
+    def _passes(self, sizes: Sizes) -> list[ProgramResult]:
         rounds = min(ROUNDS_OF_PASSES, self.settings.rounds)
         found = [self._round(sizes) for _ in range(rounds)]
         calls = min(one.calls for one in found)
@@ -240,7 +240,9 @@ class Programs(Session):
             [one.repeated for one in found],
         )
         return [
-            Result(sizes.group, name, {side: _over(part, side, calls) for side in SIDES}, note)
+            ProgramResult(
+                sizes.group, name, {side: _over(part, side, calls) for side in SIDES}, note
+            )
             for name, part in zip(sizes.passes, parts, strict=True)
         ]
 

@@ -34,7 +34,7 @@ SETTLING = 32  # calls between the first and the cached ones
 
 
 @dataclass(frozen=True)
-class Costs:
+class SetupCosts:
     """Microseconds of one collective and size, by the parts of ``PARTS``."""
 
     collective: str
@@ -75,7 +75,7 @@ def measure(
     cases: Sequence[Case],
     calls: int,
     advance: Callable[[], object] = lambda: None,
-) -> list[Costs]:
+) -> list[SetupCosts]:
     """Measure the cases; collective. The cached and persistent times are means over `calls` calls.
 
     `advance` is called after each case in each of the rounds that :func:`rounds_of` counts.
@@ -85,7 +85,7 @@ def measure(
         found[:] = _round(session, config, cases, calls, advance)
     medians = np.median(session.slowest(mine[1:]), axis=0) * 1e6
     return [
-        Costs(case.collective, case.nbytes, *map(float, row))
+        SetupCosts(case.collective, case.nbytes, *map(float, row))
         for case, row in zip(cases, medians, strict=True)
     ]
 

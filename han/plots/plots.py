@@ -282,7 +282,7 @@ BAR = 0.8  # height of the bars of all sizes, as a share of the distance between
 Spread = tuple[float, float, float]  # the least ratio, that of the medians, and the greatest one
 
 
-def of_ablation(results: Sequence[ablation.Result], path: Path, title: str = "") -> None:
+def of_ablation(results: Sequence[ablation.VariantResult], path: Path, title: str = "") -> None:
     """Draw a panel for each collective, with a bar for each variant and size.
 
     Raises PlotError.
@@ -301,7 +301,7 @@ def of_ablation(results: Sequence[ablation.Result], path: Path, title: str = "")
     _finish(figure, axes[0][0], path, title)
 
 
-def _variants(axis: Any, results: Sequence[ablation.Result], sizes: Sequence[int]) -> None:
+def _variants(axis: Any, results: Sequence[ablation.VariantResult], sizes: Sequence[int]) -> None:
     names = list(dict.fromkeys(r.variant for r in results))
     height = BAR / max(1, len(sizes))
     for k, nbytes in enumerate(sizes):
@@ -311,7 +311,7 @@ def _variants(axis: Any, results: Sequence[ablation.Result], sizes: Sequence[int
     _name_rows(axis, names, "time / the built-in choice's", 2)
 
 
-def of_programs(results: Sequence[programs.Result], path: Path, title: str = "") -> None:
+def of_programs(results: Sequence[programs.ProgramResult], path: Path, title: str = "") -> None:
     """Draw a bar for each row of a program, in a colour for each group.
 
     A ratio is that of the library's median to han's times of all rounds. Raises PlotError.
@@ -326,7 +326,7 @@ def of_programs(results: Sequence[programs.Result], path: Path, title: str = "")
     _finish(figure, axis, path, title)
 
 
-def _spread(one: programs.Result) -> Spread:
+def _spread(one: programs.ProgramResult) -> Spread:
     han, library = one.times["han"], one.times["mpi"]
     return library.median / han.high, library.median / han.median, library.median / han.low
 

@@ -19,7 +19,7 @@ from han.common.errors import ArgumentError, HanError, NoRuleError
 from han.common.units import parse_sizes, spans
 from han.config.rc import VARIABLES
 from han.measure import merged
-from han.measure.bench import Row, Settings
+from han.measure.bench import BenchRow, Settings
 from han.measure.bench_calls import Buffers, Case, check_case
 from han.measure.bench_machine import described, settings
 from han.model.channel_layout import INLINE
@@ -373,7 +373,7 @@ def times(median):
 
 def run_of(library, han, mpi, name="a.json", **about):
     rows = [
-        Row("bcast", 8 << k, {"han": times(h), "mpi": times(m)}).record()
+        BenchRow("bcast", 8 << k, {"han": times(h), "mpi": times(m)}).record()
         for k, (h, m) in enumerate(zip(han, mpi, strict=True))
     ]
     machine = {"library": library, "ranks": 2, "nodes": 1} | about
@@ -418,8 +418,8 @@ def test_other_files_do_not_compare(tmp_path, text, said):
 
 
 def test_ratio_needs_both_sides():
-    assert Row("bcast", 8, {"han": times(2), "mpi": times(3)}).ratio == 1.5
-    assert Row("bcast", 8, {"han": times(2)}).ratio is None
+    assert BenchRow("bcast", 8, {"han": times(2), "mpi": times(3)}).ratio == 1.5
+    assert BenchRow("bcast", 8, {"han": times(2)}).ratio is None
     assert Settings(only="han").sides == ("han",)
     assert not Settings(only="mpi").compares
 

@@ -20,7 +20,7 @@ from han.cli.tune_run import MOST_TOLD, pruned_list, pruned_text
 from han.common.errors import HanError
 from han.config import load_config
 from han.config.rules import KindUse, LevelUse, Use
-from han.measure.tune.quality import Predicted, Row
+from han.measure.tune.quality import PredictedCandidate, QualityRow
 from han.ranks.machine import fingerprint
 from han.tuning.costs.estimates import Estimate
 from han.tuning.search.space import IN_A_ROW, UNFIT, Pruned
@@ -110,9 +110,10 @@ def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):
 def test_a_report_has_what_strategies_cost_and_how_good_they_are(tables, tmp_path):
     out, compared = tmp_path / "report.html", tmp_path / "quality.json"
     both = ("exhaustive", "task")
-    row = Row("bcast", 1024, 9, dict.fromkeys(both, "node: sm flat"), dict.fromkeys(both, 1.0),
-              {"exhaustive": 5.0, "task": 0.5}, {"exhaustive": 9, "task": 4},
-              (Predicted("node: sm flat", 1e-6, 1.1e-6),))  # fmt: skip
+    row = QualityRow("bcast", 1024, 9, dict.fromkeys(both, "node: sm flat"),
+              dict.fromkeys(both, 1.0), {"exhaustive": 5.0, "task": 0.5},
+              {"exhaustive": 9, "task": 4},
+              (PredictedCandidate("node: sm flat", 1e-6, 1.1e-6),))  # fmt: skip
     head = {"format": FORMAT.name, "version": FORMAT.version}
     compared.write_text(json.dumps({**head, "rows": [row.record()]}))
     given = ("tune", "report", str(out), "--table", str(tables[0]), "--quality", str(compared))

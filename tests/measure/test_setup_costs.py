@@ -9,7 +9,7 @@ from mpi4py import MPI
 import han
 from han.config.parts import POLICIES
 from han.measure import session
-from han.measure.setup_costs import PARTS, Costs
+from han.measure.setup_costs import PARTS, SetupCosts
 from han.measure.waits import MPI_LIBRARY, _after, _rounds
 from han.model.collectives import COLLECTIVES
 from han.runtime.roots import Roots
@@ -18,7 +18,7 @@ QUICK = ("--rounds", "1", "--calls", "2", "--sizes", "8,1KiB")
 
 
 def costs(**times):
-    return Costs("bcast", 8, **{part: times.get(part, 0.0) for part in PARTS})
+    return SetupCosts("bcast", 8, **{part: times.get(part, 0.0) for part in PARTS})
 
 
 @pytest.mark.parametrize(

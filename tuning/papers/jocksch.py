@@ -23,8 +23,8 @@ from han.tasks.signature import Signature
 from han.tuning.imagined import ImaginedMachine
 from han.tuning.papers.figure import (
     Claim,
+    Computed,
     Figure,
-    Found,
     Panel,
     Setting,
     Way,
@@ -86,11 +86,11 @@ def _plan(nodes: int, factors: Factors) -> Plan:
     return plan_of_choice(topology, signature, Choice(levels), 1 << 18)
 
 
-def program(setting: Setting) -> Found:
+def program(setting: Setting) -> Computed:
     """Figure 3: the program of node 0 of four, factors -2, 2, 2."""
     found = script(lower(_plan(4, SHOWN), 0))
     same = found == SCRIPT.split("\n")
-    return Found(
+    return Computed(
         claims=(Claim(f"the script of node 0, factors {spell(SHOWN)}", "the same" if same else
                       "another one", same),),
         text=tuple(found),
@@ -134,7 +134,7 @@ def count_cyclic(tasks: int) -> int:
 COUNTED = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 71, 72, 127, 128, 283, 288)
 
 
-def table(setting: Setting) -> Found:
+def table(setting: Setting) -> Computed:
     """Table 1: how many factorisations a reduce-scatter or an allgather may have."""
     series = {
         "recursive exchange": {n: float(count_recursive(n)) for n in COUNTED},
@@ -142,7 +142,7 @@ def table(setting: Setting) -> Found:
     }
     ours = " ".join(sorted(spell(factors) for factors in cyclic(8)))
     listed = [set(recursive(8)) <= set(cyclic(8)), count_cyclic(8) == 10]
-    return Found(
+    return Computed(
         (Panel("factorisations", "tasks", series, "number"),),
         (
             Claim(f"a cyclic shift of 8 tasks has ten: {TEN}", ours, ours == TEN),
@@ -199,7 +199,7 @@ def ways(ppn: int, level: str = "node") -> list[Way]:
     return found
 
 
-def one_node(setting: Setting) -> Found:
+def one_node(setting: Setting) -> Computed:
     """Figures 9 to 12: an allreduce on one node, and on a prime number of its cores."""
     panels, gains = [], {}
     for ppn in (setting.ppn, prime_below(setting.ppn)):
@@ -207,7 +207,7 @@ def one_node(setting: Setting) -> Found:
         panels.append(found)
         gains[ppn] = _gain(found)
     (many, best), (prime, worst) = gains.items()
-    return Found(
+    return Computed(
         tuple(panels),
         (
             _abstract(setting, f"up to {best:.1f} times faster on {many} tasks", best),
@@ -229,10 +229,10 @@ def _abstract(setting: Setting, ours: str, best: float) -> Claim:
     return Claim(text, ours, best >= 3)
 
 
-def in_place(setting: Setting) -> Found:
+def in_place(setting: Setting) -> Computed:
     """Figure 12: the same in place. han runs one program for both, and predicts one time."""
     panel = _node(setting, call("allreduce"))
-    return Found(
+    return Computed(
         (replace(panel, title=f"{panel.title}, in place"),),
         (
             Claim(
@@ -260,7 +260,7 @@ def prime_below(number: int) -> int:
     return next((n for n in range(number - 1, 2, -1) if primes(n) == [n]), 2)
 
 
-def across(setting: Setting) -> Found:
+def across(setting: Setting) -> Computed:
     """Figure 13: an allreduce on four nodes; one exchange of factor 4 for each socket."""
     between = f"network=exchange.recursive:factors={setting.nodes}"
     candidates = [
@@ -274,7 +274,7 @@ def across(setting: Setting) -> Found:
     gains = {n: series[LIBRARY][n] / series[OURS][n] for n in setting.sizes}
     long = [g for n, g in gains.items() if n > SHORT]
     title = f"{setting.nodes} nodes of {setting.ppn} tasks, simulated"
-    return Found(
+    return Computed(
         (Panel(title, "bytes", series),),
         (
             Claim(

@@ -22,8 +22,8 @@ from han.tuning.costs.model import Costs, predict
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice, stage_seconds
 from han.tuning.papers.figure import (
     Claim,
+    Computed,
     Figure,
-    Found,
     Panel,
     Series,
     Setting,
@@ -81,13 +81,13 @@ def _choices(
     return {f"{name}, {inner}": made(name, inner) for name in names for inner in submodules}
 
 
-def bcast_over_segments(setting: Setting) -> Found:
+def bcast_over_segments(setting: Setting) -> Computed:
     """Figure 4: a broadcast over segment sizes, by algorithm between nodes."""
     best = "128 KiB with binary trees"
     return _over_segments(setting, call("bcast", max(setting.sizes)), ("sm",), best, False)
 
 
-def allreduce_over_segments(setting: Setting) -> Found:
+def allreduce_over_segments(setting: Setting) -> Computed:
     """Figure 7: an allreduce over segment sizes, estimated by the cost model and simulated."""
     best = "1 MiB with binary trees and SOLO"
     return _over_segments(
@@ -97,7 +97,7 @@ def allreduce_over_segments(setting: Setting) -> Found:
 
 def _over_segments(
     setting: Setting, signature: Signature, inner: tuple[str, ...], best: str, model: bool
-) -> Found:
+) -> Computed:
     series, estimates = Series(), Series()
     for name, way in _choices(ALGORITHMS, inner).items():
         for segment in (s for s in SEGMENTS if s <= signature.nbytes):
@@ -121,7 +121,7 @@ def _over_segments(
     if model:
         panels.append(Panel(f"{where}, estimated", "bytes of a segment", estimates))
         claims.append(_model_claim(series, estimates))
-    return Found(tuple(panels), tuple(claims))
+    return Computed(tuple(panels), tuple(claims))
 
 
 def _named(best: str) -> tuple[int, ...]:
@@ -172,10 +172,10 @@ def _up_to(gains: Series, other: str, large: bool, paper: str) -> Claim:
     )  # fmt: skip
 
 
-def bcast_on_shaheen(setting: Setting) -> Found:
+def bcast_on_shaheen(setting: Setting) -> Computed:
     """Figure 10: a broadcast on Shaheen II."""
     panel, gains = _compared(setting, "bcast", BCASTS)
-    return Found(
+    return Computed(
         (panel,),
         (
             _up_to(gains, ONE, False, "up to 4.72 times Open MPI"),
@@ -185,10 +185,10 @@ def bcast_on_shaheen(setting: Setting) -> Found:
     )
 
 
-def bcast_on_stampede(setting: Setting) -> Found:
+def bcast_on_stampede(setting: Setting) -> Computed:
     """Figure 12: a broadcast on Stampede2."""
     panel, gains = _compared(setting, "bcast", BCASTS)
-    return Found(
+    return Computed(
         (panel,),
         (
             _up_to(gains, ONE, False, "up to 5.35 times Open MPI"),
@@ -199,10 +199,10 @@ def bcast_on_stampede(setting: Setting) -> Found:
     )
 
 
-def allreduce_on_shaheen(setting: Setting) -> Found:
+def allreduce_on_shaheen(setting: Setting) -> Computed:
     """Figure 13: an allreduce on Shaheen II."""
     panel, gains = _compared(setting, "allreduce", ALLREDUCES)
-    return Found(
+    return Computed(
         (panel,),
         (
             _always(gains[ONE], 0, "faster than Open MPI in all cases"),
@@ -211,11 +211,11 @@ def allreduce_on_shaheen(setting: Setting) -> Found:
     )
 
 
-def allreduce_on_stampede(setting: Setting) -> Found:
+def allreduce_on_stampede(setting: Setting) -> Computed:
     """Figure 14: an allreduce on Stampede2."""
     panel, gains = _compared(setting, "allreduce", ALLREDUCES)
     least = {n: min(points[n] for points in gains.values()) for n in gains[ONE]}
-    return Found(
+    return Computed(
         (panel,),
         (
             _always(gains[ONE], 0, "faster than Open MPI in all cases"),
