@@ -16,7 +16,7 @@ from statistics import median
 from test_search import SimulatedLab
 
 from han.cli.tune_quality import text_of
-from han.measure.tune.lab import CLEAR, TIMED
+from han.measure.measured import CLEAR, TIMED
 from han.measure.tune.quality import USUAL, PredictedCandidate, QualityRow, compared, named
 from han.measure.tune.tuner import Input, sparse_first
 from han.measure.tune.windows import observations

@@ -11,7 +11,6 @@ from machines import topology_of
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tuning.costs.model import (
-    REACH,
     Costs,
     elsewhere,
     in_turn,
@@ -23,6 +22,7 @@ from han.tuning.costs.model import (
     told_apart,
 )
 from han.tuning.costs.stages import pipeline_of
+from han.tuning.measured import REACH
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.task import ends_first
 

@@ -20,11 +20,7 @@ from itertools import pairwise
 
 from han.common.units import format_size
 from han.tuning.costs.stages import Pipeline, Ranks, Stage
-
-# The numbers of this file were measured: docs/decisions/strategies.md.
-REACH = 16  # largest ratio of two segments between which costs follow a log scale, or beyond them
-WIDE = 512  # the same for a straight line, a constant and a part that grows with the segment
-LARGE = 64 << 10  # bytes from which on a cost grows with the segment, beyond those measured
+from han.tuning.measured import LARGE, REACH, WIDE
 
 
 class Costs:

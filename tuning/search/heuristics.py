@@ -15,15 +15,10 @@ from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import as_called
 from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
+from han.tuning.measured import IN_CHAIN, MOST_SEGMENTS, SINGLE_COPY
 from han.tuning.search.space import HEURISTIC, Pruned, Space
 
 KiB = 1024
-# The numbers of this file were measured: docs/decisions/strategies.md.
-SINGLE_COPY = 16 * KiB  # bytes below which attaching costs more than a second copy
-MOST_SEGMENTS = 64
-# Members of a chain for each piece of a message. Calls in a row fill a chain too: each member
-# passes on a message once, where the root of a tree sends it several times.
-IN_CHAIN = 8
 SWITCHES = ("bool", "name")  # kinds of parameters that choose between variants of one algorithm
 
 

@@ -18,12 +18,11 @@ from han.model.topology import Topology
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import facts_of_call
 from han.tuning.classes import TUNED
+from han.tuning.measured import REACH_BEYOND, REACH_INSIDE
 from han.tuning.row import Row, Rows
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import MeasuredCall, Point
 
-INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
-BEYOND = 2  # the same for sizes below or above all measured ones
 OPERATIONS = {  # the facts of reductions of each class
     "native": {"commutative": True, "native": True, "heavy": False},
     "heavy": {"commutative": True, "native": True, "heavy": True},
@@ -55,10 +54,14 @@ def by_key(points: Iterable[Point]) -> dict[MeasuredCall, list[Point]]:
 def _reaches(points: Sequence[Point]) -> Iterator[Reach]:
     """Yield each point of a key with the least and the largest size that it decides for."""
     bounds = [crossing(a, b) for a, b in pairwise(points)]
-    lows = [-(-points[0].nbytes // BEYOND), *(bound + 1 for bound in bounds)]
-    highs = [*bounds, points[-1].nbytes * BEYOND]
+    lows = [-(-points[0].nbytes // REACH_BEYOND), *(bound + 1 for bound in bounds)]
+    highs = [*bounds, points[-1].nbytes * REACH_BEYOND]
     for point, low, high in zip(points, lows, highs, strict=True):
-        yield point, max(low, -(-point.nbytes // INSIDE)), min(high, point.nbytes * INSIDE)
+        yield (
+            point,
+            max(low, -(-point.nbytes // REACH_INSIDE)),
+            min(high, point.nbytes * REACH_INSIDE),
+        )
 
 
 def crossing(small: Point, large: Point) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.measure.bench_calls import Buffers
+from han.measure.measured import COARSE, COARSE_SEGMENT, EXACT, OFTEN
 from han.model.program import Program
 from han.runtime.forced import Forced
 from han.tasks.choice import Choice, LevelChoice
@@ -24,9 +25,6 @@ from han.tuning.costs.stages import Pipeline, pipeline_of_choice
 from han.tuning.search.results import Cold, Errors, Winners
 
 DIGEST = 16  # bytes
-COARSE, SEGMENT = 512 * 1024, 128 * 1024  # bytes of the message that is compared once for all sizes
-OFTEN = 16  # programs between two looks at the time
-EXACT = 64 * 1024  # bytes up to which messages are compared once more
 
 Levels = tuple[LevelChoice, ...]
 Kind = tuple[str, str, bool]  # collective, composition, and whether the message is cut
@@ -86,7 +84,7 @@ class Distinct:
             for k, one in enumerate(choice.levels):
                 if (key[:3], k, one) not in self._told:
                     levels = (*usual[:k], one, *usual[k + 1 :])
-                    segment = SEGMENT if choice.segment else None
+                    segment = COARSE_SEGMENT if choice.segment else None
                     asked[key[:3], k, one] = replace(choice, levels=levels, segment=segment)
         large = replace(signature, count=COARSE // signature.element)
         digests = self._digests([(large, choice) for choice in asked.values()])

@@ -17,6 +17,7 @@ from mpi4py import MPI
 
 from han.common.units import format_size
 from han.measure.bench_calls import Case
+from han.measure.measured import LEAST_POWER, MOST_POWER
 from han.measure.tune.distinct import Memory
 from han.measure.tune.lab import Lab
 from han.measure.tune.session import tuned_config
@@ -285,11 +286,6 @@ def errors(rows: Iterable[QualityRow]) -> list[tuple[QualityRow, PredictedCandid
     """Return all predictions with their rows, the worst first."""
     every = [(row, one) for row in rows for one in row.predictions]
     return sorted(every, key=lambda pair: -pair[1].error)
-
-
-# Powers of the size with which the time of an input is taken to grow beyond the known sizes: at
-# least as a root, as a small call does not tell what its bytes cost; at most as the bytes.
-LEAST_POWER, MOST_POWER = 0.5, 1.0
 
 
 @dataclass
