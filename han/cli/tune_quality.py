@@ -250,25 +250,22 @@ def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[QualityRow, ...]:
                 f"{file} holds an unfinished comparison with {name} {_brief(record.get(name))}, "
                 f"here {_brief(here)}; name another file, or begin anew with --restart"
             )
+    remedy = "name another file, or begin anew with --restart"
+    return _rows(record, f"{file} holds a damaged comparison", remedy)
+
+
+def _rows(record: Mapping[str, Any], damaged: str, remedy: str) -> tuple[QualityRow, ...]:
     try:
         return tuple(map(QualityRow.of, record["rows"]))
     except (LookupError, TypeError, AttributeError) as error:
-        raise ArgumentError(
-            f"{file} holds a damaged comparison: {type(error).__name__}: {error}; name another "
-            "file, or begin anew with --restart"
-        ) from None
+        told = f"{type(error).__name__}: {error}"
+        raise ArgumentError(f"{damaged}: {told}; {remedy}") from None
 
 
 def rows_of(file: Path) -> tuple[QualityRow, ...]:
     """Return the rows of a comparison, complete or not. Raises ArgumentError."""
     record = FORMAT.record(FORMAT.read(file), str(file))
-    try:
-        rows = tuple(map(QualityRow.of, record["rows"]))
-    except (LookupError, TypeError, AttributeError) as error:
-        raise ArgumentError(
-            f"{file}: a damaged comparison: {type(error).__name__}: {error}; make one with "
-            "'han tune quality --json'"
-        ) from None
+    rows = _rows(record, f"{file}: a damaged comparison", "make one with 'han tune quality --json'")
     if not rows:
         raise ArgumentError(f"{file}: nothing was compared")
     return rows
