@@ -198,7 +198,10 @@ class Used(NamedTuple):
 
 
 class OtherLoad:
-    """The time of other programs since this object was made."""
+    """The time of other programs since this object was made.
+
+    The kernel counts the time in which processors were busy; what ranks used of it is subtracted.
+    """
 
     def __init__(self) -> None:
         self._begun = _now()

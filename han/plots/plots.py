@@ -1,4 +1,4 @@
-"""Pictures: times over sizes. Needs matplotlib (``pip install 'han-collectives[plot]'``)."""
+"""Pictures: times over sizes, ratios as bars. They need ``pip install 'han-collectives[plot]'``."""
 
 from __future__ import annotations
 

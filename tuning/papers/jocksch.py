@@ -173,6 +173,9 @@ IN_NODE = (
 )
 
 
+# ---- figures 9 to 13 ----------------------------------------------------------------------------
+
+
 def _joined(members: int) -> list[Factors]:
     """Return factorisations: the small factors, pairs of them joined, and two large ones."""
     small = recursive_factors(members)

@@ -1,4 +1,7 @@
-"""Tuned tables: rows that were found on a machine, and what of them holds on some ranks."""
+"""Tuned tables: points become rows, and what of the rows of a machine holds on some ranks.
+
+A row ends where another choice takes over, or where measurements do not reach.
+"""
 
 from __future__ import annotations
 
@@ -137,6 +140,9 @@ INSIDE_NODES = "inside nodes"  # of the digest of a table without what is betwee
 ONLY_INSIDE = "used inside nodes only"
 _ONE_NODE = PLACES["nodes"], 1, 1
 _NEEDS_ARRAYS = PLACES["mapped"], 1, 1
+
+
+# ---- tables -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 Many parameters change nothing on a given machine: all trees are one among two members, and a chunk
 of 1 MiB is one of 64 KiB for small messages. Ranks compare digests of the programs they would run.
+The memory of a lab holds what was found, with the costs of stages and the calls that are ready.
 """
 
 from __future__ import annotations
