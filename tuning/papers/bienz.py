@@ -8,6 +8,7 @@ measurements in the paper; here the simulator runs han's programs.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from han.common.units import format_size
 from han.tuning.formulas import FORMULAS, MaxRate, crossover, message
@@ -180,22 +181,13 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers)) or "none"
 
 
-def simulated_over_sizes(setting: Setting) -> Computed:
-    """Figure 14: the cost over reduction sizes."""
+def simulated_over_sizes(setting: Setting, gains: bool = False) -> Computed:
+    """Figures 14 and 15: the cost over reduction sizes, or how many times faster NAP is."""
     series = setting.over_sizes(WAYS, call("allreduce"))
-    panel = Panel(
-        f"{setting.size} ranks, simulated", "bytes", series, marks={LIMIT: "the paper's crossover"}
-    )
-    return Computed((panel,), (_small(series), _large(series)))
-
-
-def faster_over_sizes(setting: Setting) -> Computed:
-    """Figure 15: how many times faster NAP is, over reduction sizes."""
-    series = setting.over_sizes(WAYS, call("allreduce"))
-    panel = Panel(
-        f"NAP, {setting.size} ranks, simulated", "bytes", faster(series, NAP), FASTER,
-        {LIMIT: "the paper's crossover"},
-    )  # fmt: skip
+    title, marks = f"{setting.size} ranks, simulated", {LIMIT: "the paper's crossover"}
+    panel = Panel(title, "bytes", series, marks=marks)
+    if gains:
+        panel = Panel(f"NAP, {title}", "bytes", faster(series, NAP), FASTER, marks)
     return Computed((panel,), (_small(series), _large(series)))
 
 
@@ -254,8 +246,8 @@ FIGURES = {
         "blue-waters", 256, PPN, SIMULATED, LESS,
     ),
     "bienz-15": Figure(
-        PAPER, "the same as times faster", faster_over_sizes, "blue-waters", 256, PPN, SIMULATED,
-        LESS,
+        PAPER, "the same as times faster", partial(simulated_over_sizes, gains=True), "blue-waters",
+        256, PPN, SIMULATED, LESS,
     ),
     "bienz-16": Figure(
         PAPER, "SMP and NAP on top of MPI, and SMP in MPI, over sizes", with_library, "blue-waters",
