@@ -17,8 +17,8 @@ from han.config.machine import Link, MachineModel, ranks_on_a_rail
 
 
 @dataclass(frozen=True)
-class Costs:
-    """The equations' parameters.
+class MaxRate:
+    """The parameters of the max-rate model.
 
     Alphas are in seconds, betas and `gamma` in seconds a byte, rates in bytes a second.
     """
@@ -32,7 +32,7 @@ class Costs:
     rails: int = 1
 
     @classmethod
-    def of(cls, machine: MachineModel, ppn: int) -> Costs:
+    def of(cls, machine: MachineModel, ppn: int) -> MaxRate:
         """Take the parameters of a machine with `ppn` ranks on a node."""
         steps = [_crossed(machine, 1 << k) for k in range(max(1, steps_of(ppn, 2)))]
         network = machine.levels[-1]
@@ -65,7 +65,7 @@ def message(machine: MachineModel, link: Link, nbytes: int, ppn: int) -> float:
     Bienz et al., figure 5.
     """
     if link == machine.levels[-1]:
-        return Costs.of(machine, ppn).max_rate(nbytes, ppn)
+        return MaxRate.of(machine, ppn).max_rate(nbytes, ppn)
     return _start(link) + nbytes / link.bandwidth
 
 
@@ -89,17 +89,17 @@ def steps_of(count: int, base: int) -> int:
     return steps
 
 
-def recursive_doubling(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
+def recursive_doubling(costs: MaxRate, nbytes: int, nodes: int, ppn: int) -> float:
     """Return the time of equation 4: every rank sends the whole message in every step."""
     return _in_steps(costs, nbytes, steps_of(ppn, 2), steps_of(nodes, 2), ppn)
 
 
-def smp(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
+def smp(costs: MaxRate, nbytes: int, nodes: int, ppn: int) -> float:
     """Return the time of equation 5: one rank of each node sends to other nodes, over one rail."""
     return _in_steps(costs, nbytes, steps_of(ppn, 2), steps_of(nodes, 2), 1)
 
 
-def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
+def nap(costs: MaxRate, nbytes: int, nodes: int, ppn: int) -> float:
     """Return the time of equation 6: in log_ppn(nodes) steps every rank sends to another node.
 
     There is an allreduce inside the node before the first of these steps and after each of them:
@@ -112,7 +112,7 @@ def nap(costs: Costs, nbytes: int, nodes: int, ppn: int) -> float:
     return _in_steps(costs, nbytes, steps_of(ppn, 2) * (1 + across), across, ppn)
 
 
-def _in_steps(costs: Costs, nbytes: int, local: int, across: int, senders: int) -> float:
+def _in_steps(costs: MaxRate, nbytes: int, local: int, across: int, senders: int) -> float:
     """Return the time of steps in which a rank sends the message and combines another one.
 
     Between nodes, so many ranks of each node send.
@@ -121,7 +121,7 @@ def _in_steps(costs: Costs, nbytes: int, local: int, across: int, senders: int) 
     return costs.local(nbytes) * local + costs.max_rate(nbytes, senders) * across + combined
 
 
-FORMULAS: dict[str, Callable[[Costs, int, int, int], float]] = {
+FORMULAS: dict[str, Callable[[MaxRate, int, int, int], float]] = {
     "recursive doubling": recursive_doubling,
     "SMP": smp,
     "NAP": nap,
@@ -129,7 +129,7 @@ FORMULAS: dict[str, Callable[[Costs, int, int, int], float]] = {
 
 
 def crossover(
-    costs: Costs, first: str, second: str, nodes: int, ppn: int, most: int = 1 << 24
+    costs: MaxRate, first: str, second: str, nodes: int, ppn: int, most: int = 1 << 24
 ) -> int:
     """Return the most bytes, up to `most`, at which `first` is not slower; 0 if there are none.
 

@@ -8,7 +8,7 @@ from han.submodules.registry import submodule
 from han.tasks.choice import Choice
 from han.tasks.compositions import TREE, as_called
 from han.tasks.signature import Signature
-from han.tuning.built_in.choosing import Allowed, Case, Rowed
+from han.tuning.built_in.choosing import Allowed, Rowed, RowSearch
 from han.tuning.built_in.table import ChoiceTable
 from han.tuning.built_in.traits import NodeTraits
 
@@ -36,14 +36,14 @@ def rowed(
         solo, view = submodule("solo"), as_called(topology, signature, name)
         mapped = tuple(solo.reads_mapped(view, signature, k) for k in range(view.depth))
     allowed = Allowed(signature.element <= PAGE, topology.attach and reads, mapped)
-    return Case(signature, topology, name, allowed, traits, table).choice(BUILT_IN)
+    return RowSearch(signature, topology, name, allowed, traits, table).choice(BUILT_IN)
 
 
 def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Rowed | None:
     """Return the built-in choice of a composition other than a tree, between nodes; or None."""
     if signature.by_blocks or topology.whole is not None:
         return None
-    row = Case(signature, topology, TREE, Allowed(True, False, ()), traits).composition()
+    row = RowSearch(signature, topology, TREE, Allowed(True, False, ()), traits).composition()
     if row is None:
         return None
     choice, rows = rowed(signature, topology, traits, row.composition)

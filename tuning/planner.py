@@ -21,7 +21,6 @@ from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 from han.tuning.trials import burst_of, first_trial
-from han.tuning.tuned.evidence import nearest
 
 if TYPE_CHECKING:
     from han.tuning.tuned.table import TunedTable
@@ -125,7 +124,7 @@ class Planner:
         choice, tuned = self.rules.rival(asked, one.decision), one.decision.tuned
         if choice is None or tuned is None:
             return one
-        point = nearest(tuned, asked.nbytes)
+        point = tuned.nearest(asked.nbytes)
         return replace(
             one,
             rival=plan_of_choice(self.topology, one.signature, choice, memory),

@@ -71,6 +71,11 @@ class Row:
                 self._made[sizes] = found
         return found
 
+    def nearest(self, nbytes: int) -> Point | None:
+        """Return the measurement for the size that is nearest; None: the row names none."""
+        size, known = max(1, nbytes), self.measured
+        return min(known, key=lambda p: max(size, p.nbytes) / min(size, p.nbytes), default=None)
+
     def segment_for(self, facts: Facts) -> int | None:
         """Return the bytes of a segment; None for the whole message."""
         found = self.segment

@@ -25,7 +25,6 @@ from han.tuning.classes import CLASSES, STAND_FOR, TUNED, operation_of
 from han.tuning.heuristics import BUILT_IN, choose, composed, rowed
 from han.tuning.row import Row, Rows
 from han.tuning.trials import keeps_bits
-from han.tuning.tuned.evidence import nearest
 from han.tuning.unfit import unfit
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class RuleTable:
             return None
         row, mine = decision.tuned, decision.choice
         assert row is not None
-        point = nearest(row, signature.nbytes)
+        point = row.nearest(signature.nbytes)
         if mine.rule == TUNED:
             other = self._untuned.decide(signature, blocking=False).choice
         elif point is not None and point.runner_up is not None:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from han.model.collectives import ROWS
 from han.tasks.canonical import matters
 from han.tasks.signature import Signature
+from han.tuning.measured import (
+    BURST_BYTES,
+    LEAST_BURST,
+    MOST_BEFORE_TRIAL,
+    MOST_BURST,
+    PROBE,
+    TRIAL_SHARE,
+    UNKNOWN_RATIO,
+)
 
 if TYPE_CHECKING:
     from han.tuning.costs.estimates import Estimate
-
-# The numbers of this file were measured: docs/decisions/trials.md.
-SHARE = 100  # trials may cost a hundredth of the time of all runs
-PROBE = 4  # runs of the other plan in the first trial (native/engine/judge.h)
-MOST = 1 << 20  # runs before it, at most
-LEAST_BURST, MOST_BURST = 8, 64  # runs of a burst between two meetings
-ENOUGH = 1 << 20  # bytes of a burst
-UNKNOWN = 2.0  # how many times as long the rival takes if nothing was measured
 
 
 def burst_of(signature: Signature) -> int:
@@ -30,7 +31,7 @@ def burst_of(signature: Signature) -> int:
     """
     if ROWS[signature.collective].synchronises:
         return 0
-    runs = ENOUGH // max(1, signature.nbytes)
+    runs = BURST_BYTES // max(1, signature.nbytes)
     return min(max(runs, LEAST_BURST), MOST_BURST)
 
 
@@ -50,6 +51,9 @@ def first_trial(times: tuple[Estimate, Estimate] | None, burst: int = 0) -> int:
     trial runs the rival some times, and the ranks agree in messages, which takes about as long as
     a run of each plan. With a `burst` they meet three times more.
     """
-    ratio = UNKNOWN if times is None else times[1].median / times[0].median
+    ratio = UNKNOWN_RATIO if times is None else times[1].median / times[0].median
     exchanges = (1 + ratio) * (4 if burst else 1)
-    return min(ceil(SHARE * (max(0.0, ratio - 1) * (burst or PROBE) + exchanges)), MOST)
+    return min(
+        ceil(TRIAL_SHARE * (max(0.0, ratio - 1) * (burst or PROBE) + exchanges)),
+        MOST_BEFORE_TRIAL,
+    )

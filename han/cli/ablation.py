@@ -17,11 +17,11 @@ from han.cli.progress import progress
 from han.common.suggest import expect_known
 from han.common.tables import shown_table
 from han.common.units import format_size
-from han.measure.ablation import BUILT_IN, COLLECTIVES, VARIANTS, Ablation, Result
+from han.measure.ablation import BUILT_IN, COLLECTIVES, VARIANTS, Ablation, VariantResult
 from han.measure.bench import Settings
 from han.measure.bench_machine import document, heading, look
 from han.model.element_types import element_type
-from han.plots import bars
+from han.plots import plots
 
 FORMAT, VERSION = "han-ablation", 1
 
@@ -73,7 +73,7 @@ def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Pa
         f"built-in: microseconds per call of the slowest rank, median of {settings.rounds} rounds",
         "others:   time / time of built-in (min .. max); above 1, the optimisation is worth it",
     ))  # fmt: skip
-    results: list[Result] = []
+    results: list[VariantResult] = []
     with progress(len(running.cases)) as advance:
         for case in running.cases:
             results += running.measure(case)
@@ -83,10 +83,10 @@ def _run(running: Ablation, settings: Settings, json_file: Path | None, plot: Pa
     how = {name: getattr(settings, name) for name in ("dtype", "op", "root", "rounds")}
     keep(document(FORMAT, VERSION, machine, map(asdict, results), settings=how), json_file)
     title = f"{machine.ranks} ranks, {machine.library}, wait {machine.wait}"
-    drawn(plot, lambda path: bars.of_ablation(results, path, title))
+    drawn(plot, lambda path: plots.of_ablation(results, path, title))
 
 
-def _table(results: Sequence[Result]) -> str:
+def _table(results: Sequence[VariantResult]) -> str:
     """Return the table of one collective: a row for each variant, a column for each size."""
     sizes = list(dict.fromkeys(r.nbytes for r in results))
     found = {(r.variant, r.nbytes): r for r in results}
@@ -100,7 +100,7 @@ def _table(results: Sequence[Result]) -> str:
     return shown_table(results[0].collective, heads, rows, left=["about"])
 
 
-def _cell(result: Result | None) -> str:
+def _cell(result: VariantResult | None) -> str:
     if result is None:
         return "-"
     if result.variant == BUILT_IN:

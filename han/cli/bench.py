@@ -15,17 +15,17 @@ from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints, tell_others
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
-from han.measure import bench_report, program_results
-from han.measure.bench import Bench, Row, Settings
+from han.measure import bench as measure
+from han.measure import programs as measured
+from han.measure.bench import Bench, BenchRow, Settings
 from han.measure.bench_calls import Case, Mode
 from han.measure.bench_machine import look
-from han.measure.program_results import Result
-from han.measure.programs import Programs, chosen
+from han.measure.programs import ProgramResult, Programs, chosen
 from han.measure.programs import Row as ProgramRow
 from han.model.collectives import COLLECTIVES
 from han.model.element_types import element_type
 from han.model.measurements import Report
-from han.plots import bars, plots
+from han.plots import plots
 
 # The parameters of the command that say something about programs too.
 OF_PROGRAMS = {
@@ -142,18 +142,18 @@ def _run(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> 
     """Measure all cases, and print each row as soon as it is measured; collective."""
     settings = running.settings
     machine = look(MPI.COMM_WORLD, running.han)
-    tell(bench_report.head(machine, settings))
-    rows: list[Row] = []
+    tell(measure.head(machine, settings))
+    rows: list[BenchRow] = []
     with progress(len(cases)) as advance:
         for case in cases:
             if not rows or rows[-1].collective != case.collective:
-                tell(bench_report.table_head(case.collective, machine, settings))
+                tell(measure.table_head(case.collective, machine, settings))
             rows.append(running.measure(case))
-            tell(bench_report.table_row(rows[-1]))
+            tell(measure.table_row(rows[-1]))
             advance()
     config = running.han._han.parts.config.to_yaml() if running.han is not None else ""
     others = tell_others(running, tell)
-    return bench_report.report(machine, settings, rows, config, others)
+    return measure.report(machine, settings, rows, config, others)
 
 
 # ---- what programs do besides repeating one call ------------------------------------------------
@@ -178,21 +178,21 @@ def _measure_programs(
         record, results = _run_programs(running, rows, replay, prints(json_file))
     keep(record, json_file)
     title = f"{record['machine']['ranks']} ranks, {record['machine']['library']}"
-    drawn(plot, lambda path: bars.of_programs(results, path, title))
+    drawn(plot, lambda path: plots.of_programs(results, path, title))
 
 
 def _run_programs(
     running: Programs, rows: Sequence[ProgramRow], replay: Path | None, tell: Callable[[str], None]
-) -> tuple[dict[str, Any], list[Result]]:
+) -> tuple[dict[str, Any], list[ProgramResult]]:
     """Measure all rows, and print the table; return the JSON document and the results."""
     settings, machine = running.settings, look(MPI.COMM_WORLD, running.han)
-    tell(program_results.head(machine, settings))
-    results: list[Result] = []
+    tell(measured.head(machine, settings))
+    results: list[ProgramResult] = []
     with progress(len(rows)) as advance:
         for row in rows:
             results += running.measure(row)
             advance()
-    tell(program_results.table(machine, results))
-    tell(program_results.summary(results))
+    tell(measured.table(machine, results))
+    tell(measured.summary(results))
     config, others = running.han._han.parts.config.to_yaml(), tell_others(running, tell)
-    return program_results.report(machine, settings, replay, results, config, others), results
+    return measured.report(machine, settings, replay, results, config, others), results

@@ -13,7 +13,7 @@ import yaml
 from han.cli import options
 from han.cli.common import check_files, rank, say, write_file, wrote
 from han.cli.progress import progress
-from han.cli.simulate_texts import short
+from han.cli.simulate import short
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.common.units import format_size

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -51,42 +51,6 @@ class Completion:
     value: str
     help: str
     type: str = "plain"
-
-
-class LazyGroup(TyperGroup):
-    """Lists, completes and describes the commands of `table` without their modules.
-
-    A program may register commands of its own, which come after those of the table.
-    """
-
-    table: ClassVar[tuple[Command, ...]] = ()
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of the table."""
-        return [*(row.name for row in self.table), *super().list_commands(ctx)]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a name, or None."""
-        for row in self.table:
-            if row.name == cmd_name:
-                return row.load()
-        return super().get_command(ctx, cmd_name)
-
-    def summaries(self) -> list[tuple[str, str]]:
-        """Return the name and the summary of each command."""
-        own = [(name, command.get_short_help_str()) for name, command in self.commands.items()]
-        return [*((row.name, row.summary) for row in self.table), *own]
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a line for each command: its name and its summary."""
-        with formatter.section("Commands"):
-            formatter.write_dl(self.summaries())
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Return the commands, or the options, that begin with `incomplete`."""
-        if incomplete.startswith("-"):
-            return super().shell_complete(ctx, incomplete)
-        return [Completion(*row) for row in self.summaries() if row[0].startswith(incomplete)]
 
 
 # What follows the first word that is no option of the command belongs to the program.
@@ -132,18 +96,45 @@ VARIABLES = "\n".join(f"  {name:<12} {about}" for name, about in ENVIRONMENT.ite
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 
-class Commands(LazyGroup):
-    """The commands of ``han``."""
+class Commands(TyperGroup):
+    """The commands of ``han``, listed, completed and described without their modules.
 
-    table = COMMANDS
+    A program may register commands of its own, which come after those of the table.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the table."""
+        return [*(row.name for row in COMMANDS), *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a name, or None; raises MissingLibraryError if it needs MPI."""
+        for row in COMMANDS:
+            if row.name == cmd_name:
+                return self._loaded(row)
+        return super().get_command(ctx, cmd_name)
+
+    def _loaded(self, row: Command) -> Any:
         try:
-            return super().get_command(ctx, cmd_name)
+            return row.load()
         except (ImportError, RuntimeError):
             require_mpi()
             raise
+
+    def summaries(self) -> list[tuple[str, str]]:
+        """Return the name and the summary of each command."""
+        own = [(name, command.get_short_help_str()) for name, command in self.commands.items()]
+        return [*((row.name, row.summary) for row in COMMANDS), *own]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a line for each command: its name and its summary."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self.summaries())
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the commands, or the options, that begin with `incomplete`."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [Completion(*row) for row in self.summaries() if row[0].startswith(incomplete)]
 
 
 app = typer.Typer(

@@ -12,8 +12,7 @@ from mpi4py import MPI
 from han.cli.common import say, write_file
 from han.common.units import parse_sizes
 from han.measure.bench_calls import Case, check_case
-from han.measure.other_load import note
-from han.measure.session import Session
+from han.measure.session import Session, note
 from han.model.collectives import DATALESS
 
 

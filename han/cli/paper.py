@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from han.cli import options
-from han.cli import paper_texts as texts
 from han.cli.common import check_files, rank, say, wrote
 from han.cli.progress import phases
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
-from han.common.units import parse_sizes
+from han.common.tables import shown_table
+from han.common.units import format_size, parse_sizes
 from han.config.machine import load_machine
 from han.plots import plots
 from han.tuning.papers import bienz, jocksch, luo
-from han.tuning.papers.figure import Figure, Found, Setting
+from han.tuning.papers.figure import Computed, Figure, Panel, Setting
 
 FIGURES: dict[str, Figure] = {**bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES}
 
@@ -59,7 +61,7 @@ def paper(
     """
     check_files(plot=plot)
     if figure is None:
-        say(texts.listing(FIGURES))
+        say(listing(FIGURES))
         return
     expect_known("figure", figure, FIGURES)
     row = FIGURES[figure]
@@ -69,9 +71,9 @@ def paper(
     found = _made(row, setting)
     name = machine or row.machine
     if as_json:
-        say(json.dumps(texts.record(figure, row, found, setting, name), indent=1))
+        say(json.dumps(record(figure, row, found, setting, name), indent=1))
     else:
-        say(texts.text(figure, row, found, setting, name))
+        say(text(figure, row, found, setting, name))
     if plot is not None:
         _plot(figure, name, found, plot)
 
@@ -84,7 +86,7 @@ def _setting(
     return Setting(model, nodes or row.nodes, ppn or row.ppn, sizes)
 
 
-def _made(row: Figure, setting: Setting) -> Found:
+def _made(row: Figure, setting: Setting) -> Computed:
     """Compute a figure; a terminal shows what is being simulated."""
     with phases() as tell:
         if tell is None:
@@ -92,7 +94,7 @@ def _made(row: Figure, setting: Setting) -> Found:
         return row.make(replace(setting, tell=lambda what: tell(what, 0, 1)))
 
 
-def _plot(figure: str, machine: str, found: Found, path: Path) -> None:
+def _plot(figure: str, machine: str, found: Computed, path: Path) -> None:
     if not found.panels:
         raise ArgumentError(f"{figure} is text; it has no picture")
     panels = [
@@ -101,3 +103,92 @@ def _plot(figure: str, machine: str, found: Found, path: Path) -> None:
     ]
     plots.lines(panels, path, f"{figure} on {machine}" if machine else figure)
     wrote(path)
+
+
+# ---- texts --------------------------------------------------------------------------------------
+
+
+WIDTH = 100
+
+
+def listing(figures: Mapping[str, Figure]) -> str:
+    """Return a list of all figures, by paper."""
+    lines, paper = [], ""
+    for name, row in figures.items():
+        if row.paper != paper:
+            paper = row.paper
+            lines.append(f"# {paper}")
+        lines.append(f"{name:<16} {row.about}")
+    return "\n".join(lines)
+
+
+def text(name: str, row: Figure, found: Computed, setting: Setting, machine: str) -> str:
+    """Return the tables of a figure, what the paper says, and why it is different."""
+    lines = [f"# {name}: {row.paper}", f"# {row.about}"]
+    if machine:
+        lines.append(f"# machine {machine}: {setting.machine.about}")
+    lines += found.text
+    for panel in found.panels:
+        lines += _table(panel)
+    for claim in found.claims:
+        lines += ["", *_wrapped("paper", claim.paper), *_wrapped("here", claim.ours)]
+        lines.append("        so as in the paper" if claim.holds else "        not as in the paper")
+    return "\n".join([*lines, *([""] if row.why else []), *_wrapped("why", row.why)])
+
+
+def _wrapped(word: str, told: str) -> list[str]:
+    return textwrap.wrap(
+        told, WIDTH, initial_indent=f"{word:<8}", subsequent_indent=" " * 8,
+    )  # fmt: skip
+
+
+def _table(panel: Panel) -> list[str]:
+    """Return a table of a panel: a row for each x, a column for each name; * marks the least."""
+    names, rows = list(panel.series), []
+    for x in sorted({x for points in panel.series.values() for x in points}):
+        values = [panel.series[name].get(x) for name in names]
+        known = [v for v in values if v is not None]
+        least = min(known) if len(known) > 1 and panel.unit.startswith("time ") else None
+        marks = ("*" if least is not None and v == least else "" for v in values)
+        cells = (mark + _number(v, panel) for mark, v in zip(marks, values, strict=True))
+        rows.append([_x(x, panel), *cells])
+    return ["", f"# {panel.title}: {panel.unit}", shown_table("", [_unit(panel), *names], rows)]
+
+
+def _unit(panel: Panel) -> str:
+    return panel.over.split()[-1] if panel.over.startswith("bytes of") else panel.over
+
+
+def _x(x: int, panel: Panel) -> str:
+    return format_size(x) if panel.over.startswith("bytes") else str(x)
+
+
+def _number(value: float | None, panel: Panel) -> str:
+    if value is None:
+        return "-"
+    if panel.unit == "number":
+        return f"{value:.0f}"
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def record(
+    name: str, row: Figure, found: Computed, setting: Setting, machine: str
+) -> dict[str, Any]:
+    """Return a figure as plain data."""
+    return {
+        "figure": name,
+        "paper": row.paper,
+        "about": row.about,
+        "machine": machine,
+        "nodes": setting.nodes,
+        "ppn": setting.ppn,
+        "panels": [
+            {"title": one.title, "over": one.over, "unit": one.unit, "series": one.series}
+            for one in found.panels
+        ],
+        "claims": [
+            {"paper": one.paper, "here": one.ours, "holds": one.holds} for one in found.claims
+        ],
+        "text": list(found.text),
+        "why": row.why,
+    }

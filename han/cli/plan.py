@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -10,12 +13,24 @@ from typing import Annotated
 
 import typer
 
-from han.cli import imagined, options, plan_texts
+from han.cli import imagined, options
 from han.cli.common import call_of, check_files, drawn, rank, say, size_of, write_file
 from han.cli.explain import explained
 from han.cli.progress import phases
+from han.common.errors import ArgumentError, HanError
+from han.model.channel_layout import PAGE, SMALL_BANKS
+from han.model.program import Program
 from han.plots.tasks import plan_picture
+from han.submodules.registry import submodule
+from han.tasks.files.store import load, to_json
+from han.tasks.inspect.listing import disassemble, listing_record
+from han.tasks.inspect.pictures import dot, mermaid
+from han.tasks.lower import lower
+from han.tasks.plan import Plan
+from han.tasks.samples import lower_as_run
+from han.tasks.verify import Progress, Refuted, Report, Unproved, lower_all, verify, verify_class
 from han.tuning.built_in.traits import NodeTraits
+from han.tuning.explanation import Explanation
 
 
 class Form(str, Enum):
@@ -70,15 +85,170 @@ def plan(
     found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh))
     drawn(plot, partial(plan_picture, found.plan))
     if save is not None and not rank():
-        write_file(save, plan_texts.stored(found))
+        write_file(save, stored(found))
     if verify:
         with phases() as progress:
             of_class = imagined.class_of_call(found, config)
-            proof = plan_texts.prove(found, of_class, progress)
+            proof = prove(found, of_class, progress)
         say(json.dumps(proof.as_dict(), indent=2) if as_json else str(proof))
     elif disassemble is not None:
-        say(plan_texts.listing(found, disassemble, as_json))
+        say(listing(found, disassemble, as_json))
     elif as_json:
         say(imagined.explanation_json(found))
     else:
-        say(plan_texts.picture(found, form.value))
+        say(picture(found, form.value))
+
+
+# ---- texts and proofs ---------------------------------------------------------------------------
+
+
+RUNS = 3  # calls in a row; up to MOST_RUNS where fewer do not reuse shared memory
+MOST_RUNS = SMALL_BANKS + 1
+
+
+def picture(found: Explanation, form: str) -> str:
+    """Return the task graph as text."""
+    if form == "dot":
+        return dot(found.graph, found.plan.signature.describe())
+    return mermaid(found.graph) if form == "mermaid" else str(found)
+
+
+def listing(found: Explanation, rank: int, as_json: bool = False) -> str:
+    """Return the operations of a rank, as text or as JSON. Raises ArgumentError."""
+    if rank >= found.plan.topology.size:
+        last = found.plan.topology.size - 1
+        raise ArgumentError(f"--disassemble {rank}: expected a rank in 0..{last}")
+    program = lower(found.plan, rank)
+    if as_json:
+        return json.dumps(listing_record(found.plan, program), indent=1)
+    return disassemble(found.plan, program)
+
+
+def stored(found: Explanation) -> str:
+    """Return a plan and all ranks' programs in the format that ``han verify`` reads."""
+    geometry = next((g for g in found.plan.geometries if g is not None), None)
+    return to_json(found.plan, geometry.memory if geometry else 0)
+
+
+@dataclass(frozen=True)
+class ClassProof:
+    """What is proved of all sizes of a class: more than `above` bytes, up to `largest`.
+
+    `why` says why nothing is; then `events` is 0. So many ranks' programs are `sampled`: made from
+    those of two smaller messages.
+    """
+
+    above: int
+    largest: int
+    events: int
+    why: str = ""
+    sampled: int = 0
+
+    def __str__(self) -> str:
+        sizes = f"all sizes of its class, above {self.above} and up to {self.largest} bytes"
+        if self.why:
+            return f"not proved for {sizes}: {self.why}"
+        return f"proved for {sizes} ({self.events} events)"
+
+    @property
+    def programs(self) -> str:
+        """What these proofs are about."""
+        if not self.sampled:
+            return "the programs are those that run"
+        return f"the programs are those that run; {self.sampled} are made from smaller messages"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A proof and its duration; `in_place`: it also holds with MPI.IN_PLACE.
+
+    `of_class` is None for a call whose plan serves no other size, and for a plan in a file.
+    """
+
+    report: Report
+    in_place: bool
+    seconds: float
+    of_class: ClassProof | None = None
+
+    def __str__(self) -> str:
+        also = "; also with MPI.IN_PLACE" if self.in_place else ""
+        more = f"\n{self.of_class}\n{self.of_class.programs}" if self.of_class else ""
+        return f"{self.report}{also}{more}\n  in {self.seconds:.1f} s"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the proof as plain data."""
+        record = asdict(self.report)
+        del record["apart"]
+        of_class = asdict(self.of_class) if self.of_class else None
+        return {
+            **record, "in_place": self.in_place, "class": of_class, "seconds": self.seconds,
+        }  # fmt: skip
+
+
+def prove(
+    found: Explanation, of_class: tuple[Plan, int] | None, progress: Progress | None = None
+) -> Proof:
+    """Prove a few calls in a row, and a plan for all sizes of their class (see `class_of_call`).
+
+    The programs are those that run: those of the class, of the call's size.
+    """
+    if of_class is None:
+        return _prove(found.plan, None, progress)
+    plan, above = of_class
+    start, nbytes = time.perf_counter(), found.plan.signature.nbytes
+    made = [lower_as_run(plan, rank) for rank in range(plan.topology.size)]
+    programs, sampled = [one for one, _ in made], sum(of_samples for _, of_samples in made)
+    of_size = plan.of_size(nbytes)
+    proof = _prove(of_size, [[one.at(nbytes) for one in programs]] * runs_of(of_size), progress)
+    proved = replace(_prove_class(plan, above, programs, progress), sampled=sampled)
+    return replace(proof, of_class=proved, seconds=time.perf_counter() - start)
+
+
+def _prove_class(
+    plan: Plan, above: int, programs: Sequence[Program], progress: Progress | None
+) -> ClassProof:
+    """Prove a plan for all sizes of a class. Raises HanError with the counterexample."""
+    signature = plan.signature
+    try:
+        report = verify_class(
+            plan, in_place=signature.reduces, programs=programs, progress=progress
+        )
+        if not report.apart:
+            report = verify_class(plan, programs=programs, progress=progress)
+    except Unproved as unproved:
+        return ClassProof(above, signature.nbytes, 0, str(unproved))
+    except Refuted as refuted:
+        raise HanError(f"refuted: {refuted}") from None
+    return ClassProof(above, signature.nbytes, report.events)
+
+
+def prove_file(path: Path, progress: Progress | None = None) -> Proof:
+    """Prove the plan in a file."""
+    plan, programs = load(path, submodule)
+    return _prove(plan, [programs] * runs_of(plan), progress)
+
+
+def runs_of(plan: Plan) -> int:
+    """Return how many runs to prove: enough to reuse shared memory, if MOST_RUNS suffice."""
+    rings = [g.ring for g in plan.geometries if g is not None]
+    wraps = [
+        ring // taken + 2 for ring, taken in zip(rings, plan.footprint(), strict=True) if taken
+    ]
+    small = MOST_RUNS if plan.signature.nbytes <= PAGE else RUNS
+    return max([small, *(n for n in wraps if n <= MOST_RUNS)])
+
+
+def _prove(
+    plan: Plan, programs: Sequence[Sequence[Program]] | None, progress: Progress | None
+) -> Proof:
+    """Prove a plan with separate and in-place buffers. Raises HanError with the counterexample."""
+    plans, start = [plan] * runs_of(plan), time.perf_counter()
+    in_place = plan.signature.reduces
+    try:
+        programs = programs or lower_all(plans, progress)
+        report = verify(plans, in_place=in_place, programs=programs, progress=progress)
+        if not report.apart:  # a counterexample, or a proof of its own
+            report = verify(plans, programs=programs, progress=progress)
+    except Refuted as refuted:
+        raise HanError(f"refuted: {refuted}") from None
+    return Proof(report, in_place, time.perf_counter() - start)

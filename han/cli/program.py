@@ -23,7 +23,7 @@ _commands: list[ModuleType] = []  # the __main__ of the command, whose names mus
 
 
 @dataclass(frozen=True)
-class Program:
+class UserProgram:
     """A program to run: ``words`` are a file, ``-m module``, ``-c code`` or ``-``, and arguments.
 
     The words are those that Python takes.

@@ -10,7 +10,7 @@ import typer
 
 from han.cli import options
 from han.cli.common import check_files
-from han.cli.program import CODE, MODULE, STDIN, Program
+from han.cli.program import CODE, MODULE, STDIN, UserProgram
 from han.common.errors import ArgumentError
 
 StatsFlag = Annotated[
@@ -35,7 +35,7 @@ def run(
     config: options.Config = None,
     stats: StatsFlag = False,
     json_file: StatsFile = None,
-) -> Program:
+) -> UserProgram:
     """Run a program unchanged: its MPI.COMM_WORLD and MPI.COMM_SELF are han's.
 
     The exit status is that of the program. All ranks must be started this way. Options of this
@@ -51,7 +51,7 @@ def run(
     _check_statistics(json_file)
     _check_config(config)
     _set(config, stats, json_file)
-    return Program(tuple(program))
+    return UserProgram(tuple(program))
 
 
 def _check_program(words: list[str]) -> None:

@@ -19,7 +19,7 @@ from han.common.units import format_size
 from han.measure.bench_calls import Case
 from han.measure.bench_machine import document, heading, look
 from han.measure.session import Session
-from han.measure.setup_costs import PARTS, Costs, measure, rounds_of
+from han.measure.setup_costs import PARTS, SetupCosts, measure, rounds_of
 from han.model.collectives import COLLECTIVES
 from han.plots.plots import Panel, lines
 
@@ -67,7 +67,7 @@ def setup_costs(
     drawn(plot, partial(_picture, found))
 
 
-def _table(found: Sequence[Costs]) -> str:
+def _table(found: Sequence[SetupCosts]) -> str:
     rows = [
         [
             one.collective, format_size(one.nbytes),
@@ -80,7 +80,7 @@ def _table(found: Sequence[Costs]) -> str:
     return shown_table(title, ["collective", "size", *PARTS, "pays after"], rows)
 
 
-def _picture(found: Sequence[Costs], plot: Path) -> None:
+def _picture(found: Sequence[SetupCosts], plot: Path) -> None:
     """Draw the time per call over the number of calls, set-up included."""
     panels = []
     for one in found:

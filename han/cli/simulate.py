@@ -11,12 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from han.cli import options
-from han.cli import simulate_texts as texts
 from han.cli.common import check_files, known_op, rank, say, write_file, wrote
 from han.cli.progress import progress
-from han.cli.simulate_texts import Answers
 from han.common.errors import ArgumentError, HanError
-from han.common.units import parse_sizes
+from han.common.tables import shown_table
+from han.common.units import format_size, parse_sizes
 from han.config.config import Config, load_config
 from han.config.machine import load_machine
 from han.model.collectives import DATALESS, calls, carried
@@ -29,7 +28,15 @@ from han.tasks.files.store import load
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.trace import timeline_files
-from han.tuning.prediction import Where, plan_of, predict, sized, timeline_of, with_choice
+from han.tuning.prediction import (
+    Predicted,
+    Where,
+    plan_of,
+    predict,
+    sized,
+    timeline_of,
+    with_choice,
+)
 
 Case = tuple[Plan, Sequence[Program] | None]
 CollectiveOption = Annotated[str, typer.Option(help=f"The call: {', '.join(calls())}.")]
@@ -195,9 +202,9 @@ def _named(name: str) -> Iterator[None]:
 
 def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: bool) -> None:
     if as_json:
-        say(json.dumps(texts.record(answers, where, machine, calls), indent=1))
+        say(json.dumps(record(answers, where, machine, calls), indent=1))
     else:
-        say(texts.text(answers, where, machine, calls))
+        say(text(answers, where, machine, calls))
 
 
 def _write(
@@ -222,3 +229,84 @@ def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
     collective = next(iter(answers.values())).plan.signature.collective
     title = f"{collective} on {machine}: {where.nodes} nodes of {where.ppn}, predicted"
     plots.lines([plots.Panel("", "bytes", series)], plot, title)
+
+
+# ---- texts --------------------------------------------------------------------------------------
+
+
+Answers = dict[tuple[int, str], Predicted]  # by bytes and choice
+
+
+def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
+    """Return a table of times, or the details of a single case."""
+    first = next(iter(answers.values())).plan.signature
+    lines = [
+        f"# {first.collective} on {machine}: {where.machine.about}",
+        f"# {where.size} ranks on {where.nodes} nodes of {where.ppn}; predicted microseconds "
+        + ("of a call" if calls == 1 else f"of a call, {calls} calls in a row"),
+    ]
+    if calls == 1:
+        lines.append("# a single call; calls in a loop overlap, see --calls")
+    if len(answers) == 1:
+        return "\n".join([*lines, *_details(*answers.values())])
+    lines += ["# *: the fastest"] if len(answers) > len({n for n, _ in answers}) else []
+    names, rows = list(dict.fromkeys(name for _, name in answers)), []
+    for nbytes in dict.fromkeys(nbytes for nbytes, _ in answers):
+        times = [answers[nbytes, name].seconds for name in names]
+        marks = ["*" if len(names) > 1 and t == min(times) else "" for t in times]
+        cells = (mark + short(t) for mark, t in zip(marks, times, strict=True))
+        rows.append([format_size(nbytes), *cells])
+    return "\n".join([*lines, shown_table("", ["size", *names], rows)])
+
+
+def _details(one: Predicted) -> list[str]:
+    plan, found = one.plan, one.simulation
+    choice = plan.choice
+    segment = "whole" if choice.segment is None else format_size(choice.segment)
+    levels = [
+        f"  {name:<9} {choice.levels[k].describe()}" for k, name in enumerate(plan.topology.names)
+    ]
+    total = max(found.finish[-1])
+    slowest = max(range(len(found.copying)), key=lambda r: found.finish[-1][r])
+    return [
+        f"call      {plan.signature.describe()}",
+        f"time      {short(one.seconds)} us",
+        f"segment   {segment}, {choice.schedule}",
+        *levels,
+        f"rank {slowest} ends last: "
+        f"copying {found.copying[slowest] / total:.0%}, "
+        f"reducing {found.reducing[slowest] / total:.0%}, "
+        f"messages {found.messaging[slowest] / total:.0%}, else waiting",
+        *(
+            f"messages  {count} on {name}, {format_size(nbytes)}"
+            for name, count, nbytes in zip(one.levels, found.messages, found.nbytes, strict=True)
+        ),
+    ]
+
+
+def short(seconds: float) -> str:
+    """Return seconds as microseconds, rounded to two decimals below 100 and to none above."""
+    us = seconds * 1e6
+    return f"{us:.2f}" if us < 100 else f"{us:.0f}"
+
+
+def record(answers: Answers, where: Where, machine: str, calls: int) -> dict[str, Any]:
+    """Return the answers as plain data; times in seconds."""
+    return {
+        "machine": machine,
+        "nodes": where.nodes,
+        "ppn": where.ppn,
+        "calls": calls,
+        "collective": next(iter(answers.values())).plan.signature.collective,
+        "predictions": [
+            {
+                "nbytes": nbytes,
+                "choice": name,
+                "seconds": one.seconds,
+                "operations": one.simulation.operations,
+                "messages": dict(zip(one.levels, one.simulation.messages, strict=True)),
+                "bytes": dict(zip(one.levels, one.simulation.nbytes, strict=True)),
+            }
+            for (nbytes, name), one in answers.items()
+        ],
+    }

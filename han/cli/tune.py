@@ -128,6 +128,8 @@ def tune(
     if action in (Action.EXPORT, Action.REPORT, Action.MERGE):
         _show(action, file, table or [], bench or [], quality)
         return
+    if action is Action.RUN and file is not None:
+        raise ArgumentError(f"{file}: the table is named with --out")
     from han.cli import tune_quality, tune_run
 
     asked = tune_run.Asked(
@@ -135,8 +137,6 @@ def tune(
     )
     if action is Action.QUALITY:
         tune_quality.run(asked, config, fresh, restart, file, json_file)
-    elif file is not None:
-        raise ArgumentError(f"{file}: the table is named with --out")
     else:
         tune_run.run(asked, config, out, fresh, restart, json_file, verbose)
 
@@ -170,7 +170,7 @@ def _show(
             found = confirmed(found, [measurements.read(path) for path in runs])
         write_file(file, as_text(chosen(found)) if file.suffix == ".json" else as_rules(found))
         return
-    from han.cli.quality_file import rows_of
+    from han.cli.tune_quality import rows_of
     from han.plots.tuning import report
 
     rows = () if compared is None else rows_of(compared)

@@ -68,13 +68,13 @@ class Asked(NamedTuple):
         return Plans(
             self._inputs(dtype),
             strategies[0],
-            _seconds(self.budget or budget),
+            _seconds("budget", self.budget or budget),
             EVERYTHING if self.space is None else load_limits(self.space),
             load_machine(self.machine) if modelled and self.machine is not None else None,
             dtype,
             self.op,
             self.shared,
-            _seconds(self.limit or "0"),
+            _seconds("limit", self.limit or "0"),
         )
 
     def _inputs(self, dtype: str) -> tuple[Input, ...]:
@@ -89,11 +89,11 @@ class Asked(NamedTuple):
         return tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
 
 
-def _seconds(text: str) -> float | None:
+def _seconds(option: str, text: str) -> float | None:
     """Return the seconds of ``90s``, ``2min`` or ``1h``; None for 0, no limit."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|min|h|)\s*", text)
     if found is None:
-        raise ArgumentError(f"budget {text!r}: expected a time such as 90s, 2min or 1h")
+        raise ArgumentError(f"{option} {text!r}: expected a time such as 90s, 2min or 1h")
     return float(found[1]) * SECONDS[found[2]] or None
 
 

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from han.cli import options, plan_texts
+from han.cli import options
 from han.cli.common import say
+from han.cli.plan import prove_file
 from han.cli.progress import phases
 
 
@@ -28,7 +29,7 @@ def verify(
     proofs = []
     for path in files:
         with phases() as progress:
-            proof = plan_texts.prove_file(path, progress)
+            proof = prove_file(path, progress)
         proofs.append({"file": str(path), **proof.as_dict()})
         if not as_json:
             say(f"{path}: {proof}")

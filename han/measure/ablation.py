@@ -128,7 +128,7 @@ def without(
 
 
 @dataclass(frozen=True)
-class Result:
+class VariantResult:
     """One variant of one call: median microseconds, and its ratio to the built-in choice.
 
     `ratio`, `low` and `high` are the median, least and greatest ratio in one round.
@@ -175,7 +175,7 @@ class Ablation(Session):
         wait = config.wait.under(variant.policy or config.wait.policy)
         return replace(config, rules=(*rules, *config.rules), wait=wait)
 
-    def measure(self, case: Case) -> list[Result]:
+    def measure(self, case: Case) -> list[VariantResult]:
         """Measure a call under the built-in choice and all variants that apply; collective.
 
         Raises WrongResultError on all ranks.
@@ -200,9 +200,9 @@ def _rule(case: Case, choice: Choice, topology: Topology) -> Rule:
     return Rule(use, When.of((case.collective,), {"bytes": (case.nbytes, case.nbytes)}))
 
 
-def _result(case: Case, name: str, us: Any, built_in: Any) -> Result:
+def _result(case: Case, name: str, us: Any, built_in: Any) -> VariantResult:
     ratios = us / built_in
-    return Result(
+    return VariantResult(
         case.collective, case.nbytes, name, float(np.median(us)), float(np.median(ratios)),
         float(ratios.min()), float(ratios.max()),
     )  # fmt: skip

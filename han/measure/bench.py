@@ -7,7 +7,7 @@ and after the timed calls.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,10 +15,12 @@ from typing import Any
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError
+from han.common.units import format_size, format_us
 from han.config.config import load_config
 from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, Prepared, check_case, prepare
+from han.measure.bench_machine import Machine, document, heading
 from han.measure.session import Session, summary
-from han.model.measurements import Times
+from han.model.measurements import FORMAT, Report, Times
 from han.runtime.tuned import tell_problem
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.tuned.find import AUTO, OFF
@@ -74,7 +76,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One size of one collective.
 
     `gain` says how many times longer built-in choices take than tuned ones, of the rounds' ratios;
@@ -156,7 +158,7 @@ class Bench(Session):
         if "mpi" in settings.sides or settings.compares:
             self.comms["mpi"] = self.add_mpi()
 
-    def measure(self, case: Case) -> Row:
+    def measure(self, case: Case) -> BenchRow:
         """Measure one case."""
         check_case(case, self.control.size)
         settings, control = self.settings, self.control
@@ -175,10 +177,89 @@ class Bench(Session):
         for one in prepared.values():
             one.free()
         notes = tuple(f"{side}: {one.note}" for side, one in prepared.items() if one.note)
-        return Row(case.collective, case.nbytes, summary(us, counts), notes, _gain(us))
+        return BenchRow(case.collective, case.nbytes, summary(us, counts), notes, _gain(us))
 
     def _timed(self, buffers: Buffers, prepared: Mapping[str, Prepared]) -> dict[str, Call]:
         calls = {side: prepared[side].call for side in self.settings.sides}
         if self.settings.fresh:
             return {side: partial(_write_and_call, buffers, call) for side, call in calls.items()}
         return calls
+
+
+# ---- reports ------------------------------------------------------------------------------------
+
+
+COLUMN = 20  # holds a library's name and version
+
+
+def report(
+    machine: Machine,
+    settings: Settings,
+    rows: Iterable[BenchRow],
+    config: str = "",
+    others: float | None = None,
+) -> Report:
+    """Return the Report of a run.
+
+    `config` is han's configuration as YAML, `others` the number of processors that other programs
+    used.
+    """
+    how = {
+        "mode": settings.mode.value, "dtype": settings.dtype, "op": settings.op,
+        "root": settings.root, "rounds": settings.rounds, "shared": settings.shared,
+        "fresh": settings.fresh,
+    }  # fmt: skip
+    more: dict[str, object] = {"config": config} if config else {}
+    if others is not None:
+        more["others"] = round(others, 2)
+    records = [row.record() for row in rows]
+    data = document(FORMAT.name, FORMAT.version, machine, records, settings=how, **more)
+    return Report(machine.library, data)
+
+
+# ---- tables -----------------------------------------------------------------------------------
+
+
+def head(machine: Machine, settings: Settings) -> str:
+    """Return the lines above the tables."""
+    about = (
+        f"{settings.mode.value} calls on {'shared' if settings.shared else 'ordinary'} arrays"
+        f"{', written before each call' if settings.fresh else ''}; "
+        f"reductions: {settings.dtype} {settings.op}"
+    )
+    notes = [
+        f"times     microseconds per call of the slowest rank: median of {settings.rounds} rounds "
+        "(min .. max)"
+    ]
+    if settings.only is None:
+        notes.append("ratio     time of the MPI library / time of han; above 1, han is faster")
+    if settings.tuned:
+        notes.append(
+            "gain      time of built-in choices (default) / time of tuned ones (han): median of "
+            "the rounds' ratios (its interval of 95 %)"
+        )
+    return heading("bench", about, machine, *notes)
+
+
+def table_head(collective: str, machine: Machine, settings: Settings) -> str:
+    """Return the title and the column heads of one collective."""
+    titles = {"han": "han", DEFAULT: DEFAULT, "mpi": machine.library}
+    columns = "".join(f"{titles[s]:>{COLUMN}} {'(min .. max)':<21}" for s in settings.sides)
+    ratio = f"{'ratio':>6}" if settings.only is None else ""
+    gain = f"{'gain':>6}" if DEFAULT in settings.sides else ""
+    return f"\n# {collective}\n#{'size':>8}{columns}{ratio}{gain}"
+
+
+def table_row(row: BenchRow) -> str:
+    """Return the line of one size."""
+    ratios = "" if row.ratio is None else f"{row.ratio:>6.2f}"
+    if row.gain is not None:
+        one = row.gain
+        ratios += f"{one.median:>6.2f} ({one.low:.2f} .. {one.high:.2f})"
+    notes = "".join(f"  # {note}" for note in row.notes)
+    return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratios}{notes}"
+
+
+def _times(times: Times) -> str:
+    spread = f"({format_us(times.low)} .. {format_us(times.high)})"
+    return f"{format_us(times.median):>{COLUMN}} {spread:<21}"

@@ -20,9 +20,7 @@ from mpi4py import MPI
 
 from han.comm import Comm
 from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
-from han.measure.session import Session
-from han.runtime.alike import ALIKE
-from han.runtime.roots import ROOTS
+from han.measure.session import Session, begin_anew
 
 PARTS = {
     "comm": "making a han.Comm",
@@ -36,7 +34,7 @@ SETTLING = 32  # calls between the first and the cached ones
 
 
 @dataclass(frozen=True)
-class Costs:
+class SetupCosts:
     """Microseconds of one collective and size, by the parts of ``PARTS``."""
 
     collective: str
@@ -77,7 +75,7 @@ def measure(
     cases: Sequence[Case],
     calls: int,
     advance: Callable[[], object] = lambda: None,
-) -> list[Costs]:
+) -> list[SetupCosts]:
     """Measure the cases; collective. The cached and persistent times are means over `calls` calls.
 
     `advance` is called after each case in each of the rounds that :func:`rounds_of` counts.
@@ -87,7 +85,7 @@ def measure(
         found[:] = _round(session, config, cases, calls, advance)
     medians = np.median(session.slowest(mine[1:]), axis=0) * 1e6
     return [
-        Costs(case.collective, case.nbytes, *map(float, row))
+        SetupCosts(case.collective, case.nbytes, *map(float, row))
         for case, row in zip(cases, medians, strict=True)
     ]
 
@@ -103,8 +101,7 @@ def _round(
 ) -> list[list[float]]:  # fmt: skip
     """Measure all cases on new communicators; return seconds by case and part, on this rank."""
     control = session.control
-    ALIKE.clear()
-    ROOTS.forget()
+    begin_anew()
     plain = control.Dup()
     made: list[Comm] = []
     making = session.batch(lambda: made.append(Comm(plain, config)))

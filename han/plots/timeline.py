@@ -22,7 +22,7 @@ ORDER = {"sb": 0, "ib": 1, "sr": 2, "ir": 3, "ia": 4}  # the same colours in all
 
 
 @dataclass(frozen=True)
-class Panel:
+class LanePanel:
     """The part of a timeline that is drawn, and a remark on the rest."""
 
     whole: Timeline
@@ -68,11 +68,11 @@ def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
     save(figure, path)
 
 
-def panel_of(timeline: Timeline) -> Panel:
+def panel_of(timeline: Timeline) -> LanePanel:
     """Choose the ranks to draw: all, or some of every node if there are too many lanes."""
     lanes = _lanes(timeline)
     if len(lanes) <= MOST_LANES:
-        return Panel(timeline, timeline, lanes, "")
+        return LanePanel(timeline, timeline, lanes, "")
     count = len(timeline.ranks)
     kept: list[int] = []
     for rank in _telling(timeline):
@@ -80,7 +80,7 @@ def panel_of(timeline: Timeline) -> Panel:
             break
         kept.append(rank)
     shown = select(timeline, ranks=kept)
-    return Panel(timeline, shown, _lanes(shown), f"{len(kept)} of {count} ranks are drawn")
+    return LanePanel(timeline, shown, _lanes(shown), f"{len(kept)} of {count} ranks are drawn")
 
 
 def _lanes(timeline: Timeline) -> list[Lane]:
@@ -128,7 +128,9 @@ def _colors(timelines: Sequence[Timeline]) -> dict[str, str]:
     return {kind: COLORS[ORDER.get(kind, k) % len(COLORS)] for k, kind in enumerate(ordered)}
 
 
-def _draw(axis: Any, panel: Panel, unit: float, longest: float, colors: Mapping[str, str]) -> None:
+def _draw(
+    axis: Any, panel: LanePanel, unit: float, longest: float, colors: Mapping[str, str]
+) -> None:
     place = {lane: k for k, lane in enumerate(panel.lanes)}
     begin = panel.timeline.begin
     lanes: dict[tuple[Lane, str], list[TaskTime]] = {}
@@ -181,7 +183,7 @@ def _mixed(color: str, strength: float) -> str:
     return "#" + "".join(f"{round(c):02x}" for c in mixed)
 
 
-def _label(axis: Any, panel: Panel) -> None:
+def _label(axis: Any, panel: LanePanel) -> None:
     lanes, nodes = panel.lanes, panel.timeline.nodes
     kinds = {(t.rank, t.request, t.stream): t.kind for t in panel.timeline.times}
     axis.set_yticks(
@@ -210,7 +212,7 @@ def _lane_name(lane: Lane, kind: str) -> str:
     return kind if not lane[1] else f"{lane[1]}:{kind}"
 
 
-def _caption(panel: Panel) -> str:
+def _caption(panel: LanePanel) -> str:
     whole = panel.whole
     share = shares(whole).overall
     parts = ", ".join(

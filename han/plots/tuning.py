@@ -11,7 +11,7 @@ from typing import Any
 
 from han.common.atomic import write_output
 from han.common.units import format_size, format_us
-from han.measure.tune.quality import Row, summaries
+from han.measure.tune.quality import QualityRow, summaries
 from han.plots.plots import (
     COLORS,
     GREY,
@@ -23,10 +23,9 @@ from han.plots.plots import (
     save,
     size_axis,
 )
-from han.tuning.row import Row as TunedRow
+from han.tuning.row import Row
 from han.tuning.tuned.points import Point
-from han.tuning.tuned.rows import by_key
-from han.tuning.tuned.table import TunedTable
+from han.tuning.tuned.table import TunedTable, by_key
 from han.tuning.tuned.uses import spell
 
 STYLE = (
@@ -44,7 +43,7 @@ CAPTIONS = {
 
 
 def report(
-    table: TunedTable, path: Path, left_out: str = "", compared: Sequence[Row] = ()
+    table: TunedTable, path: Path, left_out: str = "", compared: Sequence[QualityRow] = ()
 ) -> list[Path]:
     """Write a page and its pictures beside it; return their files. Raises PlotError.
 
@@ -129,7 +128,7 @@ def curves(table: TunedTable, path: Path) -> None:
 def choices(table: TunedTable, path: Path) -> None:
     """Draw a map of the choices: a row for each kind of call, a colour for each choice."""
     plt = pyplot()
-    every: dict[str, list[TunedRow]] = {}
+    every: dict[str, list[Row]] = {}
     for one in (row for row in table.rows if row.measured):
         every.setdefault(label(one.measured[0]), []).append(one)
     figure, axis = plt.subplots(figsize=(9, 1.5 + 0.5 * len(every)))
@@ -146,7 +145,7 @@ def choices(table: TunedTable, path: Path) -> None:
     save(figure, path)
 
 
-def _bar(axis: Any, place: int, row: TunedRow, colors: dict[str, str]) -> None:
+def _bar(axis: Any, place: int, row: Row, colors: dict[str, str]) -> None:
     low, high = row.when.ends("bytes") or (1, 1)
     name = "built-in" if row.use is None else spell(row.use)
     color = GREY if row.use is None else COLORS[len(colors) % len(COLORS)]
@@ -188,7 +187,7 @@ def costs(table: TunedTable, path: Path) -> None:
     save(figure, path)
 
 
-def quality(rows: Sequence[Row], path: Path) -> None:
+def quality(rows: Sequence[QualityRow], path: Path) -> None:
     """Draw ratios by size, the time of each strategy, and predicted over measured times.
 
     Raises PlotError.
@@ -202,7 +201,7 @@ def quality(rows: Sequence[Row], path: Path) -> None:
     save(figure, path)
 
 
-def _ratios(axis: Any, rows: Sequence[Row]) -> None:
+def _ratios(axis: Any, rows: Sequence[QualityRow]) -> None:
     marks = ("o", "s", "^", "D")
     collectives = list(dict.fromkeys(row.collective for row in rows))
     for k, name in enumerate(rows[0].ratio):
@@ -219,7 +218,7 @@ def _ratios(axis: Any, rows: Sequence[Row]) -> None:
     axis.legend(frameon=False, fontsize=8)
 
 
-def _costs(axis: Any, rows: Sequence[Row]) -> None:
+def _costs(axis: Any, rows: Sequence[QualityRow]) -> None:
     found = summaries(rows)
     bars = axis.bar([one.strategy for one in found], [one.seconds for one in found],
                     color=COLORS[: len(found)])  # fmt: skip
@@ -228,7 +227,7 @@ def _costs(axis: Any, rows: Sequence[Row]) -> None:
     axis.set_title("cost", fontsize=10)
 
 
-def _predictions(axis: Any, rows: Sequence[Row]) -> None:
+def _predictions(axis: Any, rows: Sequence[QualityRow]) -> None:
     pairs = [(one.measured * 1e6, one.predicted * 1e6) for row in rows for one in row.predictions]
     axis.plot([a for a, _ in pairs], [b for _, b in pairs], "o", ms=3, color=COLORS[0])
     prediction_axes(axis, [value for pair in pairs for value in pair])

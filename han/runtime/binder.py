@@ -21,8 +21,7 @@ from han.runtime.native_plans import Ways, native_plan, trial_class
 from han.runtime.prepared import Prepared
 from han.runtime.reports import reporter
 from han.tasks.signature import Signature
-from han.trace.recorder import Recorder
-from han.trace.recording import Names
+from han.trace.recording import Names, Recorder
 from han.tuning.planner import Planned
 from han.tuning.trials import burst_of
 

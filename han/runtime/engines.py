@@ -18,7 +18,7 @@ from han.runtime.native_plans import empty_plan
 from han.runtime.reports import Reporter, reporter
 from han.runtime.request import Request
 from han.runtime.waiting import Waiting
-from han.trace.recorder import Recorder
+from han.trace.recording import Recorder
 
 ENGINE_TAGS = (MAX_STREAMS + 1) * EPOCH_TAGS  # the last for ranks that agree on a trial
 

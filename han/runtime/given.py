@@ -12,7 +12,7 @@ from han.common.errors import ConfigError
 from han.config.environment import statistics_output
 from han.ranks.discover import Settings, try_to_load
 from han.runtime.tuned import tuned_table
-from han.trace.trace_files import trace_folder
+from han.trace.tracing import trace_folder
 from han.tuning.built_in.table import digest
 from han.tuning.tuned.find import Search
 

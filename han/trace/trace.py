@@ -10,8 +10,7 @@ from han.model.timeline import TaskTime, Timeline
 from han.ranks.clocks import Clock, Reading
 from han.trace.recording import Recording
 from han.trace.timeline_parts import merge
-from han.trace.trace_files import part_path, write_part
-from han.trace.tracing import Tracing
+from han.trace.tracing import Tracing, part_path, write_part
 
 __all__ = ["TaskTime", "Trace"]
 

@@ -10,7 +10,7 @@ import pytest
 from commands import call, refuse
 from typer.testing import CliRunner
 
-from han.cli import plan_texts
+from han.cli import plan as plan_command
 from han.cli import progress as bars
 from han.cli.imagined import imagine
 from han.cli.info import submodule_uses
@@ -19,7 +19,7 @@ from han.common.errors import ArgumentError, HanError, NoRuleError
 from han.common.units import parse_sizes, spans
 from han.config.rc import VARIABLES
 from han.measure import merged
-from han.measure.bench import Row, Settings
+from han.measure.bench import BenchRow, Settings
 from han.measure.bench_calls import Buffers, Case, check_case
 from han.measure.bench_machine import described, settings
 from han.model.channel_layout import INLINE
@@ -133,7 +133,7 @@ def test_plan_says_which_sizes_are_not_proved(monkeypatch):
         def verify_class(plan, **form):
             raise kind("the proof holds", "rank 1", "two frames", "one")
 
-        monkeypatch.setattr(plan_texts, "verify_class", verify_class)
+        monkeypatch.setattr(plan_command, "verify_class", verify_class)
 
     fail(Unproved)
     said = "the proof holds: rank 1: found two frames; expected one"
@@ -182,7 +182,7 @@ def test_plan_says_what_is_wrong(monkeypatch):
     def refute(plans, **form):
         raise Refuted("no deadlock", "rank 1", "no POST", "one")
 
-    monkeypatch.setattr(plan_texts, "verify", refute)
+    monkeypatch.setattr(plan_command, "verify", refute)
     said = refuse("plan", "bcast", "8", "--ranks", "2", "--verify", kind=HanError)
     assert said == "refuted: no deadlock: rank 1: found no POST; expected one"
 
@@ -317,7 +317,9 @@ def test_bench_writes_json_that_compare_reads(tmp_path):
         (c, n) for c in ("bcast", "allreduce") for n in (8, 16, 32)
     ]
     assert data["machine"]["ranks"] == 1
-    merged = json.loads(call("compare", path, "--json"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("han.plots.plots.merged_panels", None)  # no picture is asked for
+        merged = json.loads(call("compare", path, "--json"))
     assert len(merged) == 6
     table = call("compare", path, "--plot", picture)
     assert "allreduce" in table
@@ -371,7 +373,7 @@ def times(median):
 
 def run_of(library, han, mpi, name="a.json", **about):
     rows = [
-        Row("bcast", 8 << k, {"han": times(h), "mpi": times(m)}).record()
+        BenchRow("bcast", 8 << k, {"han": times(h), "mpi": times(m)}).record()
         for k, (h, m) in enumerate(zip(han, mpi, strict=True))
     ]
     machine = {"library": library, "ranks": 2, "nodes": 1} | about
@@ -416,8 +418,8 @@ def test_other_files_do_not_compare(tmp_path, text, said):
 
 
 def test_ratio_needs_both_sides():
-    assert Row("bcast", 8, {"han": times(2), "mpi": times(3)}).ratio == 1.5
-    assert Row("bcast", 8, {"han": times(2)}).ratio is None
+    assert BenchRow("bcast", 8, {"han": times(2), "mpi": times(3)}).ratio == 1.5
+    assert BenchRow("bcast", 8, {"han": times(2)}).ratio is None
     assert Settings(only="han").sides == ("han",)
     assert not Settings(only="mpi").compares
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from functools import partial
@@ -13,12 +15,12 @@ from commands import call
 from commands import refuse as refuse_as
 from disks import full_disk
 
-from han.cli.quality_file import FORMAT
+from han.cli.tune_quality import FORMAT
 from han.cli.tune_run import MOST_TOLD, pruned_list, pruned_text
 from han.common.errors import HanError
 from han.config import load_config
 from han.config.rules import KindUse, LevelUse, Use
-from han.measure.tune.quality import Predicted, Row
+from han.measure.tune.quality import PredictedCandidate, QualityRow
 from han.ranks.machine import fingerprint
 from han.tuning.costs.estimates import Estimate
 from han.tuning.search.space import IN_A_ROW, UNFIT, Pruned
@@ -108,9 +110,10 @@ def test_a_report_is_one_page_that_stands_alone(tables, tmp_path):
 def test_a_report_has_what_strategies_cost_and_how_good_they_are(tables, tmp_path):
     out, compared = tmp_path / "report.html", tmp_path / "quality.json"
     both = ("exhaustive", "task")
-    row = Row("bcast", 1024, 9, dict.fromkeys(both, "node: sm flat"), dict.fromkeys(both, 1.0),
-              {"exhaustive": 5.0, "task": 0.5}, {"exhaustive": 9, "task": 4},
-              (Predicted("node: sm flat", 1e-6, 1.1e-6),))  # fmt: skip
+    row = QualityRow("bcast", 1024, 9, dict.fromkeys(both, "node: sm flat"),
+              dict.fromkeys(both, 1.0), {"exhaustive": 5.0, "task": 0.5},
+              {"exhaustive": 9, "task": 4},
+              (PredictedCandidate("node: sm flat", 1e-6, 1.1e-6),))  # fmt: skip
     head = {"format": FORMAT.name, "version": FORMAT.version}
     compared.write_text(json.dumps({**head, "rows": [row.record()]}))
     given = ("tune", "report", str(out), "--table", str(tables[0]), "--quality", str(compared))
@@ -182,7 +185,8 @@ def test_a_pipe_is_written_to(tables, tmp_path):
         (["quality", "--strategy", "task,best"], "unknown strategy"),
         (["quality", "--strategy", "simulate"], "name the machine model with --machine"),
         (["--strategy", "simulate"], "name the machine model with --machine"),
-        (["--budget", "soon"], "expected a time such as 90s"),
+        (["--budget", "soon"], "budget 'soon': expected a time such as 90s"),
+        (["quality", "--limit", "soon"], "limit 'soon': expected a time such as 90s"),
         (["--collectives", "barrier"], "barrier carries no data"),
         (["run", "OUT"], "the table is named with --out"),
     ],
@@ -190,6 +194,16 @@ def test_a_pipe_is_written_to(tables, tmp_path):
 def test_what_is_wrong_is_told(tables, tmp_path, arguments, said):
     names = {"OUT": tmp_path / "out", "A": tables[0], "B": tables[1], "NONE": tmp_path / "none"}
     assert said in refuse("tune", *(str(names.get(one, one)) for one in arguments))
+
+
+def test_a_file_for_run_is_refused_before_mpi_starts():
+    code = (
+        "import sys; from typer.testing import CliRunner; from han.cli.main import app; "
+        "done = CliRunner().invoke(app, ['tune', 'run', 'FILE']); "
+        "print(done.exception, 'mpi4py.MPI' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "FILE: the table is named with --out False"
 
 
 def test_a_run_on_one_rank_prints_a_table_and_what_is_left(tmp_path):

@@ -16,9 +16,8 @@ import typer
 from mpi4py import MPI
 
 from han.common.units import parse_sizes
-from han.measure.bench import Bench, Row, Settings
+from han.measure.bench import Bench, BenchRow, Settings, report
 from han.measure.bench_machine import look
-from han.measure.bench_report import report
 from han.model.measurements import Times
 
 COLLECTIVES = ("bcast", "reduce", "allreduce")
@@ -34,7 +33,7 @@ def main(
     settings = Settings(rounds=1, check=False, only="han", seconds=0.02)
     comm = MPI.COMM_WORLD
     benches = {path: Bench(comm, str(path), settings) for path in configs}
-    rows: dict[Path, list[Row]] = defaultdict(list)
+    rows: dict[Path, list[BenchRow]] = defaultdict(list)
     for collective in COLLECTIVES:
         for nbytes in parse_sizes(sizes):
             case = settings.case(collective, nbytes)
@@ -43,7 +42,7 @@ def main(
                 for path, bench in benches.items():
                     times[path].append(bench.measure(case).times["han"])
             for path, found in times.items():
-                rows[path].append(Row(collective, nbytes, {"han": _together(found)}))
+                rows[path].append(BenchRow(collective, nbytes, {"han": _together(found)}))
     for path, bench in benches.items():
         machine = look(comm, bench.han)
         config = bench.han._han.parts.config.to_yaml()

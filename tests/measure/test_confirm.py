@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from han.measure.tune.confirm import BUILT_IN, LOOKS, OTHER, confirm, confirmation, simplified
+from han.measure.measured import LOOKS
+from han.measure.tune.confirm import BUILT_IN, OTHER, confirm, confirmation, simplified
 from han.tasks.choice import Choice, level_choice
 
 

@@ -6,7 +6,8 @@ import pytest
 from machines import topology_of
 from mpi4py import MPI
 
-from han.measure.tune.distinct import COARSE, Distinct, digest_of
+from han.measure.measured import COARSE
+from han.measure.tune.distinct import Distinct, digest_of
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tuning.built_in.traits import NodeTraits

@@ -6,8 +6,8 @@ import pytest
 from commands import call
 from mpi4py import MPI
 
-from han.measure import other_load
-from han.measure.other_load import OtherLoad, Used, note, others
+from han.measure import session as other_load
+from han.measure.session import OtherLoad, Used, note, others
 
 
 def test_what_the_ranks_of_a_machine_use_is_not_of_others():

@@ -13,10 +13,9 @@ import han
 from han.common.errors import ArgumentError, WrongResultError
 from han.measure.bench import Settings
 from han.measure.program_mix import DEFAULT
-from han.measure.program_results import Result, mean_ratio, summary
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, passes, repeated_sizes
-from han.measure.programs import GROUPS, Programs, chosen
+from han.measure.programs import GROUPS, ProgramResult, Programs, chosen, mean_ratio, summary
 from han.model.measurements import Times
 from han.model.recorded import (
     BLOCKING,
@@ -36,7 +35,7 @@ def times(median):
 
 
 def result(group, name, mpi, library_times=1.0):
-    return Result(group, name, {"han": times(library_times), "mpi": times(mpi)})
+    return ProgramResult(group, name, {"han": times(library_times), "mpi": times(mpi)})
 
 
 def test_rows_are_of_known_groups_and_can_be_chosen():
@@ -129,7 +128,7 @@ def test_han_has_a_mix():
 def test_means_and_the_least_ratio():
     rows = [
         result("a", "one", 4.0), result("a", "two", 0.5), result("b", "three", 0.25),
-        Result("b", "four", {}, "the MPI library does not have it"),
+        ProgramResult("b", "four", {}, "the MPI library does not have it"),
     ]  # fmt: skip
     assert mean_ratio(rows) == pytest.approx(0.5 ** (1 / 3))
     assert [row.low for row in rows] == [False, True, True, False]

@@ -10,9 +10,17 @@ from commands import call, refuse
 from typer.testing import CliRunner
 
 from han.cli.main import app
-from han.cli.quality_texts import Lines
+from han.cli.tune_quality import Lines
 from han.measure.tune import quality
-from han.measure.tune.quality import Pace, Predicted, Row, expected, row_by_row, spread, trend
+from han.measure.tune.quality import (
+    Pace,
+    PredictedCandidate,
+    QualityRow,
+    expected,
+    row_by_row,
+    spread,
+    trend,
+)
 from han.measure.tune.tuner import Input, Plans
 
 SIZES = (8, 1024, 1 << 17, 1 << 24)
@@ -23,9 +31,10 @@ SEARCH = ["tune", "quality", "--collectives", "bcast,reduce", "--sizes", "8,64",
 
 def row(one, spent=1.0):
     names = ("exhaustive", "task")
-    return Row(
+    return QualityRow(
         one.collective, one.nbytes, 9, dict.fromkeys(names, "sm flat"), dict.fromkeys(names, 1.0),
-        dict.fromkeys(names, 0.5), dict.fromkeys(names, 4), (Predicted("a", 1.0, 2.0, "b"),), spent,
+        dict.fromkeys(names, 0.5), dict.fromkeys(names, 4),
+        (PredictedCandidate("a", 1.0, 2.0, "b"),), spent,
     )  # fmt: skip
 
 
@@ -109,7 +118,7 @@ def test_lines_are_aligned_below_their_heads():
     assert len(set(begins)) == 1
     assert texts[0].index("task") + 4 == texts[2].index("12.500") + 6
     assert texts[0].index(" s  ") + 1 == texts[2].index("5  sm")
-    assert Row.of(json.loads(json.dumps(long.record()))) == long
+    assert QualityRow.of(json.loads(json.dumps(long.record()))) == long
 
 
 @pytest.fixture

@@ -8,15 +8,17 @@ from mpi4py import MPI
 
 import han
 from han.config.parts import POLICIES
-from han.measure.setup_costs import PARTS, Costs
+from han.measure import session
+from han.measure.setup_costs import PARTS, SetupCosts
 from han.measure.waits import MPI_LIBRARY, _after, _rounds
 from han.model.collectives import COLLECTIVES
+from han.runtime.roots import Roots
 
 QUICK = ("--rounds", "1", "--calls", "2", "--sizes", "8,1KiB")
 
 
 def costs(**times):
-    return Costs("bcast", 8, **{part: times.get(part, 0.0) for part in PARTS})
+    return SetupCosts("bcast", 8, **{part: times.get(part, 0.0) for part in PARTS})
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,17 @@ def test_json_and_pictures(tmp_path):
 
 def test_mistakes_are_told_before_anything_is_measured():
     assert "unknown collective" in refuse("setup-costs", "brodcast")
+
+
+def test_each_round_has_room_for_a_root(monkeypatch):
+    roots = Roots()
+    monkeypatch.setattr(session, "ROOTS", roots)
+    monkeypatch.setattr("han.runtime.making.ROOTS", roots)
+    call("setup-costs", "barrier", "--rounds", "9", "--calls", "1")
+    assert len(roots.made) == 1, "the root of each round takes the place of the one before"
+    roots.room = 0
+    session.begin_anew()
+    assert roots.room == 1
 
 
 # ---- han waits ----------------------------------------------------------------------------------

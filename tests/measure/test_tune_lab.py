@@ -12,15 +12,25 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from han.measure import measured
 from han.measure.bench_calls import Case
+from han.measure.measured import (
+    BUSY_MOST_OBSERVED,
+    CLEAR,
+    CONNECTED,
+    RECENT_SERIES,
+    SINGLE,
+    TIMED,
+    TIMED_IN_ROW,
+)
 from han.measure.tune import windows
-from han.measure.tune.lab import CLEAR, CONNECTED, TIMED, TIMED_IN_ROW, Lab
+from han.measure.tune.lab import Lab
 from han.measure.tune.session import tuned_config
-from han.measure.tune.windows import BUSY_MOST, RECENT, SINGLE, Series, Windows, typical
+from han.measure.tune.windows import Series, Windows, typical
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.shares import told_apart
+from han.tuning.costs.model import told_apart
 from han.tuning.costs.stages import Operands, Pipeline, Step, pipeline_of_choice
 from han.tuning.search.results import Cold
 
@@ -124,18 +134,22 @@ class Drowsy(Clockless):
 
 def test_busy_ranks_find_out_about_a_call_before_its_first_visit(lab):
     lab.windows = Drowsy([9e-3, 5e-3, 1e-3, 3e-4, 1e-4])
-    assert visits(lab, times=1) == [[1e-4] * BUSY_MOST]
+    assert visits(lab, times=1) == [[1e-4] * BUSY_MOST_OBSERVED]
 
 
 def test_a_slow_visit_of_busy_ranks_is_longer_and_all_of_it_counts(lab):
     lab.windows = Drowsy([1e-4] * 3 + [3e-4] * 2 + [1e-4])
     found = visits(lab, times=3)
-    assert [len(one) for one in found] == [BUSY_MOST, 2 * BUSY_MOST, BUSY_MOST]
+    assert [len(one) for one in found] == [
+        BUSY_MOST_OBSERVED,
+        2 * BUSY_MOST_OBSERVED,
+        BUSY_MOST_OBSERVED,
+    ]
     assert set(found[1]) == {3e-4}
     lab.windows = Drowsy([3e-4, 1e-4])
     lab._ready[call_signature("bcast", 64), FLAT].expected = 1e-4
     (mixed,) = visits(lab, times=1)
-    assert sorted(mixed) == [1e-4] * BUSY_MOST + [3e-4] * BUSY_MOST
+    assert sorted(mixed) == [1e-4] * BUSY_MOST_OBSERVED + [3e-4] * BUSY_MOST_OBSERVED
 
 
 def test_visits_of_busy_ranks_are_fair_to_candidates_whose_times_do_not_vary(lab):
@@ -235,13 +249,13 @@ def test_ranks_are_busy_while_nearly_all_observations_are_disturbed(monkeypatch)
     found = Windows(MPI.COMM_SELF, lambda: 0.0, clock)
     monkeypatch.setattr(windows, "_switches", lambda: next(switches))
     assert not found.observe(lambda: None, 1, 0.0).good.any()
-    for _ in range(RECENT - 2):
+    for _ in range(RECENT_SERIES - 2):
         found.observe(lambda: None, 1, 0.0)
         assert not found.busy
     assert found.observe(lambda: None, 9, 0.0).good.any(), "what nearly all are counts"
     assert found.busy
     monkeypatch.setattr(windows, "_switches", lambda: 0)
-    for _ in range(RECENT):
+    for _ in range(RECENT_SERIES):
         found.observe(lambda: None, 9, 0.0)
     assert not found.busy
 
@@ -262,17 +276,17 @@ def test_a_series_begins_soon_while_no_rank_is_late(monkeypatch, links):
     monkeypatch.setattr(found, "_wait", lambda moment: moments.append(moment) or moment + late[0])
 
     def lead():
-        rest = windows.ROOM * 1e-3 * found._wider if links else 0.0
+        rest = measured.ROOM * 1e-3 * found._wider if links else 0.0
         found.observe(lambda: None, 3, 1e-3)
         return moments[-3] - rest
 
     first, *_, last = [lead() for _ in range(6)]
-    assert first == pytest.approx(windows.LEAD, abs=1e-6)
-    assert last == pytest.approx(windows.SHORT_LEAD, abs=1e-6)
+    assert first == pytest.approx(measured.LEAD, abs=1e-6)
+    assert last == pytest.approx(measured.SHORT_LEAD, abs=1e-6)
     late[0] = 1.0
     lead()
     late[0] = 0.0
-    assert lead() == pytest.approx(windows.LEAD, abs=1e-6), "after a late rank"
+    assert lead() == pytest.approx(measured.LEAD, abs=1e-6), "after a late rank"
 
 
 def test_the_stages_of_whole_messages_are_planned_once_for_all_sizes(lab):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from commands import call
 
-from han.cli.quality_texts import text_of
-from han.measure.tune.quality import Predicted, Row, errors, summaries
+from han.cli.tune_quality import text_of
+from han.measure.tune.quality import PredictedCandidate, QualityRow, errors, summaries
 from han.measure.tune.tuner import Input, sparse_first
 from han.measure.tune.windows import Series, durations, joined
 from han.plots.tuning import quality
@@ -18,11 +18,11 @@ from han.plots.tuning import quality
 
 def row(nbytes=1024, ratio=1.0, predicted=11e-6):
     names = ("exhaustive", "task", "task+heuristic")
-    return Row(
+    return QualityRow(
         "bcast", nbytes, 9, dict.fromkeys(names, "sm flat"),
         dict(zip(names, (1.0, ratio, 1.0), strict=True)),
         dict(zip(names, (10.0, 2.0, 0.5), strict=True)),
-        dict.fromkeys(names, 4), (Predicted("sm flat", 10e-6, predicted),),
+        dict.fromkeys(names, 4), (PredictedCandidate("sm flat", 10e-6, predicted),),
     )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_a_search_that_the_limit_ended_is_told_and_its_time_estimated():
     assert "exhaustive: the limit ended its search of 1 of 5 inputs" in text
     assert "which measured a random sample of 4 of 9 candidates" in text
     assert "limit" not in text_of(ROWS)
-    assert Row.of(json.loads(json.dumps(rows[-1].record()))) == rows[-1]
+    assert QualityRow.of(json.loads(json.dumps(rows[-1].record()))) == rows[-1]
 
 
 def test_the_text_has_inputs_strategies_and_the_worst_predictions():

@@ -111,8 +111,8 @@ def measured(lab, plans, memories, step, one):
         os.kill(os.getpid(), signal.SIGTERM)
     done.append(one)
     each = dict.fromkeys(memories, 1.0)
-    return quality.Row(one.collective, one.nbytes, 1, dict.fromkeys(memories, "flat"), each, each,
-                       each, (), 1.0)
+    return quality.QualityRow(one.collective, one.nbytes, 1, dict.fromkeys(memories, "flat"),
+                              each, each, each, (), 1.0)
 quality._measured = measured
 sys.argv = ["han", "tune", "quality", "--collectives", "bcast,reduce", "--sizes", "64,256",
             "--budget", "1h", "--json", os.environ["HAN_TEST_FOLDER"] + "/quality.json"]

@@ -16,7 +16,7 @@ from han.model.measurements import Report
 from han.tasks.signature import Signature
 from han.tuning import calibration
 from han.tuning.calibration import Comparison, Measured, Oracle, fit, measured_of
-from han.tuning.formulas import FORMULAS, Costs, crossover
+from han.tuning.formulas import FORMULAS, MaxRate, crossover
 from han.tuning.prediction import Where
 
 MACHINE = load_machine("emulated-1gbit")
@@ -108,7 +108,7 @@ def test_runs_say_how_han_was_configured():
 
 def test_nap_wins_for_few_bytes_and_smp_for_many():
     """Bienz et al., figures 10 and 11: up to about 2 KiB on 32768 ranks, 16 a node."""
-    costs = Costs.of(load_machine("blue-waters"), 16)
+    costs = MaxRate.of(load_machine("blue-waters"), 16)
     limit = crossover(costs, "NAP", "SMP", 2048, 16)
     assert 1024 < limit < 4096
     for ranks in (512, 4096, 32768):
@@ -122,7 +122,7 @@ def test_nap_wins_for_few_bytes_and_smp_for_many():
 
 
 def test_equations_by_hand():
-    costs = Costs(1.0, 2.0, 10.0, 0.5, 1.0, 0.1)
+    costs = MaxRate(1.0, 2.0, 10.0, 0.5, 1.0, 0.1)
     assert FORMULAS["recursive doubling"](costs, 3, 4, 4) == pytest.approx(7 * 2 + 22 * 2 + 1.2)
     assert FORMULAS["SMP"](costs, 3, 4, 4) == pytest.approx(7 * 2 + 16 * 2 + 1.2)
     assert FORMULAS["NAP"](costs, 3, 4, 4) == pytest.approx(7 * 4 + 22 * 1 + 1.5)
@@ -130,7 +130,7 @@ def test_equations_by_hand():
 
 def test_nap_takes_whole_steps():
     """Bienz et al., section III-A: as many steps as the next power of `ppn` nodes takes."""
-    costs = Costs.of(load_machine("blue-waters"), 16)
+    costs = MaxRate.of(load_machine("blue-waters"), 16)
     times = [FORMULAS["NAP"](costs, 8, n, 16) for n in (1, 2, 16, 17, 256, 257, 4096)]
     none, *steps = times
     assert steps == [steps[0]] * 2 + [steps[2]] * 2 + [steps[4]] * 2
@@ -144,7 +144,7 @@ def test_nap_takes_whole_steps():
 
 
 def test_doubling_takes_whole_steps():
-    costs = Costs(1.0, 2.0, 10.0, 0.5, 1.0, 0.1)
+    costs = MaxRate(1.0, 2.0, 10.0, 0.5, 1.0, 0.1)
     for name in ("recursive doubling", "SMP"):
         assert FORMULAS[name](costs, 8, 5, 4) == FORMULAS[name](costs, 8, 8, 4)
     assert FORMULAS["SMP"](costs, 8, 8, 3) == FORMULAS["SMP"](costs, 8, 8, 4)

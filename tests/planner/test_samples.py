@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from random_plans import example
 
-from han.cli.plan_texts import prove
+from han.cli.plan import prove
 from han.common.errors import HanError
 from han.config.config import default_config
 from han.model.collectives import ROWS

@@ -21,7 +21,7 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.simulate.places import Places
-from han.tuning.formulas import Costs, recursive_doubling, smp
+from han.tuning.formulas import MaxRate, recursive_doubling, smp
 from han.tuning.parts import plan_of_choice
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
@@ -138,7 +138,7 @@ def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
     rows += [[(Code.IRECV, r, n, 0), test] for r in range(ppn)]
     programs = [program_of(plan, rank, row) for rank, row in enumerate(rows)]
     last = simulate(plan, model, programs=programs).seconds
-    assert last == pytest.approx(Costs.of(model, ppn).max_rate(n, ppn))
+    assert last == pytest.approx(MaxRate.of(model, ppn).max_rate(n, ppn))
     assert ppn * n / (last - 10 * US) <= 1.0001 * rails * model.node.injection
 
 
@@ -158,12 +158,12 @@ def test_exchanges_take_what_their_formula_says(nodes, factors, bandwidth):
     plan = plan_of("allreduce", topology, n, ("exchange", "recursive", *parameters))
     model = machine({"bandwidth": bandwidth}, copy="100GB/s", memory="1000GB/s")
     found = simulate(plan, model, model.place(nodes, 1)).seconds
-    expected = exchange(Costs.of(model, 1), n, 1, phases_of("recursive", factors))
+    expected = exchange(MaxRate.of(model, 1), n, 1, phases_of("recursive", factors))
     assert found == pytest.approx(expected, rel=1e-2)
 
 
 def test_the_formula_of_exchanges_contains_that_of_recursive_doubling():
-    costs = Costs.of(machine(), 1)
+    costs = MaxRate.of(machine(), 1)
     for nodes, n in ((2, 8), (8, 1000), (64, 60_000)):
         doubling = phases_of("recursive", twos(nodes))
         assert exchange(costs, n, 1, doubling) == pytest.approx(
@@ -181,8 +181,8 @@ def test_one_rank_uses_one_rail():
     plan = plan_of("allreduce", nodes_of(1, 1), n, SM, ("exchange", "recursive_doubling"))
     one, four = (machine(fast, rails=rails) for rails in (1, 4))
     assert simulate(plan, one).seconds == simulate(plan, four).seconds
-    assert smp(Costs.of(one, 1), n, 2, 1) == smp(Costs.of(four, 1), n, 2, 1)
-    assert smp(Costs.of(one, 1), n, 2, 1) == recursive_doubling(Costs.of(one, 1), n, 2, 1)
+    assert smp(MaxRate.of(one, 1), n, 2, 1) == smp(MaxRate.of(four, 1), n, 2, 1)
+    assert smp(MaxRate.of(one, 1), n, 2, 1) == recursive_doubling(MaxRate.of(one, 1), n, 2, 1)
 
 
 def test_links_are_full_duplex():

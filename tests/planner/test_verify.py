@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from machines import topology_of
 
-from han.cli.plan_texts import runs_of
+from han.cli.plan import runs_of
 from han.model.channel_layout import SMALL_BANKS
 from han.model.program import Area, Base, Code, PeerBase
 from han.model.topology import virtual

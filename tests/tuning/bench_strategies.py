@@ -15,9 +15,9 @@ from statistics import median
 
 from test_search import SimulatedLab
 
-from han.cli.quality_texts import text_of
-from han.measure.tune.lab import CLEAR, TIMED
-from han.measure.tune.quality import USUAL, Predicted, Row, compared, named
+from han.cli.tune_quality import text_of
+from han.measure.measured import CLEAR, TIMED
+from han.measure.tune.quality import USUAL, PredictedCandidate, QualityRow, compared, named
 from han.measure.tune.tuner import Input, sparse_first
 from han.measure.tune.windows import observations
 from han.model.topology import Topology
@@ -92,10 +92,10 @@ def row(signature, labs):
     times = {r.choice: r.measured.median for r in found["exhaustive"].measured}
     fastest = min(times.values())
     predictions = [
-        Predicted(named(r.choice), times[r.choice], r.predicted)
+        PredictedCandidate(named(r.choice), times[r.choice], r.predicted)
         for r in found["task"].results if r.predicted is not None and r.choice.segment is not None
     ]  # fmt: skip
-    return Row(
+    return QualityRow(
         signature.collective, signature.nbytes, len(times),
         {name: named(r.choice) for name, r in best.items()},
         {name: r.measured.median / fastest for name, r in best.items()},

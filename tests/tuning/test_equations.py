@@ -18,7 +18,7 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.formulas import Costs, nap, recursive_doubling, smp
+from han.tuning.formulas import MaxRate, nap, recursive_doubling, smp
 from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 
@@ -158,7 +158,7 @@ def test_contention_is_the_ranks_that_share_a_rail(ppn, rails):
 def test_equations_3_and_4_between_two_nodes(ppn, injection):
     """Each rank exchanges inside its node, then with the other one, and reduces: exactly."""
     model, n, local = machine(injection), 40_000, round(log2(ppn))
-    costs = Costs.of(model, ppn)
+    costs = MaxRate.of(model, ppn)
     found = run_steps(model, 2, ppn, doubling(2 * ppn, n), reduces=local + 1)
     assert found == pytest.approx(recursive_doubling(costs, n, 2, ppn), rel=EXACT)
     general = max_rate(costs, (local, local * n), (1, n), (local + 1) * n, ppn)
@@ -166,7 +166,7 @@ def test_equations_3_and_4_between_two_nodes(ppn, injection):
 
 
 def test_equation_3_counts_each_message():
-    costs = Costs.of(machine(), 2)
+    costs = MaxRate.of(machine(), 2)
     once = max_rate(costs, (0, 0), (1, 1000), 0, 2)
     assert max_rate(costs, (0, 0), (3, 3000), 0, 2) == pytest.approx(3 * once)
     assert max_rate(costs, (2, 1000), (0, 0), 500, 2) == pytest.approx(2e-6 + 1e-6 + 1e-6)
@@ -187,7 +187,7 @@ def test_equation_5_of_smp(nodes, ppn, injection):
     down = [[(target, source, n) for source, target, _ in step] for step in reversed(up)]
     steps = [*up, *between, *down]
     found = run_steps(model, nodes, ppn, steps, reduces=len(up) + len(between))
-    costs = Costs.of(model, ppn)
+    costs = MaxRate.of(model, ppn)
     expected = smp(costs, n, nodes, ppn) + len(down) * costs.local(n)
     assert found == pytest.approx(expected, rel=EXACT)
 
@@ -217,7 +217,7 @@ def test_equation_6_of_nap(nodes, ppn):
     model, n = machine(), 3000
     steps = nap_steps(nodes, ppn, n)
     found = run_steps(model, nodes, ppn, steps, reduces=len(steps))
-    assert found == pytest.approx(nap(Costs.of(model, ppn), n, nodes, ppn), rel=EXACT)
+    assert found == pytest.approx(nap(MaxRate.of(model, ppn), n, nodes, ppn), rel=EXACT)
 
 
 # ---- pipelines: HAN, equations 1 to 4 -----------------------------------------------------------
@@ -295,7 +295,7 @@ def test_an_allreduce_in_lanes(nodes, ppn, rails):
     up, across, down = in_lanes(nodes, ppn, n)
     steps = [*up, *across, *reversed(across), *down]
     found = run_steps(model, nodes, ppn, steps, reduces=len(up) + len(across))
-    expected = lanes.allreduce(Costs.of(model, ppn), n, nodes, ppn)
+    expected = lanes.allreduce(MaxRate.of(model, ppn), n, nodes, ppn)
     assert found == pytest.approx(expected, rel=0.08 if ppn > rails else 0.02)
 
 
@@ -310,7 +310,7 @@ def test_a_broadcast_in_lanes(rails):
     ]
     gather = [[(r, r ^ 1 << k, n // ppn << k) for r in range(size)] for k in range(2)]
     found = run_steps(model, nodes, ppn, [*scatter, *tree, *gather])
-    assert found == pytest.approx(lanes.bcast(Costs.of(model, ppn), n, nodes, ppn), rel=0.02)
+    assert found == pytest.approx(lanes.bcast(MaxRate.of(model, ppn), n, nodes, ppn), rel=0.02)
 
 
 @pytest.mark.parametrize("rails", [1, 2])
@@ -321,7 +321,7 @@ def test_large_allreduces_in_lanes_come_near_the_bound_of_the_rails(rails):
     topology = replace(topology, memory=topology.domains[0])
     choice = choose(signature, topology, NodeTraits(), "lanes")
     plan = plan_of_choice(topology, signature, choice, 1 << 24)
-    least = lanes.bound(Costs.of(model, 2), n, 4, 2)
+    least = lanes.bound(MaxRate.of(model, 2), n, 4, 2)
     assert least < simulate(plan, model, model.place(4, 2)).seconds < 1.1 * least
 
 

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tuned import FLAT, HERE, LARGE, SMALL, TREE, Times, point, table, use
 
+from han.tuning.measured import GAIN
 from han.tuning.tuned.files import TunedError, as_text, parse
 from han.tuning.tuned.merge import combined, merge
-from han.tuning.tuned.points import GAIN, Conditions
+from han.tuning.tuned.points import Conditions
 
 KiB = 1024
 OTHER = use("kary", radix=3)

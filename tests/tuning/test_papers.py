@@ -12,7 +12,7 @@ from han.cli.main import app
 from han.cli.paper import FIGURES
 from han.common.errors import ArgumentError
 from han.config.machine import load_machine
-from han.tuning.papers import factorisations, jocksch, luo
+from han.tuning.papers import jocksch, luo
 from han.tuning.papers.figure import Setting, faster, fastest, wins
 
 KiB = 1024
@@ -95,9 +95,9 @@ def test_figure_3_and_table_1():
 
 def test_counts_of_factorisations_are_those_of_lists():
     for tasks in range(2, 40):
-        assert factorisations.count_recursive(tasks) == len({*factorisations.recursive(tasks)})
-        assert factorisations.count_cyclic(tasks) == len({*factorisations.cyclic(tasks)})
-    assert factorisations.count_recursive(1) == 1
+        assert jocksch.count_recursive(tasks) == len({*jocksch.recursive(tasks)})
+        assert jocksch.count_cyclic(tasks) == len({*jocksch.cyclic(tasks)})
+    assert jocksch.count_recursive(1) == 1
 
 
 def test_the_cost_model_estimates_what_the_simulator_finds():

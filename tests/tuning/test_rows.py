@@ -15,11 +15,10 @@ from han.config.rules import KindUse, LevelUse, Use
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.explanation import Explanation
+from han.tuning.explanation import Explanation, described
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
-from han.tuning.tuned.evidence import described
 from han.tuning.tuned.export import as_rules, chosen
 from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.points import Conditions, key_of

@@ -17,19 +17,19 @@ from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Algorithm, Submodule
 from han.tasks.simulate import simulate
 from han.tuning.built_in.traits import NodeTraits
-from han.tuning.costs.model import Costs, missing
-from han.tuning.costs.shares import shared_out, told_apart
+from han.tuning.costs.model import Costs, missing, shared_out, told_apart
 from han.tuning.costs.stages import costs_of, pipeline_of_choice
 from han.tuning.heuristics import choose
+from han.tuning.measured import FEWEST_RACED, MOST_RACED, PATIENCE
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import load_limits
-from han.tuning.search.race import FEWEST, MOST, by_prediction
+from han.tuning.search.race import by_prediction
 from han.tuning.search.results import Errors, OutOfTime, Winners
 from han.tuning.search.space import ALIKE, Limits, space_of
 from han.tuning.search.strategies import STRATEGIES, mixed, run
-from han.tuning.search.task import OF_SLOW, OF_TASKS, PATIENCE, ends_first, family_of, first_of
+from han.tuning.search.task import OF_SLOW, OF_TASKS, ends_first, family_of, first_of
 
 KiB = 1024
 TOPOLOGY = virtual(4, 2)
@@ -357,7 +357,7 @@ def test_many_candidates_are_measured_until_the_error_of_predictions_is_known():
         lab.errors = Errors()
         for _ in range(20):
             lab.errors.add(1.0, 1.0)
-    assert counts == [MOST, FEWEST]
+    assert counts == [MOST_RACED, FEWEST_RACED]
 
 
 def test_beyond_all_measured_sizes_the_best_of_each_family_is_measured():
@@ -365,7 +365,7 @@ def test_beyond_all_measured_sizes_the_best_of_each_family_is_measured():
     candidates = space_of(RULES, signature, replace(LIMITS, compositions=())).candidates
     slow = [one for one in candidates if family_of(one) != family_of(candidates[0])]
     families = {family_of(one) for one in slow}
-    assert len(families) < MOST - FEWEST
+    assert len(families) < MOST_RACED - FEWEST_RACED
     told = {one: 1.0 + 9.0 * (one in slow) for one in candidates}
     lab = SimulatedLab()
     for _ in range(20):
@@ -374,7 +374,7 @@ def test_beyond_all_measured_sizes_the_best_of_each_family_is_measured():
     for family in (None, family_of):
         results, _ = by_prediction(lab, signature, told, candidates[0], family=family)
         choices = {one.choice for one in results if one.measured is not None}
-        assert len(choices) <= MOST
+        assert len(choices) <= MOST_RACED
         measured.append({family_of(one) for one in choices})
     assert not measured[0] & families
     assert measured[1] >= families

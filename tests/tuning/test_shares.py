@@ -10,16 +10,19 @@ from machines import topology_of
 
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
-from han.tuning.costs.model import REACH, Costs, missing, predict
-from han.tuning.costs.shares import (
+from han.tuning.costs.model import (
+    Costs,
     elsewhere,
     in_turn,
     is_single,
     lowered,
+    missing,
+    predict,
     shared_out,
     told_apart,
 )
 from han.tuning.costs.stages import pipeline_of
+from han.tuning.measured import REACH
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.task import ends_first
 

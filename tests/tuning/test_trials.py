@@ -15,9 +15,10 @@ from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.estimates import Estimate
 from han.tuning.heuristics import BUILT_IN
+from han.tuning.measured import LEAST_BURST, MOST_BEFORE_TRIAL, MOST_BURST, UNKNOWN_RATIO
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED
-from han.tuning.trials import LEAST_BURST, MOST, MOST_BURST, UNKNOWN, burst_of, first_trial
+from han.tuning.trials import burst_of, first_trial
 from han.tuning.tuned.files import as_text, read
 from han.tuning.tuned.points import Candidate, Point, key_of
 from han.tuning.tuned.table import of_points, with_points
@@ -108,9 +109,9 @@ def test_the_first_trial_costs_a_hundredth_if_the_table_is_right():
     assert planned(table(built_in=10.0)).first == 200
     assert planned(table(built_in=20.0)).first == 700
     assert planned(table(keeps=True, built_in=5.0)).first == 700
-    assert first_trial(None) == first_trial((timing(1), timing(UNKNOWN)))
+    assert first_trial(None) == first_trial((timing(1), timing(UNKNOWN_RATIO)))
     assert first_trial((timing(10), timing(1))) == 111
-    assert first_trial((timing(1), timing(1e9))) == MOST
+    assert first_trial((timing(1), timing(1e9))) == MOST_BEFORE_TRIAL
 
 
 def test_a_table_of_rows_is_compared_with_the_built_in_choice(tmp_path):

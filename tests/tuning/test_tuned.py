@@ -22,13 +22,12 @@ from han.runtime.alike import Alike
 from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.costs.estimates import Estimate
-from han.tuning.explanation import Explanation
+from han.tuning.explanation import Explanation, described
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
 from han.tuning.search.space import Limits
 from han.tuning.tuned import find
-from han.tuning.tuned.evidence import described
 from han.tuning.tuned.export import as_rules
 from han.tuning.tuned.files import (
     TunedError,
@@ -41,8 +40,7 @@ from han.tuning.tuned.files import (
 from han.tuning.tuned.find import AUTO, OFF, find_table
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import Candidate, Conditions, MeasuredCall, Point, key_of
-from han.tuning.tuned.rows import crossing, rows_of
-from han.tuning.tuned.table import of_points
+from han.tuning.tuned.table import crossing, of_points, rows_of
 
 KiB = 1024
 HERE = Fingerprint("a processor", 8, "MPICH", "5.0", han=han.__version__)

@@ -9,8 +9,9 @@ from statistics import median
 import pytest
 
 from han.tuning.costs.ratios import Ratios
-from han.tuning.search.results import FIRST, LEAST, Cold, Errors, OutOfTime
-from han.tuning.search.turns import FAR, GUARD, LEAST_TURNS, QUICK, THOROUGH, Turns
+from han.tuning.measured import FAR, FIRST_MARGIN, GUARD, LEAST_MARGIN, LEAST_TURNS
+from han.tuning.search.results import Cold, Errors, OutOfTime
+from han.tuning.search.turns import QUICK, THOROUGH, Turns
 
 
 class Machine:
@@ -389,18 +390,18 @@ def test_visits_know_from_when_on_a_candidate_is_hopeless():
 
 def test_the_margin_of_predictions_follows_from_their_errors():
     errors = Errors()
-    assert errors.margin() == FIRST
+    assert errors.margin() == FIRST_MARGIN
     for _ in range(10):
         errors.add(1.0, 3.0)
         errors.add(0.0, 3.0)
-    assert errors.margin() == LEAST, "one factor changes no order"
+    assert errors.margin() == LEAST_MARGIN, "one factor changes no order"
     for k in range(40):
         errors.add(1.0, 3.0 * 1.2 ** (-1) ** k)
     assert errors.margin() == pytest.approx(1.2 ** (2 * 1.4826), rel=0.01)
     for k in range(200):
         errors.add(1.0, 10.0 ** (-1) ** k)
     assert errors.margin() == 2.0
-    assert errors.margin(measured=True) == FIRST, "of other predictions"
+    assert errors.margin(measured=True) == FIRST_MARGIN, "of other predictions"
 
 
 def test_a_first_turn_that_is_late_leaves_time_for_the_candidates_that_it_reached():

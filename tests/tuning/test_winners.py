@@ -8,8 +8,9 @@ from test_search import LIMITS, RULES, KiB, SimulatedLab, best
 
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
+from han.tuning.measured import APART, NEAR
 from han.tuning.search.race import UNTRIED, among_winners
-from han.tuning.search.results import APART, NEAR, Errors, Winners
+from han.tuning.search.results import Errors, Winners
 from han.tuning.search.space import space_of
 from han.tuning.search.strategies import STRATEGIES, run
 

@@ -33,7 +33,7 @@ class Rowed(NamedTuple):
     rows: tuple[tuple[str, str], ...]
 
 
-class Case:
+class RowSearch:
     """A call of one composition, for which rows are searched."""
 
     def __init__(
@@ -176,7 +176,7 @@ def facts_of_call(signature: Signature, topology: Topology, traits: tuple[bool, 
 
     `mapped` is that all buffers of all ranks are shared arrays.
     """
-    case = Case(signature, topology, TREE, Allowed(True, topology.attach, ()), traits)
+    case = RowSearch(signature, topology, TREE, Allowed(True, topology.attach, ()), traits)
     return case.facts(topology.size, signature.nbytes, True, mapped=signature.mapped)
 
 

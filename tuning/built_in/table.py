@@ -105,14 +105,10 @@ class ChoiceTable:
         """The machines on which the rows were found."""
         return tuple(Fingerprint(**one) for one in self.record.get("machines", ()))
 
-    def nearest(self, here: Fingerprint) -> Fingerprint | None:
-        """Return the machine of the table that differs least from this one."""
-        return min(self.machines, key=lambda m: len(here.differences(m)), default=None)
-
     def distance(self, here: Fingerprint) -> str:
         """Return how the machine that differs least from `here` differs from it."""
-        machine = self.nearest(here)
-        return "of no machine" if machine is None else here.distance(machine)
+        nearest = min(self.machines, key=lambda m: len(here.differences(m)), default=None)
+        return "of no machine" if nearest is None else here.distance(nearest)
 
     @property
     def count(self) -> int:

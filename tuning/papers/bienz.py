@@ -8,14 +8,15 @@ measurements in the paper; here the simulator runs han's programs.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from han.common.units import format_size
-from han.tuning.formulas import FORMULAS, Costs, crossover, message
+from han.tuning.formulas import FORMULAS, MaxRate, crossover, message
 from han.tuning.papers.figure import (
     FASTER,
     Claim,
+    Computed,
     Figure,
-    Found,
     Panel,
     Series,
     Setting,
@@ -44,7 +45,7 @@ SHARED = (
 )
 
 
-def one_message(setting: Setting) -> Found:
+def one_message(setting: Setting) -> Computed:
     """Figure 5: the time of one message inside a socket, inside a node, and between nodes."""
     model, series = setting.machine, Series()
     for link in model.levels[:-1]:
@@ -55,7 +56,7 @@ def one_message(setting: Setting) -> Found:
     least, most = min(setting.sizes), max(setting.sizes)
     small, large = ([points[n] for points in series.values()] for n in (least, most))
     network = large[len(model.levels) - 1 :]
-    return Found(
+    return Computed(
         (Panel("one message, max-rate model", "bytes", series, "time (us)"),),
         (
             Claim(
@@ -73,7 +74,7 @@ def one_message(setting: Setting) -> Found:
 
 
 def _modelled(setting: Setting, nbytes: int, nodes: int) -> dict[str, float]:
-    costs = Costs.of(setting.machine, setting.ppn)
+    costs = MaxRate.of(setting.machine, setting.ppn)
     return {name: 1e6 * f(costs, nbytes, nodes, setting.ppn) for name, f in FORMULAS.items()}
 
 
@@ -82,21 +83,21 @@ def _turned(rows: dict[int, dict[str, float]]) -> Series:
     return {name: {x: row[name] for x, row in rows.items()} for name in names}
 
 
-def modelled_over_ranks(setting: Setting) -> Found:
+def modelled_over_ranks(setting: Setting) -> Computed:
     """Figure 10: equations 4 to 6 for one value, over numbers of processes."""
     rows = {n * setting.ppn: _modelled(setting, 8, n) for n in setting.powers}
     series = _turned(rows)
-    return Found((Panel("one value, modelled", "ranks", series),), (_over_ranks(series),))
+    return Computed((Panel("one value, modelled", "ranks", series),), (_over_ranks(series),))
 
 
-def modelled_over_sizes(setting: Setting) -> Found:
+def modelled_over_sizes(setting: Setting) -> Computed:
     """Figure 11: equations 4 to 6 over reduction sizes."""
     series = _turned({n: _modelled(setting, n, setting.nodes) for n in setting.sizes})
-    costs = Costs.of(setting.machine, setting.ppn)
+    costs = MaxRate.of(setting.machine, setting.ppn)
     limit = crossover(costs, NAP, SMP, setting.nodes, setting.ppn)
     marks = {LIMIT: "the paper's crossover: 2048 B", limit: f"this model's: {limit} B"}
     panel = Panel(f"{setting.size} ranks, modelled", "bytes", series, marks=marks)
-    return Found((panel,), (_small(series), _large(series)))
+    return Computed((panel,), (_small(series), _large(series)))
 
 
 def _over_ranks(series: Series) -> Claim:
@@ -141,19 +142,19 @@ def _ranks(setting: Setting) -> Series:
     }
 
 
-def simulated_over_ranks(setting: Setting) -> Found:
+def simulated_over_ranks(setting: Setting) -> Computed:
     """Figure 12: the cost of an allreduce of one value, over numbers of processes."""
     series = _ranks(setting)
-    return Found((Panel("one value, simulated", "ranks", series),), (_over_ranks(series),))
+    return Computed((Panel("one value, simulated", "ranks", series),), (_over_ranks(series),))
 
 
-def faster_over_ranks(setting: Setting) -> Found:
+def faster_over_ranks(setting: Setting) -> Computed:
     """Figure 13: how many times faster NAP is, over numbers of processes."""
     gains = faster(_ranks(setting), NAP)
     smp = gains[f"than {SMP}"]
     powers = [n for n in smp if _is_power(n, setting.ppn)]
     peaks = [n for n in powers if smp[n] > max(smp.get(n // 2, 0), smp.get(2 * n, 0))]
-    return Found(
+    return Computed(
         (Panel("NAP, one value, simulated", "ranks", gains, FASTER),),
         (
             Claim(
@@ -180,26 +181,17 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers)) or "none"
 
 
-def simulated_over_sizes(setting: Setting) -> Found:
-    """Figure 14: the cost over reduction sizes."""
+def simulated_over_sizes(setting: Setting, gains: bool = False) -> Computed:
+    """Figures 14 and 15: the cost over reduction sizes, or how many times faster NAP is."""
     series = setting.over_sizes(WAYS, call("allreduce"))
-    panel = Panel(
-        f"{setting.size} ranks, simulated", "bytes", series, marks={LIMIT: "the paper's crossover"}
-    )
-    return Found((panel,), (_small(series), _large(series)))
+    title, marks = f"{setting.size} ranks, simulated", {LIMIT: "the paper's crossover"}
+    panel = Panel(title, "bytes", series, marks=marks)
+    if gains:
+        panel = Panel(f"NAP, {title}", "bytes", faster(series, NAP), FASTER, marks)
+    return Computed((panel,), (_small(series), _large(series)))
 
 
-def faster_over_sizes(setting: Setting) -> Found:
-    """Figure 15: how many times faster NAP is, over reduction sizes."""
-    series = setting.over_sizes(WAYS, call("allreduce"))
-    panel = Panel(
-        f"NAP, {setting.size} ranks, simulated", "bytes", faster(series, NAP), FASTER,
-        {LIMIT: "the paper's crossover"},
-    )  # fmt: skip
-    return Found((panel,), (_small(series), _large(series)))
-
-
-def with_library(setting: Setting) -> Found:
+def with_library(setting: Setting) -> Computed:
     """Figures 16 and 17: SMP inside the library against SMP and NAP on top of it.
 
     What the calls of MPI cost on top of it is half of the overhead of a message.
@@ -212,7 +204,7 @@ def with_library(setting: Setting) -> Found:
     series |= setting.over_sizes(WAYS[1:], call("allreduce"))
     least = min(setting.sizes)
     cost, gain = (series[name][least] / series[MPI][least] for name in (SMP, NAP))
-    return Found(
+    return Computed(
         (Panel(f"{setting.size} ranks, simulated", "bytes", series),),
         (
             Claim("SMP on top of MPI is slower than SMP in MPI", f"{cost:.2f} times its time at "
@@ -254,8 +246,8 @@ FIGURES = {
         "blue-waters", 256, PPN, SIMULATED, LESS,
     ),
     "bienz-15": Figure(
-        PAPER, "the same as times faster", faster_over_sizes, "blue-waters", 256, PPN, SIMULATED,
-        LESS,
+        PAPER, "the same as times faster", partial(simulated_over_sizes, gains=True), "blue-waters",
+        256, PPN, SIMULATED, LESS,
     ),
     "bienz-16": Figure(
         PAPER, "SMP and NAP on top of MPI, and SMP in MPI, over sizes", with_library, "blue-waters",

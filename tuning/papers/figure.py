@@ -43,7 +43,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Found:
+class Computed:
     """The panels of a figure, the claims about it, and lines of text of figures without numbers."""
 
     panels: tuple[Panel, ...] = ()
@@ -125,7 +125,7 @@ class Figure:
 
     paper: str
     about: str
-    make: Callable[[Setting], Found]
+    make: Callable[[Setting], Computed]
     machine: str = ""
     nodes: int = 1
     ppn: int = 1

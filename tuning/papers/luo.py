@@ -9,8 +9,9 @@ the paper; here the fastest of a few choices counts.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from han.common.units import format_size
 from han.model.timeline import TaskTime
@@ -22,8 +23,8 @@ from han.tuning.costs.model import Costs, predict
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice, stage_seconds
 from han.tuning.papers.figure import (
     Claim,
+    Computed,
     Figure,
-    Found,
     Panel,
     Series,
     Setting,
@@ -81,13 +82,13 @@ def _choices(
     return {f"{name}, {inner}": made(name, inner) for name in names for inner in submodules}
 
 
-def bcast_over_segments(setting: Setting) -> Found:
+def bcast_over_segments(setting: Setting) -> Computed:
     """Figure 4: a broadcast over segment sizes, by algorithm between nodes."""
     best = "128 KiB with binary trees"
     return _over_segments(setting, call("bcast", max(setting.sizes)), ("sm",), best, False)
 
 
-def allreduce_over_segments(setting: Setting) -> Found:
+def allreduce_over_segments(setting: Setting) -> Computed:
     """Figure 7: an allreduce over segment sizes, estimated by the cost model and simulated."""
     best = "1 MiB with binary trees and SOLO"
     return _over_segments(
@@ -97,7 +98,7 @@ def allreduce_over_segments(setting: Setting) -> Found:
 
 def _over_segments(
     setting: Setting, signature: Signature, inner: tuple[str, ...], best: str, model: bool
-) -> Found:
+) -> Computed:
     series, estimates = Series(), Series()
     for name, way in _choices(ALGORITHMS, inner).items():
         for segment in (s for s in SEGMENTS if s <= signature.nbytes):
@@ -121,7 +122,7 @@ def _over_segments(
     if model:
         panels.append(Panel(f"{where}, estimated", "bytes of a segment", estimates))
         claims.append(_model_claim(series, estimates))
-    return Found(tuple(panels), tuple(claims))
+    return Computed(tuple(panels), tuple(claims))
 
 
 def _named(best: str) -> tuple[int, ...]:
@@ -149,17 +150,25 @@ def _model_claim(series: Series, estimates: Series) -> Claim:
 # ---- figures 10 and 12 to 14: HAN beside libraries ----------------------------------------------
 
 
-def _compared(setting: Setting, collective: str, ways: tuple[Way, ...]) -> tuple[Panel, Series]:
-    series = setting.over_sizes(ways, call(collective))
-    where = f"{setting.nodes} nodes of {setting.ppn}"
-    gains = {
-        other: {n: us / series[HAN][n] for n, us in series[other].items()}
-        for other in (ONE, APART)
-    }  # fmt: skip
-    return Panel(f"{collective}, {where}, simulated", "bytes", series), gains
+def _beside(
+    collective: str, ways: tuple[Way, ...], *claims: Callable[[Series], Claim]
+) -> Callable[[Setting], Computed]:
+    """Return what makes a figure of a collective in several ways, and claims about HAN's gains."""
+
+    def made(setting: Setting) -> Computed:
+        series = setting.over_sizes(ways, call(collective))
+        gains = {
+            other: {n: us / series[HAN][n] for n, us in series[other].items()}
+            for other in (ONE, APART)
+        }
+        where = f"{setting.nodes} nodes of {setting.ppn}"
+        panel = Panel(f"{collective}, {where}, simulated", "bytes", series)
+        return Computed((panel,), tuple(claim(gains) for claim in claims))
+
+    return made
 
 
-def _up_to(gains: Series, other: str, large: bool, paper: str) -> Claim:
+def _up_to(other: str, large: bool, paper: str, gains: Series) -> Claim:
     """Return the claim that HAN is up to so many times faster for small or large messages.
 
     It holds if HAN is faster for one of the sizes, and slower for none.
@@ -172,65 +181,41 @@ def _up_to(gains: Series, other: str, large: bool, paper: str) -> Claim:
     )  # fmt: skip
 
 
-def bcast_on_shaheen(setting: Setting) -> Found:
-    """Figure 10: a broadcast on Shaheen II."""
-    panel, gains = _compared(setting, "bcast", BCASTS)
-    return Found(
-        (panel,),
-        (
-            _up_to(gains, ONE, False, "up to 4.72 times Open MPI"),
-            _up_to(gains, ONE, True, "up to 7.35 times Open MPI"),
-            _up_to(gains, APART, True, "up to 2.32 times Cray MPI"),
-        ),
-    )
-
-
-def bcast_on_stampede(setting: Setting) -> Found:
-    """Figure 12: a broadcast on Stampede2."""
-    panel, gains = _compared(setting, "bcast", BCASTS)
-    return Found(
-        (panel,),
-        (
-            _up_to(gains, ONE, False, "up to 5.35 times Open MPI"),
-            _up_to(gains, ONE, True, "up to 1.73 times Open MPI"),
-            _up_to(gains, APART, False, "up to 1.15 times Intel MPI, 2.28 times MVAPICH2"),
-            _up_to(gains, APART, True, "up to 1.39 times Intel MPI, 3.83 times MVAPICH2"),
-        ),
-    )
-
-
-def allreduce_on_shaheen(setting: Setting) -> Found:
-    """Figure 13: an allreduce on Shaheen II."""
-    panel, gains = _compared(setting, "allreduce", ALLREDUCES)
-    return Found(
-        (panel,),
-        (
-            _always(gains[ONE], 0, "faster than Open MPI in all cases"),
-            _always(gains[APART], 2 * MiB + 1, "faster than Cray MPI above 2 MB, up to 1.12 times"),
-        ),
-    )
-
-
-def allreduce_on_stampede(setting: Setting) -> Found:
-    """Figure 14: an allreduce on Stampede2."""
-    panel, gains = _compared(setting, "allreduce", ALLREDUCES)
-    least = {n: min(points[n] for points in gains.values()) for n in gains[ONE]}
-    return Found(
-        (panel,),
-        (
-            _always(gains[ONE], 0, "faster than Open MPI in all cases"),
-            _always(least, 4 * MiB, "the fastest between 4 MB and 64 MB"),
-            _always(gains[APART], 4 * MiB, "faster than MVAPICH2 and Intel MPI from 4 MB on"),
-        ),
-    )
-
-
-def _always(gains: dict[int, float], least: int, paper: str) -> Claim:
-    chosen = {n: g for n, g in gains.items() if n >= least}
-    low, high = (pick(chosen.values(), default=0.0) for pick in (min, max))
+def _always(others: Sequence[str], least: int, paper: str, gains: Series) -> Claim:
+    """Return the claim that HAN is faster than some others for all messages of `least` bytes."""
+    chosen = [
+        min(gains[other][n] for other in others if n in gains[other])
+        for n in gains[ONE] if n >= least
+    ]  # fmt: skip
+    low, high = (pick(chosen, default=0.0) for pick in (min, max))
     return Claim(paper, f"{low:.2f} to {high:.2f} times", low > 0.99)
 
 
+BCAST_ON_SHAHEEN = _beside(
+    "bcast", BCASTS,
+    partial(_up_to, ONE, False, "up to 4.72 times Open MPI"),
+    partial(_up_to, ONE, True, "up to 7.35 times Open MPI"),
+    partial(_up_to, APART, True, "up to 2.32 times Cray MPI"),
+)  # fmt: skip
+BCAST_ON_STAMPEDE = _beside(
+    "bcast", BCASTS,
+    partial(_up_to, ONE, False, "up to 5.35 times Open MPI"),
+    partial(_up_to, ONE, True, "up to 1.73 times Open MPI"),
+    partial(_up_to, APART, False, "up to 1.15 times Intel MPI, 2.28 times MVAPICH2"),
+    partial(_up_to, APART, True, "up to 1.39 times Intel MPI, 3.83 times MVAPICH2"),
+)  # fmt: skip
+ALLREDUCE_ON_SHAHEEN = _beside(
+    "allreduce", ALLREDUCES,
+    partial(_always, (ONE,), 0, "faster than Open MPI in all cases"),
+    partial(_always, (APART,), 2 * MiB + 1,
+            "faster than Cray MPI above 2 MB, up to 1.12 times"),
+)  # fmt: skip
+ALLREDUCE_ON_STAMPEDE = _beside(
+    "allreduce", ALLREDUCES,
+    partial(_always, (ONE,), 0, "faster than Open MPI in all cases"),
+    partial(_always, (ONE, APART), 4 * MiB, "the fastest between 4 MB and 64 MB"),
+    partial(_always, (APART,), 4 * MiB, "faster than MVAPICH2 and Intel MPI from 4 MB on"),
+)  # fmt: skip
 SCALES = (8, 4 * KiB, SMALL, MiB, 4 * MiB, 16 * MiB)
 STANDS = (
     "What stands for a library is its kind of algorithm, not the library: no software overhead, no "
@@ -250,13 +235,13 @@ FIGURES = {
         "In han, segments of a message go on between nodes while others are reduced inside nodes, "
         "and a segment costs little, so smaller ones win.",
     ),
-    "han-10": Figure(PAPER, "bcast on Shaheen II", bcast_on_shaheen, "shaheen2", 32, 32, SCALES,
+    "han-10": Figure(PAPER, "bcast on Shaheen II", BCAST_ON_SHAHEEN, "shaheen2", 32, 32, SCALES,
                      STANDS),
-    "han-12": Figure(PAPER, "bcast on Stampede2", bcast_on_stampede, "stampede2", 32, 48, SCALES,
+    "han-12": Figure(PAPER, "bcast on Stampede2", BCAST_ON_STAMPEDE, "stampede2", 32, 48, SCALES,
                      STANDS),
-    "han-13": Figure(PAPER, "allreduce on Shaheen II", allreduce_on_shaheen, "shaheen2", 32, 32,
+    "han-13": Figure(PAPER, "allreduce on Shaheen II", ALLREDUCE_ON_SHAHEEN, "shaheen2", 32, 32,
                      SCALES, STANDS),
-    "han-14": Figure(PAPER, "allreduce on Stampede2", allreduce_on_stampede, "stampede2", 32, 48,
+    "han-14": Figure(PAPER, "allreduce on Stampede2", ALLREDUCE_ON_STAMPEDE, "stampede2", 32, 48,
                      SCALES, STANDS),
 }  # fmt: skip
 

@@ -15,19 +15,14 @@ from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import as_called
 from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
+from han.tuning.measured import IN_CHAIN, MOST_SEGMENTS, SINGLE_COPY
 from han.tuning.search.space import HEURISTIC, Pruned, Space
 
 KiB = 1024
-# The numbers of this file were measured: docs/decisions/strategies.md.
-SINGLE_COPY = 16 * KiB  # bytes below which attaching costs more than a second copy
-MOST_SEGMENTS = 64
-# Members of a chain for each piece of a message. Calls in a row fill a chain too: each member
-# passes on a message once, where the root of a tree sends it several times.
-IN_CHAIN = 8
 SWITCHES = ("bool", "name")  # kinds of parameters that choose between variants of one algorithm
 
 
-class Question(NamedTuple):
+class LevelInCall(NamedTuple):
     """What a level would run in a call with a choice."""
 
     signature: Signature
@@ -42,16 +37,16 @@ class Question(NamedTuple):
         return min(self.signature.nbytes, self.choice.segment or self.signature.nbytes)
 
 
-Reason = Callable[[Question], str | None]
+Reason = Callable[[LevelInCall], str | None]
 
 
-def _single_copy(asked: Question) -> str | None:
+def _single_copy(asked: LevelInCall) -> str | None:
     if submodule(asked.one.submodule).reads_peers and asked.moved < SINGLE_COPY:
         return f"single copies of less than {SINGLE_COPY // KiB} KiB cost more than two copies"
     return None
 
 
-def _chain(asked: Question) -> str | None:
+def _chain(asked: LevelInCall) -> str | None:
     pieces = -(-asked.signature.nbytes // asked.one.get("segment", 32 * KiB))
     members = asked.topology.widest(asked.level)
     if asked.one.algorithm == "chain" and IN_CHAIN * pieces < members - 1:
@@ -59,7 +54,7 @@ def _chain(asked: Question) -> str | None:
     return None
 
 
-def _switch(asked: Question) -> str | None:
+def _switch(asked: LevelInCall) -> str | None:
     known, topology = submodule(asked.one.submodule).parameters, asked.topology
     names = [key for key, _ in asked.one.parameters if known[key].kind in SWITCHES]
     sockets = len(set(topology.sockets)) > len(set(topology.memory))
@@ -71,7 +66,7 @@ def _switch(asked: Question) -> str | None:
     return None
 
 
-def _pieces(asked: Question) -> str | None:
+def _pieces(asked: LevelInCall) -> str | None:
     """Refuse parameters in bytes that are larger than what a task moves."""
     known = submodule(asked.one.submodule).parameters
     sizes = [v for key, v in asked.one.parameters if known[key].kind == "size"]
@@ -99,7 +94,7 @@ def reason_against(signature: Signature, topology: Topology, choice: Choice) -> 
     called = as_called(topology, signature, choice.composition)
     for level in levels_of(called, signature):
         for reason, one in product(BY_LEVEL, choice.levels[level].each):
-            told = reason(Question(signature, called, level, one, choice))
+            told = reason(LevelInCall(signature, called, level, one, choice))
             if told is not None:
                 return told
     return None

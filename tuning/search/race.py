@@ -8,12 +8,10 @@ from functools import partial
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.costs.model import predict
+from han.tuning.measured import FEWEST_RACED, MOST_RACED
 from han.tuning.search.results import Found, Lab, Result
 from han.tuning.search.space import SETTLED, Pruned, Space
 from han.tuning.search.turns import QUICK, SHORT, THOROUGH, Ending, Turns
-
-# The numbers of this file were measured: docs/decisions/strategies.md.
-FEWEST, MOST = 3, 12  # candidates with predictions that are measured
 
 
 def race(
@@ -53,21 +51,26 @@ def by_prediction(
     """Measure the built-in choice and the candidates that may be the best by their predictions.
 
     These are all within the margin by which predictions were wrong so far (``lab.errors``), but at
-    least FEWEST and at most MOST; MOST as long as little is known about it. `is_measured` says of
-    which the costs were measured at this size. If a `family` is given, predictions are wrong by
-    another factor in each: the best one of each family comes before others that are near.
+    least FEWEST_RACED and at most MOST_RACED; MOST_RACED as long as little is known about it.
+    `is_measured` says of which the costs were measured at this size. If a `family` is given,
+    predictions are wrong by another factor in each: the best one of each family comes before others
+    that are near.
     Candidates without a prediction are not dropped: they come after.
     """
     known = {c: t for c, t in predicted.items() if t is not None}
     ordered = sorted(known, key=lambda choice: known[choice])
     unknown = [choice for choice, time in predicted.items() if time is None]
-    margins = {one: lab.errors.margin(is_measured(one)) for one in ordered[:MOST]}
-    near = [one for one in ordered[FEWEST:MOST] if known[one] <= margins[one] * known[ordered[0]]]
+    margins = {one: lab.errors.margin(is_measured(one)) for one in ordered[:MOST_RACED]}
+    near = [
+        one
+        for one in ordered[FEWEST_RACED:MOST_RACED]
+        if known[one] <= margins[one] * known[ordered[0]]
+    ]
     if family is not None:
         best_of = {family(one): one for one in reversed(ordered)}
         apart = sorted(best_of.values(), key=lambda one: known[one])
-        near = list(dict.fromkeys([*apart, *near]))[: MOST - FEWEST]
-    first = list(dict.fromkeys([built_in, *ordered[:FEWEST], *near, *unknown]))
+        near = list(dict.fromkeys([*apart, *near]))[: MOST_RACED - FEWEST_RACED]
+    first = list(dict.fromkeys([built_in, *ordered[:FEWEST_RACED], *near, *unknown]))
     results, complete = race(lab, signature, first, known)
     for one in results:
         if one.measured is not None and one.predicted is not None:

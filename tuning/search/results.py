@@ -16,15 +16,17 @@ from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import Costs
 from han.tuning.costs.ratios import OF_DEVIATION
 from han.tuning.costs.stages import Pipeline
+from han.tuning.measured import (
+    APART,
+    DEVIATIONS,
+    FEWEST_ERRORS,
+    FIRST_MARGIN,
+    LEAST_MARGIN,
+    MOST_MARGIN,
+    NEAR,
+    RECENT_ERRORS,
+)
 from han.tuning.search.space import Pruned
-
-# The numbers of this file were measured: docs/decisions/strategies.md.
-FIRST = math.inf  # the margin of predictions while nothing is known about their errors
-LEAST, MOST = 1.05, 2.0  # of margins
-FEWEST, RECENT = 8, 200  # predictions from which a margin follows; the last ones count
-Z = 2.0  # deviations, as a prediction and the best one may both be wrong
-APART = 64  # the largest ratio of two sizes between which their winners are measured first
-NEAR = 1.03  # times the least time: such a choice wins too
 
 
 class OutOfTime(Exception):
@@ -119,16 +121,16 @@ class Errors:
         """Enter a prediction and what was found, in seconds; those of zero do not count."""
         if predicted > 0 and seconds > 0:
             logs = self._of[measured]
-            self._of[measured] = [*logs, math.log(seconds / predicted)][-RECENT:]
+            self._of[measured] = [*logs, math.log(seconds / predicted)][-RECENT_ERRORS:]
 
     def margin(self, measured: bool = False) -> float:
         """Return the largest ratio of a prediction to the best one that errors explain."""
         logs = self._of[measured]
-        if len(logs) < FEWEST:
-            return FIRST
+        if len(logs) < FEWEST_ERRORS:
+            return FIRST_MARGIN
         middle = median(logs)
         spread = OF_DEVIATION * median(abs(x - middle) for x in logs)
-        return min(MOST, max(LEAST, math.exp(Z * spread)))
+        return min(MOST_MARGIN, max(LEAST_MARGIN, math.exp(DEVIATIONS * spread)))
 
 
 class Winners:

@@ -13,17 +13,13 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
-from han.tuning.costs.model import predict
-from han.tuning.costs.shares import elsewhere, in_turn
+from han.tuning.costs.model import elsewhere, in_turn, predict
 from han.tuning.costs.stages import Pipeline
+from han.tuning.measured import LONG_CALL, PATIENCE, SURE
 from han.tuning.search.race import by_prediction
 from han.tuning.search.results import Found, Lab, OutOfTime
 from han.tuning.search.space import LATE, SLOW, Pruned, Space
 
-# The numbers of this file were measured: docs/decisions/strategies.md.
-PATIENCE = 3.0  # times the best prediction: no more costs are measured of a family beyond
-SURE = 1.5  # the same of calls on one level, whose costs are from whole calls
-LONG = 20e-3  # seconds of a call whose cost is not doubted, as other programs change it little
 UNPREDICTED = Pruned(
     "not predicted", "the time for this input was over before its tasks were measured", LATE
 )
@@ -177,7 +173,7 @@ class Prediction:
         for choice in self.seconds:
             self._enter(choice)  # another one may have told better costs of its tasks
             seconds = self.seconds[choice]
-            if seconds is None or not PATIENCE * self._best < seconds < LONG:
+            if seconds is None or not PATIENCE * self._best < seconds < LONG_CALL:
                 continue
             try:
                 self._lab.learn_again(self._signature, choice)

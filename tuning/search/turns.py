@@ -22,17 +22,8 @@ from typing import Generic, TypeVar
 
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.costs.ratios import Ratio, Ratios
+from han.tuning.measured import AGREE, BLOCK, CLOSE, COLD, FAR, GUARD, LEAST_TURNS, LONGEST
 from han.tuning.search.results import Cold, OutOfTime
-
-# The numbers of this file were measured: docs/decisions/strategies.md.
-BLOCK = 5  # candidates between two visits of the reference
-FAR = 1.5  # times the best one: a candidate drops out if no observation of its first visit is below
-COLD = 2.0  # times a later one that a first run takes at most
-AGREE = 1.05  # times a later one: first runs above do not count
-GUARD = 2  # turns before intervals count: the deviation is known from differences of turns
-LEAST_TURNS = 3
-LONGEST = 60  # turns of a comparison from which nothing drops out
-CLOSE = 0.03  # the race ends once no other candidate can be faster than the best one by more
 
 K = TypeVar("K", bound=Hashable)
 Visit = Callable[[K, float], Sequence[float]]

@@ -10,8 +10,9 @@ from typing import Any
 from han.common.errors import ArgumentError
 from han.common.units import format_size
 from han.model.measurements import Report
+from han.tuning.measured import GAIN
 from han.tuning.row import Row
-from han.tuning.tuned.points import GAIN, Point
+from han.tuning.tuned.points import Point
 from han.tuning.tuned.table import TunedTable, with_points
 from han.tuning.tuned.uses import spell, use_record
 

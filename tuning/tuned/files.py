@@ -15,7 +15,7 @@ from han.tuning.built_in.table import digest_of, machines_of
 from han.tuning.row import Row
 from han.tuning.row_reading import BUILT_IN, CALLS, known_keys, rows_of
 from han.tuning.tuned.fingerprint import SAME, Fingerprint
-from han.tuning.tuned.measured import measured_record, row_of
+from han.tuning.tuned.measurements import measured_record, row_of
 from han.tuning.tuned.older import NAME, VERSION, points_of
 from han.tuning.tuned.table import TunedTable, of_points, with_points
 from han.tuning.tuned.uses import use_record

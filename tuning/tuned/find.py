@@ -19,8 +19,7 @@ OFF, AUTO = "off", "auto"
 UNUSED = "; the built-in choices are used"
 SHIPPED = READY / "tuned"
 Version = tuple[Path, int, int]  # path, time and size of a file
-_read: dict[Version, TunedTable | TunedError] = {}
-_others: set[Version] = set()  # files of other machines
+REMEMBERED = 64  # files, as they were read
 
 
 @dataclass(frozen=True)
@@ -168,23 +167,16 @@ def _version(path: Path) -> Version:
     return path, about.st_mtime_ns, about.st_size
 
 
+@lru_cache(REMEMBERED)
 def _load(file: Version, here: Fingerprint | None = None) -> TunedTable | TunedError | None:
-    """Read a table, once in a process for as long as the file stays the same.
+    """Return a table, or why it cannot be read; read once for as long as the file stays the same.
 
     None: it says that it is of another machine than `here`, so it is not read any further.
     """
-    if file in _read:
-        return _read[file]
-    if file in _others and here is not None:
-        return None
     try:
         content = content_of(file[0])
         if here is not None and is_of_another(content, here):
-            _others.add(file)
             return None
-        _read[file] = table_of(content, str(file[0]))
+        return table_of(content, str(file[0]))
     except TunedError as error:
-        if not file[1]:  # there was no file to be known again
-            return error
-        _read[file] = error
-    return _read[file]
+        return error

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from han.common.units import format_size
 from han.config.rules import Use
 from han.tuning.costs.estimates import Estimate
+from han.tuning.measured import GAIN
 from han.tuning.tuned.files import check_conditions, check_machine, merged
-from han.tuning.tuned.points import GAIN, Candidate, Point
+from han.tuning.tuned.points import Candidate, Point
 from han.tuning.tuned.table import TunedTable, with_points
 from han.tuning.tuned.uses import spell
 

@@ -10,9 +10,9 @@ from han.model.element_types import heavy
 from han.tuning.built_in.table import machines_of
 from han.tuning.row_reading import BUILT_IN, CALLS, known_keys
 from han.tuning.tuned.fingerprint import Fingerprint
-from han.tuning.tuned.measured import row_of
+from han.tuning.tuned.measurements import row_of
 from han.tuning.tuned.points import Conditions, MeasuredCall, Point
-from han.tuning.tuned.rows import when_of_key
+from han.tuning.tuned.table import when_of_key
 
 NAME, VERSION = "han-tuned", 1
 KEYS = ("format", "version", "digest", "machine", "points")

@@ -12,8 +12,6 @@ from han.tuning.costs.estimates import Estimate
 from han.tuning.tuned.fingerprint import Fingerprint
 
 CACHES = ("warm caches", "data written before each call")  # without and with --fresh
-# A choice replaces the built-in one if it takes at most this share of its time: docs/tables.md.
-GAIN = 0.97
 
 
 @dataclass(frozen=True)

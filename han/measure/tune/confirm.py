@@ -15,13 +15,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from han.common.units import plural
+from han.measure.measured import AS_FAST, LOOK_DEVIATIONS, LOOKS
 from han.measure.session import in_order
 from han.tasks.choice import Choice
-from han.tuning.tuned.points import GAIN
-
-# The numbers of this file were measured: docs/decisions/strategies.md.
-LOOKS = (12, 24, 48)  # pairs after which the comparison may end
-Z = 2.58  # of the normal distribution: 99 %, as it may end after each of several looks
+from han.tuning.measured import GAIN
 
 Row = Callable[[str], float]  # the seconds per call of a row of calls
 BUILT_IN, OTHER = "built-in", "other"
@@ -73,12 +70,10 @@ def confirmation(built_in: Sequence[float], other: Sequence[float]) -> Confirmat
     """Return how rows of pairs compare, with the interval of order statistics."""
     ordered = sorted(b / a for a, b in zip(built_in, other, strict=True))
     n = len(ordered)
-    outside = max(0, math.floor(n / 2 - Z * math.sqrt(n) / 2))
+    outside = max(0, math.floor(n / 2 - LOOK_DEVIATIONS * math.sqrt(n) / 2))
     low, high = ordered[outside], ordered[-1 - outside]
     return Confirmation(median(ordered), low, high, n, min(other) / min(built_in))
 
-
-ALIKE = 1.01  # times the time of the choice: as fast
 
 Compare = Callable[[Choice], Confirmation]  # of another choice with the one that was found
 
@@ -98,7 +93,7 @@ def simplified(
         if one in (choice, base) or not serves(one):
             continue
         compared = compare(one)
-        if compared.middle <= ALIKE and compared.middle * found.middle <= GAIN:
+        if compared.middle <= AS_FAST and compared.middle * found.middle <= GAIN:
             choice, ratio = one, compared.middle
     return choice, ratio
 

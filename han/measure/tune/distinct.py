@@ -2,25 +2,30 @@
 
 Many parameters change nothing on a given machine: all trees are one among two members, and a chunk
 of 1 MiB is one of 64 KiB for small messages. Ranks compare digests of the programs they would run.
+The memory of a lab holds what was found, with the costs of stages and the calls that are ready.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from mpi4py import MPI
 
+from han.measure.bench_calls import Buffers
+from han.measure.measured import COARSE, COARSE_SEGMENT, EXACT, OFTEN
 from han.model.program import Program
+from han.runtime.forced import Forced
 from han.tasks.choice import Choice, LevelChoice
+from han.tasks.outline import Outline
 from han.tasks.signature import Signature
+from han.tuning.costs.model import Costs, told_apart
+from han.tuning.costs.stages import Pipeline, pipeline_of_choice
+from han.tuning.search.results import Cold, Errors, Winners
 
 DIGEST = 16  # bytes
-COARSE, SEGMENT = 512 * 1024, 128 * 1024  # bytes of the message that is compared once for all sizes
-OFTEN = 16  # programs between two looks at the time
-EXACT = 64 * 1024  # bytes up to which messages are compared once more
 
 Levels = tuple[LevelChoice, ...]
 Kind = tuple[str, str, bool]  # collective, composition, and whether the message is cut
@@ -80,7 +85,7 @@ class Distinct:
             for k, one in enumerate(choice.levels):
                 if (key[:3], k, one) not in self._told:
                     levels = (*usual[:k], one, *usual[k + 1 :])
-                    segment = SEGMENT if choice.segment else None
+                    segment = COARSE_SEGMENT if choice.segment else None
                     asked[key[:3], k, one] = replace(choice, levels=levels, segment=segment)
         large = replace(signature, count=COARSE // signature.element)
         digests = self._digests([(large, choice) for choice in asked.values()])
@@ -116,3 +121,54 @@ def digest_of(program: Program) -> bytes:
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=DIGEST)
     digest.update(program.code.tobytes())
     return digest.digest()
+
+
+# ---- what a lab keeps ---------------------------------------------------------------------------
+
+
+@dataclass
+class Ready:
+    """A call that runs a choice, and about how many seconds it takes.
+
+    `told` is the observation of the first run, if nothing disturbed it and it was not used yet.
+    """
+
+    made: Forced
+    buffers: Buffers
+    expected: float
+    told: Cold
+    doubts: int = 0  # series that said nothing
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the search of one strategy has learnt from the inputs so far."""
+
+    distinct: Distinct
+    costs: Costs = field(default_factory=Costs)
+    errors: Errors = field(default_factory=Errors)
+    winners: Winners = field(default_factory=Winners)
+
+
+class Pipelines:
+    """The stages of calls with a choice, in short form; `plan` plans a call."""
+
+    def __init__(self, plan: Callable[[Signature, Choice], Outline]) -> None:
+        self._plan = plan
+        self._whole: dict[tuple[Signature, Choice], Pipeline] = {}  # of any size
+
+    def of(self, signature: Signature, choice: Choice) -> Pipeline:
+        """Return the stages of a call."""
+        if choice.segment is not None:
+            return self._made(signature, choice)
+        key = replace(signature, count=0), choice
+        known = self._whole.get(key)
+        if known is not None:
+            return replace(known, segment=signature.nbytes)
+        found = self._made(signature, choice)
+        if found.segment == signature.nbytes and found.count == 1:
+            self._whole[key] = found
+        return found
+
+    def _made(self, signature: Signature, choice: Choice) -> Pipeline:
+        return told_apart(pipeline_of_choice(signature, choice, self._plan))

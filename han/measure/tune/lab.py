@@ -20,12 +20,11 @@ from typing import Any
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError
+from han.measure import measured
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import MOST_CALLS, REFERENCE, Session
-from han.measure.tune import windows
 from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
-from han.measure.tune.distinct import Distinct
-from han.measure.tune.kept import Memory, Pipelines, Ready
+from han.measure.tune.distinct import Distinct, Memory, Pipelines, Ready
 from han.measure.tune.windows import Series, Windows, joined, observations, split, typical
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -39,26 +38,12 @@ from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate, estimate, of_series
-from han.tuning.costs.model import missing
-from han.tuning.costs.shares import is_single, lowered, shared_out
+from han.tuning.costs.model import is_single, lowered, missing, shared_out
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of
+from han.tuning.measured import LONGEST
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
-from han.tuning.search.turns import LONGEST, Turns
-
-CONNECTED = 200e-3  # seconds that a first run may spend on making connections
-# Seconds: the first run of a longer call tells about how long it takes; on busy ranks.
-CLEAR, BUSY_CLEAR = 2e-3, 10e-3
-TRIES = 5  # series, if nearly all observations of the earlier ones were disturbed
-DOUBTS = 3  # such visits of a choice that are not counted
-SETTLED, SETTLING = 0.8, 5  # of the last series: the next one is as quick; series at most
-KEPT = 32  # prepared calls, the last used ones
-# Shares of the time for a call after which its tasks, then its candidates, are not measured more.
-TASK_SHARE, RACE_SHARE = 0.5, 0.75
-FIRST_SHARE = 0.6  # the same, after which no further candidate is measured
-TIMED, TIMED_IN_ROW = 3, 16  # calls of which the quickest, or the mean, tells a short call's time
-ROWS_OF_COST, ROWS_OF_FIRST = 3, 5  # series of calls in a row that tell a cost; several costs
-READ_CLOCKS = 16  # series between two comparisons of clocks
+from han.tuning.search.turns import Turns
 
 
 class Lab(Session):
@@ -108,15 +93,18 @@ class Lab(Session):
     def give(self, seconds: float) -> None:
         """Set the time for the next call."""
         now = time.monotonic()
-        self._until_end, self._until_first = now + seconds, now + FIRST_SHARE * seconds
-        self._until, self._until_tasks = now + RACE_SHARE * seconds, now + TASK_SHARE * seconds
+        self._until_end, self._until_first = now + seconds, now + measured.FIRST_SHARE * seconds
+        self._until, self._until_tasks = (
+            now + measured.RACE_SHARE * seconds,
+            now + measured.TASK_SHARE * seconds,
+        )
 
     def limit(self, seconds: float) -> None:
         """Set the time for the next search alone; nothing is left over for a duel.
 
         One candidate is observed in any case.
         """
-        self.give(seconds / RACE_SHARE)
+        self.give(seconds / measured.RACE_SHARE)
         self._owes = True
 
     def is_late(self) -> bool:
@@ -140,7 +128,7 @@ class Lab(Session):
             raise OutOfTime
 
     def _offset(self) -> float:
-        if self._clocks > 1 and self._observed_series % READ_CLOCKS == 0:
+        if self._clocks > 1 and self._observed_series % measured.READ_CLOCKS == 0:
             self._reading = self.state.parts.tracing.read_clock().offset * 1e-9
         self._observed_series += 1
         return self._reading
@@ -190,7 +178,7 @@ class Lab(Session):
             made = self.forced(signature, choice)
             buffers = self.buffers(signature)
             self._ready[key] = Ready(made, buffers, *self._first(buffers, made.call))
-            if len(self._ready) > KEPT:
+            if len(self._ready) > measured.KEPT_CALLS:
                 self._ready.popitem(last=False)
         self._ready.move_to_end(key)
         return self._ready[key]
@@ -204,7 +192,7 @@ class Lab(Session):
         self.observed += 1
         first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
         (seconds,) = first.usable
-        if seconds > windows.SINGLE and (self.windows.busy or not first.is_disturbed):
+        if seconds > measured.SINGLE and (self.windows.busy or not first.is_disturbed):
             return seconds, Cold([seconds])
         return self._settled(buffers, call, seconds), Cold()
 
@@ -213,10 +201,10 @@ class Lab(Session):
 
         Busy ranks are late for windows that are too wide or too narrow, so the width is found here.
         """
-        for _ in range(SETTLING if self.windows.busy and not self._in_rows else 1):
+        for _ in range(measured.SETTLING if self.windows.busy and not self._in_rows else 1):
             before = seconds
             seconds = self._again(buffers, call, seconds)
-            if seconds > SETTLED * before:
+            if seconds > measured.SETTLED * before:
                 break
         return seconds
 
@@ -225,20 +213,22 @@ class Lab(Session):
 
         In a row, the mean of more calls: links carry the first messages after a pause at once.
         """
-        clear = BUSY_CLEAR if self.windows.busy else CLEAR
+        clear = measured.BUSY_CLEAR if self.windows.busy else measured.CLEAR
         if seconds > clear:
             self.observed += 1
             again = [self.windows.observe(call, 1, seconds)]
             if (
-                again[0].is_disturbed and seconds < windows.SINGLE
+                again[0].is_disturbed and seconds < measured.SINGLE
             ):  # a program had a processor in both
                 again += [self._series(buffers, call, seconds, 1)]
             seconds = min(seconds, *joined(again).usable)
         if seconds > clear:
             return seconds
-        seconds = min(seconds, *self._series(buffers, call, seconds, TIMED).usable)
-        if self._in_rows and seconds * TIMED_IN_ROW < windows.ROW:
-            return estimate(self._series(buffers, call, seconds, TIMED_IN_ROW).usable).median
+        seconds = min(seconds, *self._series(buffers, call, seconds, measured.TIMED).usable)
+        if self._in_rows and seconds * measured.TIMED_IN_ROW < measured.ROW:
+            return estimate(
+                self._series(buffers, call, seconds, measured.TIMED_IN_ROW).usable
+            ).median
         return seconds
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
@@ -246,8 +236,8 @@ class Lab(Session):
         count = count or observations(expected, self.windows.busy, self._in_rows)
         before = buffers.write if self._fresh else None
         found: list[Series] = []
-        while len(found) < TRIES and sum(int(one.good.sum()) for one in found) < min(
-            windows.FEWEST, count
+        while len(found) < measured.TRIES and sum(int(one.good.sum()) for one in found) < min(
+            measured.FEWEST_OBSERVED, count
         ):
             self.observed += count
             found.append(self.windows.observe(call, count, expected, before))
@@ -265,17 +255,17 @@ class Lab(Session):
         ready = self._ready_call(signature, choice)
         if ready.told:
             told, ready.told = ready.told, Cold()
-            if not limit < told[0] < CONNECTED:
+            if not limit < told[0] < measured.CONNECTED:
                 return told
             ready.expected = self._settled(ready.buffers, ready.made.call, told[0])
-            if ready.expected > windows.SINGLE:
+            if ready.expected > measured.SINGLE:
                 return [ready.expected] if ready.expected < told[0] else told
         hopeless = ready.expected > limit and not self.windows.busy
         series = self._series(ready.buffers, ready.made.call, ready.expected, int(hopeless))
         seconds = series.usable
-        if self.windows.busy and estimate(seconds).median > windows.DOUBTED * ready.expected:
+        if self.windows.busy and estimate(seconds).median > measured.DOUBTED * ready.expected:
             seconds += self._series(ready.buffers, ready.made.call, ready.expected).usable
-        elif not self.windows.busy and series.is_disturbed and ready.doubts < DOUBTS:
+        elif not self.windows.busy and series.is_disturbed and ready.doubts < measured.DOUBTS:
             ready.doubts += 1
             return []
         ready.expected = estimate(seconds).median
@@ -312,7 +302,7 @@ class Lab(Session):
         Programs make calls in a row too. Then a choice also costs what it keeps busy after it has
         returned: links, and ranks that are late for the next call.
         """
-        count = max(1, min(MOST_CALLS, int(windows.ROW / max(expected, 1e-6))))
+        count = max(1, min(MOST_CALLS, int(measured.ROW / max(expected, 1e-6))))
         named = {BUILT_IN: built_in, OTHER: other}
         calls = {name: self.forced(signature, choice).call for name, choice in named.items()}
 
@@ -334,7 +324,9 @@ class Lab(Session):
         if self._learn_stages(signature, choice, pipeline):
             return
         several = len(missing(pipeline, self.costs)) > 1  # others are compared with this one
-        whole = self._whole(signature, choice, ROWS_OF_FIRST if several else ROWS_OF_COST)
+        whole = self._whole(
+            signature, choice, measured.ROWS_OF_FIRST if several else measured.ROWS_OF_COST
+        )
         self.costs.enter(shared_out(pipeline, whole, self.costs, self.control.size))
 
     def _learn_stages(self, signature: Signature, choice: Choice, pipeline: Pipeline) -> bool:
@@ -349,7 +341,11 @@ class Lab(Session):
         return True
 
     def _whole(
-        self, signature: Signature, choice: Choice, rows: int = ROWS_OF_COST, again: bool = False
+        self,
+        signature: Signature,
+        choice: Choice,
+        rows: int = measured.ROWS_OF_COST,
+        again: bool = False,
     ) -> float:
         """Return about how many seconds a call takes; a trace would only add time.
 
@@ -391,7 +387,7 @@ class Lab(Session):
         buffers = self.buffers(short)
         expected, _ = self._first(buffers, made.call)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
-        calls = min(windows.MOST_TRACED, observations(expected, self.windows.busy, self._in_rows))
+        calls = min(measured.MOST_TRACED, observations(expected, self.windows.busy, self._in_rows))
         with self.han.trace() as trace:
             series = self._series(buffers, made.call, expected, calls)
         in_a_row = estimate(series.usable).median if self._in_rows else None

@@ -17,7 +17,8 @@ from mpi4py import MPI
 
 from han.common.units import format_size
 from han.measure.bench_calls import Case
-from han.measure.tune.kept import Memory
+from han.measure.measured import LEAST_POWER, MOST_POWER
+from han.measure.tune.distinct import Memory
 from han.measure.tune.lab import Lab
 from han.measure.tune.session import tuned_config
 from han.measure.tune.tuner import Input, Plans, served, sparse_first
@@ -36,7 +37,7 @@ ENOUGH = 1e9  # seconds: no limit
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PredictedCandidate:
     """A candidate with its measured and its predicted seconds, and what the prediction is from."""
 
     choice: str
@@ -51,7 +52,7 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Row:
+class QualityRow:
     """One input: by strategy, its choice, how many times as long that takes, and what it cost.
 
     `ratio` compares with the choice of exhaustive search. Both were measured again, in turns, so it
@@ -67,7 +68,7 @@ class Row:
     ratio: dict[str, float]
     seconds: dict[str, float]
     measured: dict[str, int]
-    predictions: tuple[Predicted, ...] = ()
+    predictions: tuple[PredictedCandidate, ...] = ()
     spent: float = 0.0
     limited: tuple[str, ...] = ()
 
@@ -77,9 +78,9 @@ class Row:
         return Input(self.collective, self.nbytes)
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Row:
+    def of(cls, record: Mapping[str, Any]) -> QualityRow:
         """Return the row of plain data."""
-        predictions = tuple(Predicted(**one) for one in record["predictions"])
+        predictions = tuple(PredictedCandidate(**one) for one in record["predictions"])
         limited = tuple(record.get("limited", ()))
         return cls(**{**record, "predictions": predictions, "limited": limited})
 
@@ -89,21 +90,22 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Compared:
+class QualityRows:
     """The rows of a comparison in the order of its inputs, and the inputs that were left out."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[QualityRow, ...]
     left: tuple[Input, ...]
 
 
-Keep = Callable[[Row, Sequence[Input]], None]
+Keep = Callable[[QualityRow, Sequence[Input]], None]
 
 
 def compare(
     comm: MPI.Intracomm, config: Any, plans: Plans, strategies: Sequence[str] = USUAL,
-    fresh: bool = False, known: Sequence[Row] = (), step: Callable[[str], None] | None = None,
-    keep: Keep | None = None, warn: Callable[[str], None] = lambda text: None,
-) -> Compared:  # fmt: skip
+    fresh: bool = False, known: Sequence[QualityRow] = (),
+    step: Callable[[str], None] | None = None, keep: Keep | None = None,
+    warn: Callable[[str], None] = lambda text: None,
+) -> QualityRows:  # fmt: skip
     """Search inputs exhaustively and by each strategy within the budget; collective.
 
     A strategy begins without measurements, and knows later what it has measured for earlier inputs.
@@ -119,10 +121,10 @@ def compare(
 
 
 def row_by_row(
-    plans: Plans, measure: Callable[[Input], Row], known: Sequence[Row] = (),
+    plans: Plans, measure: Callable[[Input], QualityRow], known: Sequence[QualityRow] = (),
     keep: Keep | None = None, agreed: Callable[[Any], Any] = lambda mine: mine,
     clock: Callable[[], float] = time.monotonic,
-) -> Compared:  # fmt: skip
+) -> QualityRows:  # fmt: skip
     """Measure inputs as long as they fit into the budget; `agreed` returns rank 0's value."""
     rows = {row.input: row for row in known}
     pace = Pace(plans.budget, {one: row.spent for one, row in rows.items()}, clock)
@@ -137,10 +139,10 @@ def row_by_row(
         if keep is not None:
             keep(rows[one], todo)
     left = tuple(one for one in plans.inputs if one in todo)
-    return Compared(tuple(in_order(plans, rows.values())), left)
+    return QualityRows(tuple(in_order(plans, rows.values())), left)
 
 
-def in_order(plans: Plans, rows: Iterable[Row]) -> list[Row]:
+def in_order(plans: Plans, rows: Iterable[QualityRow]) -> list[QualityRow]:
     """Return rows sorted by collective, in the order of the inputs, and by size."""
     names = [one.collective for one in plans.inputs]
     place = {name: k for k, name in enumerate(dict.fromkeys(names))}
@@ -169,7 +171,7 @@ class Searched:
 def _measured(
     lab: Lab, plans: Plans, memories: Mapping[str, Memory],
     step: Callable[[str], None] | None, one: Input,
-) -> Row:  # fmt: skip
+) -> QualityRow:  # fmt: skip
     began = time.monotonic()
     signature, searched = plans.signature(one), {}
     for name, memory in memories.items():
@@ -196,7 +198,7 @@ def _search(lab: Lab, signature: Signature, name: str, plans: Plans) -> Searched
     return Searched(found, seconds, bases)
 
 
-def _row(lab: Lab, signature: Signature, searched: Mapping[str, Searched]) -> Row:
+def _row(lab: Lab, signature: Signature, searched: Mapping[str, Searched]) -> QualityRow:
     """Measure the choices of all strategies in turns."""
     best = {name: one.best for name, one in searched.items()}
     names = {choice: name for name, choice in reversed(best.items())}
@@ -205,7 +207,7 @@ def _row(lab: Lab, signature: Signature, searched: Mapping[str, Searched]) -> Ro
     times = lab.duel(signature, ordered)
     medians = {name: times[names[choice]].median for name, choice in best.items()}
     everything = searched[YARDSTICK].found
-    return Row(
+    return QualityRow(
         signature.collective,
         signature.nbytes,
         len(everything.results),
@@ -218,7 +220,9 @@ def _row(lab: Lab, signature: Signature, searched: Mapping[str, Searched]) -> Ro
     )
 
 
-def _predictions(everything: Found, searched: Mapping[str, Searched]) -> Iterator[Predicted]:
+def _predictions(
+    everything: Found, searched: Mapping[str, Searched]
+) -> Iterator[PredictedCandidate]:
     """Yield the candidates that exhaustive search measured, and the first other one predicted."""
     told = next((one for one in searched.values() if one.bases), None)
     if told is None:
@@ -227,7 +231,9 @@ def _predictions(everything: Found, searched: Mapping[str, Searched]) -> Iterato
     for one in everything.measured:
         seconds = predicted.get(one.choice)
         if seconds is not None and one.measured is not None:
-            yield Predicted(named(one.choice), one.measured.median, seconds, told.bases[one.choice])
+            yield PredictedCandidate(
+                named(one.choice), one.measured.median, seconds, told.bases[one.choice]
+            )
 
 
 def named(choice: Choice) -> str:
@@ -253,7 +259,7 @@ class Summary:
     cost: float  # as a share of the time of exhaustive search
 
 
-def summaries(rows: Sequence[Row]) -> list[Summary]:
+def summaries(rows: Sequence[QualityRow]) -> list[Summary]:
     """Return the summary of each strategy.
 
     Where exhaustive search measured a sample of the candidates, all of them would have taken as
@@ -269,22 +275,17 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
     return found
 
 
-def _exhaustive_seconds(row: Row) -> float:
+def _exhaustive_seconds(row: QualityRow) -> float:
     seconds = row.seconds[YARDSTICK]
     if YARDSTICK not in row.limited:
         return seconds
     return seconds * row.candidates / row.measured[YARDSTICK]
 
 
-def errors(rows: Iterable[Row]) -> list[tuple[Row, Predicted]]:
+def errors(rows: Iterable[QualityRow]) -> list[tuple[QualityRow, PredictedCandidate]]:
     """Return all predictions with their rows, the worst first."""
     every = [(row, one) for row in rows for one in row.predictions]
     return sorted(every, key=lambda pair: -pair[1].error)
-
-
-# Powers of the size with which the time of an input is taken to grow beyond the known sizes: at
-# least as a root, as a small call does not tell what its bytes cost; at most as the bytes.
-LEAST_POWER, MOST_POWER = 0.5, 1.0
 
 
 @dataclass

@@ -12,6 +12,7 @@ from han.common.errors import ArgumentError, NoRuleError
 from han.common.units import format_size, format_us
 from han.config.machine import MachineModel
 from han.config.rules import Use
+from han.measure.measured import DUEL, FINAL, KEPT_CANDIDATES, LEAST_SECONDS
 from han.measure.tune.confirm import Confirmation, simplified
 from han.measure.tune.lab import Lab
 from han.tasks.call import call_signature
@@ -20,7 +21,7 @@ from han.tasks.compositions import as_called
 from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
-from han.tuning.costs.model import LARGE, REACH
+from han.tuning.measured import LARGE, REACH
 from han.tuning.rules import RuleTable, use_of
 from han.tuning.search import space
 from han.tuning.search.results import Found
@@ -28,12 +29,6 @@ from han.tuning.search.space import EVERYTHING, Limits, Pruned
 from han.tuning.search.strategies import STRATEGIES, run
 from han.tuning.tuned.points import Candidate, MeasuredCall, Point, key_of
 from han.tuning.tuned.uses import spell
-
-# The numbers of this file were measured: docs/decisions/strategies.md.
-KEPT = 5  # candidates that a point holds
-FINAL = 2  # candidates that are measured in turns with the built-in choice and the library
-DUEL = 12  # turns of that at most: the best one is confirmed in calls back to back
-LEAST_SECONDS = 0.05  # for an input, however little of the budget is left
 
 
 @dataclass(frozen=True)
@@ -152,7 +147,9 @@ class Tuner:
             key=key_of(signature, self.lab.state.parts.topology),
             nbytes=signature.nbytes,
             keeps=not better,
-            candidates=self._candidates(signature, [*others, *rest][:KEPT], measured, found),
+            candidates=self._candidates(
+                signature, [*others, *rest][:KEPT_CANDIDATES], measured, found
+            ),
             default=default,
             library=times["mpi"],
             strategy=self.plans.strategy,

@@ -28,37 +28,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han.measure import measured
 from han.model.timeline import TaskTime
 from han.tuning.costs.stages import Ranks, stage_seconds
 
 Array = np.ndarray[Any, Any]
-
-# The numbers of this file were measured: docs/decisions/strategies.md.
-LEAST = 30e-6  # seconds of a window: between two observations ranks write down their times
-ROOM = 1.5  # the width of a window, as a multiple of an observation
-CROWDED = 300e-6  # seconds of a window beyond an observation, of ranks on fewer processors
-WIDER, WIDEST = 2.0, 4.0  # how much wider windows become after late ranks, at most
-# Seconds from the agreement on a series to its first moment: at first and after late ranks, and
-# where ranks are in time.
-LEAD, SHORT_LEAD = 300e-6, 50e-6
-# Seconds before this moment, at most those of a window: then links and buffers are at rest.
-REST = 5e-3
-LATE, LATE_SHARE = 3e-6, 0.05  # seconds, and share of an observation, that a rank may be late
-NAP = 200e-6  # a rank that waits for longer lets others run
-LONG = 10e-3  # seconds of calls that say nothing about how busy the ranks are
-SLEEP = 1e-3  # where ranks are busy, one that waits for longer sleeps, as others need the processor
-PARTS = 4  # of calls in a row: the mean of each is an observation
-RECENT, FEW = 32, 4  # series; ranks are busy if fewer of the recent ones had a calm observation
-# Of a series of observations, which a visit of a call has.
-VISIT, BUSY_VISIT = 1e-3, 10e-3  # seconds of a series of observations, about; on busy ranks
-FEWEST, MOST, BUSY_MOST = 3, 15, 12  # observations in a series; on busy ranks
-# Of calls in a row: a rank has a processor for milliseconds, and longer rows cost little more than
-# the barrier before them.
-ROW, MOST_IN_ROW, MOST_TRACED = 20e-3, 400, 32
-# Times the visit before: a visit of busy ranks beyond has a second series. Both count: if slow
-# visits were dropped, candidates whose times vary would gain.
-DOUBTED = 2.0
-SINGLE = 50e-3  # seconds: longer calls are observed once in a series
 
 
 @dataclass(frozen=True)
@@ -103,8 +77,8 @@ class Windows:
     crowded: bool = False
     links: bool = True
     _wider: float = field(default=1.0)
-    _lead: float = field(default=LEAD)
-    _calm: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
+    _lead: float = field(default=measured.LEAD)
+    _calm: deque[bool] = field(default_factory=lambda: deque(maxlen=measured.RECENT_SERIES))
 
     @property
     def busy(self) -> bool:
@@ -113,7 +87,9 @@ class Windows:
         Then a rank that waits lets others run at once, wider windows would not help, and
         observations in which other programs ran count, as there are hardly any others.
         """
-        return self.crowded or (len(self._calm) == RECENT and sum(self._calm) < FEW)
+        return self.crowded or (
+            len(self._calm) == measured.RECENT_SERIES and sum(self._calm) < measured.FEW_CALM
+        )
 
     def observe(
         self, call: Callable[[], object], count: int, expected: float,
@@ -126,8 +102,15 @@ class Windows:
         if self.crowded and before is None:
             return self._in_a_row(call, count)
         offset = self.offset()
-        width = max(LEAST, ROOM * expected, expected + CROWDED * self.crowded) * self._wider
-        rest = min(width, REST) if self.links or self.busy else 0.0
+        width = (
+            max(
+                measured.LEAST_WINDOW,
+                measured.ROOM * expected,
+                expected + measured.CROWDED_ROOM * self.crowded,
+            )
+            * self._wider
+        )
+        rest = min(width, measured.REST) if self.links or self.busy else 0.0
         first = self._agree(self.clock() + offset + self._lead + rest) - offset
         begins, ends, switches = np.zeros(count), np.zeros(count), np.zeros(count)
         for k in range(count):
@@ -149,7 +132,7 @@ class Windows:
         for k in range(count):
             call()
             stamps[k + 1] = self.clock()
-        edges = np.linspace(0, count, min(PARTS, count) + 1).astype(int)
+        edges = np.linspace(0, count, min(measured.PARTS_OF_ROW, count) + 1).astype(int)
         means = np.diff(stamps[edges]) / np.diff(edges)
         self.control.Allreduce(MPI.IN_PLACE, means, MPI.MAX)
         seconds = np.repeat(means, np.diff(edges))
@@ -162,18 +145,20 @@ class Windows:
         most = np.concatenate(mine)
         self.control.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
         begin, end, late, switched, first = most.reshape(5, -1)
-        in_time = late <= np.maximum(LATE, LATE_SHARE * (end - begin))
+        in_time = late <= np.maximum(measured.LATE, measured.LATE_SHARE * (end - begin))
         seconds = durations(-first, begin, end, in_time)
         calm = in_time & (switched == 0)
-        if (end - begin).max() < LONG:  # a longer call is hardly ever left alone
+        if (end - begin).max() < measured.LONG_CALL:  # a longer call is hardly ever left alone
             self._calm.append(bool(calm.any()))
         good = in_time if self.busy else calm
         if 2 * int(in_time.sum()) < len(in_time) and not self.busy:
-            self._wider = min(WIDEST, self._wider * WIDER)
+            self._wider = min(measured.WIDEST, self._wider * measured.WIDER)
         else:
-            self._wider = max(1.0, self._wider / WIDER)
+            self._wider = max(1.0, self._wider / measured.WIDER)
         too_soon = self.busy or not in_time[0]  # for a rank to hear of the first moment
-        self._lead = LEAD if too_soon else max(SHORT_LEAD, self._lead / WIDER)
+        self._lead = (
+            measured.LEAD if too_soon else max(measured.SHORT_LEAD, self._lead / measured.WIDER)
+        )
         return Series(seconds, good, begins)
 
     def _agree(self, moment: float) -> float:
@@ -186,9 +171,9 @@ class Windows:
             now = self.clock()
             if now >= moment:
                 return now
-            if self.busy and moment - now > SLEEP:
-                time.sleep(moment - now - SLEEP)
-            elif self.busy or moment - now > NAP:
+            if self.busy and moment - now > measured.SLEEP:
+                time.sleep(moment - now - measured.SLEEP)
+            elif self.busy or moment - now > measured.NAP:
                 os.sched_yield()
 
 
@@ -216,12 +201,16 @@ def observations(expected: float, busy: bool = False, in_row: bool = False) -> i
 
     On busy ranks more of them, as each one may be disturbed; `in_row`: of calls in a row.
     """
-    if expected > SINGLE:
+    if expected > measured.SINGLE:
         return 1
-    seconds, most = (BUSY_VISIT, BUSY_MOST) if busy else (VISIT, MOST)
+    seconds, most = (
+        (measured.BUSY_VISIT, measured.BUSY_MOST_OBSERVED)
+        if busy
+        else (measured.VISIT, measured.MOST_OBSERVED)
+    )
     if in_row:
-        seconds, most = ROW, MOST_IN_ROW
-    return min(most, max(FEWEST, int(seconds / max(expected, 1e-6))))
+        seconds, most = measured.ROW, measured.MOST_IN_ROW
+    return min(most, max(measured.FEWEST_OBSERVED, int(seconds / max(expected, 1e-6))))
 
 
 def split(times: Sequence[TaskTime], series: Series, stage_of: Mapping[str, int]) -> list[Ranks]:

@@ -7,11 +7,11 @@ Exchanges: the steps of Jocksch et al., sections 2.1.2 and 2.1.3, which state no
 from __future__ import annotations
 
 from han.submodules.exchange.factors import Phases
-from han.tuning.formulas import Costs
+from han.tuning.formulas import MaxRate
 
 
 def max_rate(
-    costs: Costs, local: tuple[int, float], across: tuple[int, float], combined: float, ppn: int
+    costs: MaxRate, local: tuple[int, float], across: tuple[int, float], combined: float, ppn: int
 ) -> float:
     """Return the time of equation 3 for a rank of a node whose `ppn` ranks do the same.
 
@@ -29,12 +29,12 @@ def max_rate(
     )
 
 
-def ports(costs: Costs, nbytes: float, factor: int, ppn: int) -> float:
+def ports(costs: MaxRate, nbytes: float, factor: int, ppn: int) -> float:
     """Return the time of a step in which each of `ppn` ranks sends to `factor` - 1 others."""
     return costs.max_rate(nbytes * (factor - 1), ppn)
 
 
-def exchange(costs: Costs, nbytes: int, ppn: int, phases: Phases) -> float:
+def exchange(costs: MaxRate, nbytes: int, ppn: int, phases: Phases) -> float:
     """Return the time of an exchange between nodes in which `ppn` ranks of each node take part.
 
     A step of factor f sends f - 1 messages at the same time (Jocksch et al., section 2.1.3: ports),

@@ -16,7 +16,7 @@ from han.tuning.row import Row
 from han.tuning.row_reading import known_keys, use_of
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import Candidate, Conditions, MeasuredCall, Point
-from han.tuning.tuned.rows import key_of_row
+from han.tuning.tuned.table import key_of_row
 from han.tuning.tuned.uses import use_record
 
 KEYS = (
