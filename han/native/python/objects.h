@@ -1,9 +1,8 @@
-/* The Python objects that several files use: an engine, and a plan. */
+/* The Python objects that several files use: an engine, a plan, and requests. */
 #ifndef HAN_OBJECTS_H
 #define HAN_OBJECTS_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/module.h"
 
 #include "engine.h"
 
@@ -28,5 +27,22 @@ typedef struct PlanObject {
     PyObject *keep; /* scratch, operation and other objects that the plan needs */
     Py_buffer scratch, shifts;
 } PlanObject;
+
+/* Engine.plan: make a Plan from a program's records. */
+PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
+/* Load MPI's functions as a tuple from Python says: (path of mpi4py's module, whether handles are
+ * pointers, MPI.ANY_SOURCE, tag of notices, MPI.IN_PLACE, handle of MPI.BYTE). 0 or -1. */
+int han_py_load_mpi(han_mpi *, PyObject *library);
+/* A view of memory from malloc, which it frees at the end, also on failure; NULL with an error. */
+PyObject *han_view_of(void *data, size_t nbytes);
+
+/* The function han._native.request_class. */
+PyObject *han_py_request_class(PyObject *module, PyObject *args);
+/* Make a request of a nonblocking call; takes over the reference `kept`. `sizes` are those of
+ * blocks that differ, as bytes; or NULL. */
+PyObject *han_py_request(PyTypeObject *, EngineObject *, PlanObject *, const void *send, void *recv,
+                         uint64_t nbytes, PyObject *sizes, PyObject *kept);
+/* Start a request: None, or NULL with an exception. */
+PyObject *han_py_start(PyObject *request);
 
 #endif

@@ -48,6 +48,4 @@ bool han_read_recvcounts(const han_caller *, PyObject *const *args, han_call *);
 int han_py_sizes_of(const han_caller *, const han_call *, PyObject **out);
 static inline PyObject *han_py_or_none(PyObject *o) { return o ? o : Py_None; }
 
-int han_py_open_arguments(void);
-
 #endif

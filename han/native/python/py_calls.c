@@ -2,18 +2,14 @@
  * the spelling of the arguments and a call of this size, type and operation was made before. For
  * all other arguments, wrong ones too, the method returns False. The caller then parses the
  * arguments (han/message) and plans the call. */
-#include "python/py_calls.h"
+#include "python/module.h"
 
 #include <string.h>
 
 #include "python/py_arguments.h"
 #include "python/py_copies.h"
-#include "python/py_engine.h"
 #include "python/py_look_up.h"
-#include "python/py_methods.h"
-#include "python/py_plan.h"
-#include "python/py_request.h"
-#include "python/py_request_methods.h"
+#include "python/py_request_object.h"
 #include "python/py_run.h"
 
 /* The methods of a look-up: blocking, nonblocking and persistent ones. */
@@ -346,7 +342,7 @@ static PyGetSetDef calls_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyTypeObject CallsType = {
+PyTypeObject CallsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Calls",
     .tp_basicsize = sizeof(CallsObject),
     .tp_dealloc = (destructor)calls_dealloc,
@@ -362,8 +358,3 @@ static PyTypeObject CallsType = {
     .tp_init = (initproc)calls_init,
     .tp_new = PyType_GenericNew,
 };
-
-int han_py_add_calls(PyObject *module) {
-    if (han_py_open_arguments() || PyType_Ready(&CallsType)) return -1;
-    return PyModule_AddObjectRef(module, "Calls", (PyObject *)&CallsType);
-}

@@ -193,7 +193,7 @@ static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
                          PyBool_FromLong(t.readonly), PyBool_FromLong(t.contiguous));
 }
 
-static PyMethodDef methods[] = {
+PyMethodDef han_dlpack_functions[] = {
     {"read_dlpack", read_dlpack, METH_O,
      "read_dlpack($module, capsule, /)\n--\n\n"
      "Return address, bytes, type code, bits, lanes, read-only and contiguous of a DLPack "
@@ -202,7 +202,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int han_py_add_dlpack(PyObject *module) {
+int han_py_open_dlpack(void) {
     requires_grad = PyUnicode_InternFromString("requires_grad");
-    return requires_grad ? PyModule_AddFunctions(module, methods) : -1;
+    return requires_grad ? 0 : -1;
 }

@@ -3,8 +3,7 @@
 #ifndef HAN_PY_DLPACK_H
 #define HAN_PY_DLPACK_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/module.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,6 +23,5 @@ int han_py_read_tensor(PyObject *capsule, han_tensor *);
 PyObject *han_py_export_tensor(PyObject *);
 /* Whether DLPack's device type has memory of the host. */
 bool han_py_is_host(long device_type);
-int han_py_add_dlpack(PyObject *module);
 
 #endif

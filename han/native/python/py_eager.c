@@ -332,22 +332,20 @@ static PyObject *eager_get_unplanned(EagerObject *self, void *unused) {
     return Py_XNewRef(self->unplanned);
 }
 
-#define METHOD(name) (PyCFunction)(void (*)(void)) eager_##name, METH_FASTCALL
-
 static PyMethodDef methods[] = {
-    {"tell", METHOD(tell),
+    {"tell", HAN_FAST(eager_tell),
      "tell($self, run, data, call, root, wanted, /)\n--\n\n"
      "Tell all ranks an object by run(one, every); return those of all, or encoded unless wanted."},
-    {"gather", METHOD(gather),
+    {"gather", HAN_FAST(eager_gather),
      "gather($self, run, data, call, root, wanted, /)\n--\n\n"
      "Gather an object of each rank by run(one, every, root); return all on the root."},
-    {"bcast", METHOD(bcast),
+    {"bcast", HAN_FAST(eager_bcast),
      "bcast($self, run, data, call, root, /)\n--\n\n"
      "Broadcast an object by run(one, root); return it."},
-    {"scatter", METHOD(scatter),
+    {"scatter", HAN_FAST(eager_scatter),
      "scatter($self, run, items, call, root, /)\n--\n\n"
      "Scatter objects of the root by run(every, one, root); return this rank's."},
-    {"alltoall", METHOD(alltoall),
+    {"alltoall", HAN_FAST(eager_alltoall),
      "alltoall($self, run, items, call, root, /)\n--\n\n"
      "Send an object to each rank by run(None, every); return those that arrive."},
     {NULL, NULL, 0, NULL},
@@ -363,7 +361,7 @@ static PyGetSetDef fields[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyTypeObject EagerType = {
+PyTypeObject EagerType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Eager",
     .tp_basicsize = sizeof(EagerObject),
     .tp_dealloc = (destructor)eager_dealloc,
@@ -376,8 +374,3 @@ static PyTypeObject EagerType = {
     .tp_getset = fields,
     .tp_new = eager_new,
 };
-
-int han_py_add_eager(PyObject *module) {
-    if (PyType_Ready(&EagerType)) return -1;
-    return PyModule_AddObjectRef(module, "Eager", (PyObject *)&EagerType);
-}

@@ -2,8 +2,7 @@
 #ifndef HAN_PY_EMIT_H
 #define HAN_PY_EMIT_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/module.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,12 +1,11 @@
-#include "python/py_engine.h"
+#include "python/module.h"
 
 #include "engine/departed.h"
 #include "engine/inspect.h"
 #include "engine/queue.h"
 #include "engine/trials.h"
 #include "engine/wait.h"
-#include "python/py_plan.h"
-#include "python/py_plan_make.h"
+#include "python/objects.h"
 #include "python/py_run.h"
 
 static bool interrupted(void *unused) {

@@ -2,8 +2,6 @@
 
 #include "python/py_dlpack.h"
 
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
 
 /* ---- NumPy -------------------------------------------------------------------------------- */
@@ -125,7 +123,6 @@ bool han_py_memory(const han_elements *known, const han_classes *classes, PyObje
 }
 
 int han_py_open_memory(void) {
-    import_array1(-1);
     source = PyUnicode_InternFromString("obj");
     dlpack.device = PyUnicode_InternFromString("__dlpack_device__");
     dlpack.capsule = PyUnicode_InternFromString("__dlpack__");

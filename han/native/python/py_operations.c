@@ -1,6 +1,6 @@
 /* Streams under construction. A submodule in Python names each operation; records are written here,
  * since a program may have thousands of them. */
-#include "python/py_operations.h"
+#include "python/module.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,9 +10,6 @@
 
 #include "python/py_batches.h"
 #include "python/py_emit.h"
-#include "python/py_methods.h"
-
-static PyTypeObject OperationsType;
 
 static void operations_dealloc(OperationsObject *self) {
     free(self->code);
@@ -230,8 +227,6 @@ static PyObject *get_writes(OperationsObject *self, void *unused) {
     return PyBytes_FromStringAndSize((const char *)self->writes, sizeof self->writes);
 }
 
-bool han_is_operations(PyObject *object) { return PyObject_TypeCheck(object, &OperationsType); }
-
 static PyMethodDef methods[] = {
     {"copy", HAN_FAST_NAMED(copy),
      "copy($self, dst, src, nbytes, /, *, block=None)\n--\n\n"
@@ -304,7 +299,7 @@ static PyGetSetDef getset[] = {
 
 static PySequenceMethods as_sequence = {.sq_length = (lenfunc)operations_length};
 
-static PyTypeObject OperationsType = {
+PyTypeObject OperationsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Operations",
     .tp_basicsize = sizeof(OperationsObject),
     .tp_new = operations_new,
@@ -317,11 +312,3 @@ static PyTypeObject OperationsType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .tp_doc = "The operations of one stream, as they are emitted.",
 };
-
-int han_py_add_operations(PyObject *module) {
-    if (PyType_Ready(&RefType) || PyType_Ready(&OperationsType)) return -1;
-    return PyModule_AddObjectRef(module, "Ref", (PyObject *)&RefType) ||
-                   PyModule_AddObjectRef(module, "Operations", (PyObject *)&OperationsType)
-               ? -1
-               : 0;
-}

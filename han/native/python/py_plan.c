@@ -1,6 +1,9 @@
-#include "python/py_plan.h"
+/* han._native.Plan. */
+#include "python/module.h"
 
 #include <stdlib.h>
+
+#include "python/objects.h"
 
 static void plan_dealloc(PlanObject *self) {
     free(self->code);

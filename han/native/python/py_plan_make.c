@@ -1,4 +1,5 @@
-#include "python/py_plan_make.h"
+/* How native plans are made. */
+#include "python/module.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "engine/facts.h"
 #include "engine/sizes.h"
 #include "engine/trials.h"
-#include "python/py_plan.h"
+#include "python/objects.h"
 
 /* The arguments of Engine.plan. */
 typedef struct {

@@ -1,9 +1,9 @@
-#include "python/py_request_methods.h"
+/* The methods of requests, and their attributes. */
+#include "python/module.h"
 
 #include "engine/helper.h"
 #include "engine/queue.h"
 #include "engine/wait.h"
-#include "python/py_methods.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 
