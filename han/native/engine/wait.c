@@ -6,17 +6,18 @@
 
 #include "clock.h"
 #include "data/processor.h"
-#include "engine/dead_peers.h"
+#include "engine/bell.h"
 #include "engine/departed.h"
 #include "engine/inspect.h"
 #include "engine/queue.h"
-#include "engine/sleep.h"
 
 enum {
     POKE_SPINNING = 512, /* fruitless rounds between two calls of the MPI library */
     POKE_YIELDING = 8,
-    CLOCK_ROUNDS = 64, /* yields between two readings of the clock */
-    LAST_POKES = 16,   /* before a peer without a process is reported */
+    CLOCK_ROUNDS = 64,       /* yields between two readings of the clock */
+    LAST_POKES = 16,         /* before a peer without a process is reported */
+    LONG_SLEEP_NS = 1000000, /* then it progresses MPI and checks for signals and dead peers */
+    SHORT_SLEEP_NS = 50000, /* the same if it also waits for messages, or flags of other channels */
 };
 
 static const uint64_t SLOW_NS = 5000000;     /* between two checks of signals and the time limit */
@@ -119,13 +120,33 @@ static void progressed(han_engine *e, han_idler *w) {
     *w = (han_idler){0};
 }
 
+/* Step the engine once. If no operation could be done, sleep until a peer posts a flag in the
+ * channel that the run waits for, or until a time limit, at most `most_ns`. `slept` stays false if
+ * no bell rings for what the run waits for. Returns HAN_BLOCKED or the status of the step. */
+static enum han_status sleep_at_bell(han_engine *e, uint32_t most_ns, bool *slept) {
+    bool brief;
+    int channel = han_engine_awaits(e, &brief);
+    *slept = false;
+    if (channel < 0 || !(e->bells >> channel & 1)) return HAN_BLOCKED;
+    const han_channel *ch = &e->channels[channel];
+    uint32_t number = han_bell_enter(ch);
+    enum han_status status = han_engine_step(e);
+    if (status == HAN_BLOCKED) {
+        *slept = true;
+        uint32_t ns = brief ? SHORT_SLEEP_NS : LONG_SLEEP_NS;
+        han_bell_sleep(ch, number, ns < most_ns ? ns : most_ns);
+    }
+    han_bell_leave(ch);
+    return status;
+}
+
 /* Sleep in the kernel, and check for other events between naps. No peer rings the bell for
  * messages, or when room in the rings becomes free. */
 static enum han_status sleep_and_look(han_engine *e, han_idler *w) {
     bool slept;
     uint64_t begun = han_now_ns();
     uint32_t most = e->wait.patient && !w->sleepy ? PATIENT_NS : UINT32_MAX;
-    enum han_status status = han_sleep(e, most, &slept);
+    enum han_status status = sleep_at_bell(e, most, &slept);
     if (slept)
         w->slept += han_now_ns() - begun;
     else if (status == HAN_BLOCKED && e->wait.patient && !w->sleepy)
