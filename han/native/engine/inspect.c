@@ -5,7 +5,6 @@
 #include "engine/lock.h"
 #include "engine/loops.h"
 #include "engine/queue.h"
-#include "engine/trace.h"
 
 enum { LOOKS = 10000 }; /* attempts to lock an engine that another thread is stepping */
 
@@ -66,13 +65,6 @@ int han_engine_awaits(han_engine *e, bool *brief) {
     }
     han_unlock(&e->busy);
     return channel;
-}
-
-void *han_engine_trace(han_engine *e, han_trace *trace, void *owner) {
-    han_lock(&e->busy);
-    void *before = han_trace_into(e, trace, owner);
-    han_unlock(&e->busy);
-    return before;
 }
 
 bool han_engine_mismatch(han_engine *e) {

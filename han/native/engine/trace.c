@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "engine/lock.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -76,6 +77,7 @@ void han_trace_after(han_engine *e, uint32_t s, const han_instr *i, bool last, u
 }
 
 void *han_trace_into(han_engine *e, han_trace *trace, void *owner) {
+    han_lock(&e->busy);
     if (e->trace) e->trace->last = anchor_now(e);
     void *before = e->trace_owner;
     e->trace = trace;
@@ -83,5 +85,6 @@ void *han_trace_into(han_engine *e, han_trace *trace, void *owner) {
     memset(e->open, 0, sizeof e->open);
     if (trace) trace->first = anchor_now(e);
     e->anchored = trace ? trace->first.ticks : 0;
+    han_unlock(&e->busy);
     return before;
 }

@@ -20,10 +20,6 @@ typedef struct PlanObject {
     PyObject_HEAD
     han_plan plan;
     struct PlanObject *alternative, *rival; /* owned; or NULL */
-    han_instr *code;
-    han_term *terms;
-    han_stride *strides;
-    han_handle *comms;
     PyObject *keep; /* scratch, operation and other objects that the plan needs */
     Py_buffer scratch, shifts;
 } PlanObject;

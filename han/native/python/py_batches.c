@@ -184,7 +184,7 @@ static int take_folding(const char *name, PyObject *const *args, Py_ssize_t give
     *out = (folding){
         .operands = args[1], .order = args[5], .partials = args[6], .block = HAN_NO_BLOCK};
     if (given == 10 && args[9] != Py_None) {
-        if (han_number_of(args[9], &block) || han_check_request(block)) return -1;
+        if (han_number_of(args[9], &block) || han_check_small("request", block)) return -1;
         out->block = (uint32_t)block;
     }
     if (han_expect(name, given == 10 ? 9 : given, 9) || !(out->dst = han_ref_of(args[0])) ||

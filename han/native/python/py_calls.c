@@ -5,6 +5,7 @@
 #include "python/module.h"
 
 #include <string.h>
+#include <structmember.h>
 
 #include "python/py_arguments.h"
 #include "python/py_copies.h"
@@ -320,16 +321,6 @@ static PyMethodDef calls_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyObject *calls_get_hits(CallsObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->hits);
-}
-
-static PyObject *calls_get_entries(CallsObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLong(self->plans.used);
-}
-
 static PyObject *calls_get_leaves(CallsObject *self, void *unused) {
     (void)unused;
     return PyBool_FromLong(self->library[LEFT_gather] != NULL);
@@ -337,9 +328,14 @@ static PyObject *calls_get_leaves(CallsObject *self, void *unused) {
 
 static PyGetSetDef calls_getset[] = {
     {"leaves", (getter)calls_get_leaves, NULL, "Whether calls by blocks are MPI's own.", NULL},
-    {"entries", (getter)calls_get_entries, NULL, "The number of entries.", NULL},
-    {"hits", (getter)calls_get_hits, NULL, "The number of calls that found their plan here.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef calls_members[] = {
+    {"entries", T_UINT, offsetof(CallsObject, plans.used), READONLY, "The number of entries."},
+    {"hits", T_ULONGLONG, offsetof(CallsObject, hits), READONLY,
+     "The number of calls that found their plan here."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 PyTypeObject CallsType = {
@@ -354,6 +350,7 @@ PyTypeObject CallsType = {
         "The look-up of plans by the arguments of calls; `request` is the class of requests,\n"
         "`bounds` are those of classes of sizes.",
     .tp_methods = calls_methods,
+    .tp_members = calls_members,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,
     .tp_new = PyType_GenericNew,

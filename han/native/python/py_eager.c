@@ -1,7 +1,9 @@
 #include "python/py_eager.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
+#include <structmember.h>
 
 #include "python/py_encoded.h"
 #include "python/py_ref.h"
@@ -309,29 +311,6 @@ static PyObject *eager_alltoall(EagerObject *self, PyObject *const *args, Py_ssi
     return decoded(carry(self, &b, args[0], bytes, 2, b.every, head), false);
 }
 
-static PyObject *eager_get_call(EagerObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromLong(self->call);
-}
-
-static int eager_set_call(EagerObject *self, PyObject *value, void *unused) {
-    (void)unused;
-    long call = value ? PyLong_AsLong(value) : 0;
-    if (call == -1 && PyErr_Occurred()) return -1;
-    self->call = (int)call;
-    return 0;
-}
-
-static PyObject *eager_get_done(EagerObject *self, void *unused) {
-    (void)unused;
-    return PyBool_FromLong(self->done);
-}
-
-static PyObject *eager_get_unplanned(EagerObject *self, void *unused) {
-    (void)unused;
-    return Py_XNewRef(self->unplanned);
-}
-
 static PyMethodDef methods[] = {
     {"tell", HAN_FAST(eager_tell),
      "tell($self, run, data, call, root, wanted, /)\n--\n\n"
@@ -351,14 +330,14 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef fields[] = {
-    {"call", (getter)eager_get_call, (setter)eager_set_call,
-     "The number of the call whose collective of bytes is under way; 0: none.", NULL},
-    {"done", (getter)eager_get_done, NULL, "Whether no rank waits for this one in its last gather.",
-     NULL},
-    {"unplanned", (getter)eager_get_unplanned, NULL,
-     "What a method returns if the collective of bytes has no plan yet.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef fields[] = {
+    {"call", T_INT, offsetof(EagerObject, call), 0,
+     "The number of the call whose collective of bytes is under way; 0: none."},
+    {"done", T_BOOL, offsetof(EagerObject, done), READONLY,
+     "Whether no rank waits for this one in its last gather."},
+    {"unplanned", T_OBJECT, offsetof(EagerObject, unplanned), READONLY,
+     "What a method returns if the collective of bytes has no plan yet."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 PyTypeObject EagerType = {
@@ -371,6 +350,6 @@ PyTypeObject EagerType = {
     .tp_traverse = (traverseproc)eager_traverse,
     .tp_clear = (inquiry)eager_clear,
     .tp_methods = methods,
-    .tp_getset = fields,
+    .tp_members = fields,
     .tp_new = eager_new,
 };

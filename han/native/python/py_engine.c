@@ -1,8 +1,11 @@
 #include "python/module.h"
 
+#include <structmember.h>
+
 #include "engine/departed.h"
 #include "engine/inspect.h"
 #include "engine/queue.h"
+#include "engine/trace.h"
 #include "engine/trials.h"
 #include "engine/wait.h"
 #include "python/objects.h"
@@ -115,7 +118,7 @@ static void release(Py_buffer *view) {
 static void record_into(EngineObject *self, Py_buffer *memory) {
     Py_buffer *before;
     Py_BEGIN_ALLOW_THREADS
-    before = han_engine_trace(&self->engine, memory ? memory->buf : NULL, memory);
+    before = han_trace_into(&self->engine, memory ? memory->buf : NULL, memory);
     Py_END_ALLOW_THREADS
     release(before);
 }
@@ -238,24 +241,6 @@ static PyObject *engine_get_issued(EngineObject *self, void *unused) {
     return PyLong_FromUnsignedLongLong(self->engine.issued);
 }
 
-static PyObject *engine_get_alternatives(EngineObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->engine.alternatives);
-}
-
-static PyObject *engine_get_held(EngineObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->engine.held);
-}
-
-static int engine_set_held(EngineObject *self, PyObject *value, void *unused) {
-    (void)unused;
-    unsigned long long held = value ? PyLong_AsUnsignedLongLong(value) : 0;
-    if (PyErr_Occurred()) return -1;
-    self->engine.held = held;
-    return 0;
-}
-
 static int engine_set_messages(EngineObject *self, PyObject *value, void *unused) {
     (void)unused;
     unsigned long long comm = value ? PyLong_AsUnsignedLongLongMask(value) : 0;
@@ -267,13 +252,6 @@ static int engine_set_messages(EngineObject *self, PyObject *value, void *unused
 static PyObject *engine_get_messages(EngineObject *self, void *unused) {
     (void)unused;
     return PyLong_FromUnsignedLongLong((unsigned long long)self->engine.messages);
-}
-
-static PyObject *engine_get_on_error(EngineObject *self, void *unused) {
-    (void)unused;
-    PyObject *o = self->on_error ? self->on_error : Py_None;
-    Py_INCREF(o);
-    return o;
 }
 
 static PyObject *engine_get_failed(EngineObject *self, void *unused) {
@@ -320,15 +298,20 @@ static PyGetSetDef engine_getset[] = {
     {"epoch", (getter)engine_get_epoch, NULL, "The number of runs finished.", NULL},
     {"issued", (getter)engine_get_issued, NULL,
      "The number of runs started, including queued and finished ones.", NULL},
-    {"alternatives", (getter)engine_get_alternatives, NULL, "The number of runs of an alternative.",
-     NULL},
-    {"held", (getter)engine_get_held, (setter)engine_set_held,
-     "The run of which a notice arrived early, counted from 1; 0: none.", NULL},
     {"messages", (getter)engine_get_messages, (setter)engine_set_messages,
      "The handle of the communicator that runs send messages on.", NULL},
-    {"on_error", (getter)engine_get_on_error, NULL, "The function that is called on errors.", NULL},
     {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped the engine.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef engine_members[] = {
+    {"alternatives", T_ULONGLONG, offsetof(EngineObject, engine.alternatives), READONLY,
+     "The number of runs of an alternative."},
+    {"held", T_ULONGLONG, offsetof(EngineObject, engine.held), 0,
+     "The run of which a notice arrived early, counted from 1; 0: none."},
+    {"on_error", T_OBJECT, offsetof(EngineObject, on_error), READONLY,
+     "The function that is called on errors."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 PyTypeObject EngineType = {
@@ -342,6 +325,7 @@ PyTypeObject EngineType = {
     .tp_doc = "Engine(mpi, comm, channels, tag_base, wait, on_error)\n--\n\n"
               "Runs plans one after the other over the channels of one group of ranks.",
     .tp_methods = engine_methods,
+    .tp_members = engine_members,
     .tp_getset = engine_getset,
     .tp_init = (initproc)engine_init,
     .tp_new = PyType_GenericNew,

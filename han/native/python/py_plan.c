@@ -2,14 +2,15 @@
 #include "python/module.h"
 
 #include <stdlib.h>
+#include <structmember.h>
 
 #include "python/objects.h"
 
 static void plan_dealloc(PlanObject *self) {
-    free(self->code);
-    free(self->terms);
-    free(self->strides);
-    free(self->comms);
+    free(self->plan.fitted);
+    free(self->plan.terms);
+    free((void *)self->plan.strides);
+    free((void *)self->plan.comms);
     free(self->plan.table);
     free(self->plan.requests);
     free(self->plan.operand);
@@ -84,13 +85,7 @@ static int set_rival(PlanObject *self, PyObject *o, void *unused) {
     return 0;
 }
 
-static PyObject *get_calls_mpi(PlanObject *self, void *unused) {
-    (void)unused;
-    return PyBool_FromLong(self->plan.calls_mpi);
-}
-
 static PyGetSetDef plan_getset[] = {
-    {"calls_mpi", (getter)get_calls_mpi, NULL, "Whether its runs call MPI.", NULL},
     {"counts", (getter)plan_get_counts, NULL,
      "Runs finished; bytes copied, combined, attached, mapped, sent and received.", NULL},
     {"alternative", (getter)get_alternative, (setter)set_alternative,
@@ -100,11 +95,18 @@ static PyGetSetDef plan_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static PyMemberDef plan_members[] = {
+    {"calls_mpi", T_BOOL, offsetof(PlanObject, plan.calls_mpi), READONLY,
+     "Whether its runs call MPI."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 PyTypeObject PlanType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Plan",
     .tp_basicsize = sizeof(PlanObject),
     .tp_dealloc = (destructor)plan_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_members = plan_members,
     .tp_getset = plan_getset,
     .tp_doc = "A native plan: a program with its resources. Made by Engine.plan.",
 };

@@ -4,9 +4,6 @@
 #include <string.h>
 
 #include "program.h"
-#include "simulate/growing.h"
-#include "simulate/operate.h"
-#include "simulate/ranks.h"
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
