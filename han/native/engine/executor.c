@@ -138,7 +138,7 @@ static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
         if (status > HAN_BLOCKED) return status;
         if (status == HAN_BLOCKED) return result;
         result = HAN_MOVED;
-        turn -= i->code <= HAN_REDUCE2 || i->code >= HAN_PULL;
+        turn -= han_copies(i->code) || han_reduces(i->code);
         e->pc[s]++;
         if (e->trace) {
             bool last = !han_same_task(e, p, s, i->task);

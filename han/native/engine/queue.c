@@ -1,5 +1,6 @@
 #include "engine/queue.h"
 
+#include "data/operands.h"
 #include "data/processor.h"
 #include "engine/executor.h"
 #include "engine/lock.h"
@@ -113,7 +114,7 @@ static enum han_status step_locked(han_engine *e) {
     bool before = han_enter(true);
     enum han_status status = han_step(e);
     (void)han_enter(before);
-    e->moves += status == HAN_MOVED;
+    if (status == HAN_MOVED) han_add(&e->moves, 1);
     return status > HAN_BLOCKED && status != HAN_E_NOTICE ? han_fail(e, status) : status;
 }
 

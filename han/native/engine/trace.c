@@ -27,8 +27,7 @@ static han_anchor anchor_now(const han_engine *e) {
 }
 
 static bool waits(const han_instr *i) { return i->code == HAN_WAIT || i->code == HAN_AWAIT; }
-static bool copies(const han_instr *i) { return i->code == HAN_COPY || i->code >= HAN_PULL; }
-static bool works(const han_instr *i) { return i->code <= HAN_REDUCE2 || copies(i); }
+static bool works(const han_instr *i) { return han_copies(i->code) || han_reduces(i->code); }
 
 void han_trace_before(han_engine *e, uint32_t s, const han_instr *i, uint64_t *ticks) {
     han_event *task = &e->open[s];
@@ -67,7 +66,7 @@ void han_trace_after(han_engine *e, uint32_t s, const han_instr *i, bool last, u
     if (works(i)) {
         uint64_t from = *ticks;
         *ticks = now(e->trace);
-        *(copies(i) ? &task->copying : &task->reducing) += *ticks - from;
+        *(han_copies(i->code) ? &task->copying : &task->reducing) += *ticks - from;
     } else if (!waits(i) && i->code != HAN_POST) {
         *ticks = 0; /* the operation called the MPI library */
     }

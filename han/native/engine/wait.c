@@ -2,7 +2,6 @@
 #include "engine/wait.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include "clock.h"
 #include "data/processor.h"
@@ -47,7 +46,8 @@ static enum han_status poke(han_engine *e) {
         }
     }
     han_progress_others(e);
-    return flag || (e->held && atomic_load_explicit(&e->issued, memory_order_relaxed) >= e->held)
+    uint64_t held = atomic_load_explicit(&e->held, memory_order_relaxed);
+    return flag || (held && atomic_load_explicit(&e->issued, memory_order_relaxed) >= held)
                ? HAN_E_NOTICE
                : han_departed(e);
 }
@@ -102,11 +102,6 @@ static enum han_status spin(han_engine *e, han_idler *w) {
     return look ? look_around(e, w) : status;
 }
 
-static void nap(uint32_t ns) {
-    struct timespec t = {0, (long)ns};
-    nanosleep(&t, NULL);
-}
-
 uint32_t han_next_patience(uint32_t patience, uint64_t waited, uint64_t slept) {
     if (waited > LONG_NS) return patience / 2 > SLEEP_YIELDS ? patience / 2 : SLEEP_YIELDS;
     if (!slept || slept > BRIEF_NS) return patience;
@@ -152,7 +147,7 @@ static enum han_status sleep_and_look(han_engine *e, han_idler *w) {
     else if (status == HAN_BLOCKED && e->wait.patient && !w->sleepy)
         sched_yield();
     else if (status == HAN_BLOCKED)
-        nap(w->sleepy ? SLEEPY_SLEEP_NS : NAP_NS), slept = true;
+        han_nap(w->sleepy ? SLEEPY_SLEEP_NS : NAP_NS), slept = true;
     w->yields++;
     if (status == HAN_MOVED) progressed(e, w);
     if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
@@ -166,7 +161,7 @@ static enum han_status idle(han_engine *e, han_idler *w) {
     uint32_t ns = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     bool at_once = ns;
     if (ns && w->yields > CLOCK_ROUNDS)
-        nap(ns);
+        han_nap(ns);
     else
         at_once |= yield(e);
     w->yields++;

@@ -10,6 +10,7 @@
 #include "python/py_arguments.h"
 #include "python/py_copies.h"
 #include "python/py_look_up.h"
+#include "python/py_ref.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 
@@ -167,15 +168,9 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
 
 /* ---- han._native.Calls -------------------------------------------------------------------- */
 
-static int few(Py_ssize_t n, Py_ssize_t expected) {
-    if (n == expected) return 0;
-    PyErr_Format(PyExc_TypeError, "%zd arguments, %zd expected", n, expected);
-    return -1;
-}
-
 #define DEFINE_METHOD(NAME, METHOD, ARGUMENTS, GO)                                            \
     static PyObject *calls_##METHOD(CallsObject *self, PyObject *const *args, Py_ssize_t n) { \
-        if (few(n, ARGUMENTS)) return NULL;                                                   \
+        if (han_expect(#METHOD, n, ARGUMENTS)) return NULL;                                   \
         if (self->library[LEFT_##METHOD]) return leave(self, LEFT_##METHOD, args, n);         \
         return serve(self, args, han_read_##NAME, GO);                                        \
     }
@@ -198,7 +193,7 @@ DEFINE_METHODS(allgatherv, 2)
 DEFINE_METHODS(reduce_scatter, 4)
 
 static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
-    return few(n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
+    return han_expect("recvcounts", n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
 }
 
 /* leave(name, method): from now on, calls of this name are those of MPI's own method. */

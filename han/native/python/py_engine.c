@@ -249,9 +249,18 @@ static int engine_set_messages(EngineObject *self, PyObject *value, void *unused
     return 0;
 }
 
-static PyObject *engine_get_messages(EngineObject *self, void *unused) {
+/* Threads that wait read it without Python's lock. */
+static PyObject *engine_get_held(EngineObject *self, void *unused) {
     (void)unused;
-    return PyLong_FromUnsignedLongLong((unsigned long long)self->engine.messages);
+    return PyLong_FromUnsignedLongLong(self->engine.held);
+}
+
+static int engine_set_held(EngineObject *self, PyObject *value, void *unused) {
+    (void)unused;
+    unsigned long long held = value ? PyLong_AsUnsignedLongLong(value) : 0;
+    if (PyErr_Occurred()) return -1;
+    self->engine.held = held;
+    return 0;
 }
 
 static PyObject *engine_get_failed(EngineObject *self, void *unused) {
@@ -298,7 +307,9 @@ static PyGetSetDef engine_getset[] = {
     {"epoch", (getter)engine_get_epoch, NULL, "The number of runs finished.", NULL},
     {"issued", (getter)engine_get_issued, NULL,
      "The number of runs started, including queued and finished ones.", NULL},
-    {"messages", (getter)engine_get_messages, (setter)engine_set_messages,
+    {"held", (getter)engine_get_held, (setter)engine_set_held,
+     "The run of which a notice arrived early, counted from 1; 0: none.", NULL},
+    {"messages", NULL, (setter)engine_set_messages,
      "The handle of the communicator that runs send messages on.", NULL},
     {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped the engine.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -307,8 +318,6 @@ static PyGetSetDef engine_getset[] = {
 static PyMemberDef engine_members[] = {
     {"alternatives", T_ULONGLONG, offsetof(EngineObject, engine.alternatives), READONLY,
      "The number of runs of an alternative."},
-    {"held", T_ULONGLONG, offsetof(EngineObject, engine.held), 0,
-     "The run of which a notice arrived early, counted from 1; 0: none."},
     {"on_error", T_OBJECT, offsetof(EngineObject, on_error), READONLY,
      "The function that is called on errors."},
     {NULL, 0, 0, 0, NULL},

@@ -41,12 +41,6 @@ static PyObject *plan_get_counts(PlanObject *self, void *unused) {
     return tuple;
 }
 
-static PyObject *or_none(PlanObject *other) {
-    PyObject *o = other ? (PyObject *)other : Py_None;
-    Py_INCREF(o);
-    return o;
-}
-
 /* Set an alternative or a rival, which is never replaced: a run may use it. 0 or -1. */
 static int take(PlanObject **slot, PyObject *o, bool expected, const char *what) {
     if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected) {
@@ -61,7 +55,7 @@ static int take(PlanObject **slot, PyObject *o, bool expected, const char *what)
 
 static PyObject *get_alternative(PlanObject *self, void *unused) {
     (void)unused;
-    return or_none(self->alternative);
+    return Py_NewRef(han_py_or_none(self->alternative));
 }
 
 static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
@@ -74,7 +68,7 @@ static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
 
 static PyObject *get_rival(PlanObject *self, void *unused) {
     (void)unused;
-    return or_none(self->rival);
+    return Py_NewRef(han_py_or_none(self->rival));
 }
 
 static int set_rival(PlanObject *self, PyObject *o, void *unused) {
