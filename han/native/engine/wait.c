@@ -37,9 +37,9 @@ static const uint64_t LONG_NS = 1000000; /* a wait in which a sleep is worth it 
 static enum han_status poke(han_engine *e) {
     int flag = 0;
     if (e->mpi) {
-        bool before = han_enter(true); /* MPI may call a user's reduction */
+        bool before = han_set_inside_op(true); /* MPI may call a user's reduction */
         int rc = han_iprobe(e->mpi, e->mpi->any_source, e->mpi->notice_tag, e->comm, &flag);
-        (void)han_enter(before);
+        (void)han_set_inside_op(before);
         if (rc) {
             e->mpi_error = rc;
             return HAN_E_MPI;
@@ -215,7 +215,7 @@ enum han_status han_progress(han_engine *e, han_run *run, bool block) {
     return status;
 }
 
-enum han_status han_look(han_engine *e, double waited) {
+enum han_status han_check_peers(han_engine *e, double waited) {
     if (e->failed) return HAN_E_FAILED;
     if (han_engine_mismatch(e)) return han_fail(e, HAN_E_MISMATCH);
     if (e->wait.timeout > 0 && waited > e->wait.timeout) return han_fail(e, HAN_E_TIMEOUT);

@@ -82,7 +82,7 @@ static PyObject *arena_open(PyObject *self, PyObject *args) {
         free_provider(p);
         return NULL;
     }
-    han_arena_heed(p->arena, p->groups);
+    han_arena_limit(p->arena, p->groups);
     p->handler.allocator =
         (PyDataMemAllocator){p->arena, data_malloc, data_calloc, data_realloc, data_free};
     return PyCapsule_New(p, CAPSULE, release);

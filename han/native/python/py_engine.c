@@ -184,7 +184,7 @@ static PyObject *engine_run(EngineObject *self, PyObject *args) {
 static PyObject *engine_look(EngineObject *self, PyObject *args) {
     double waited;
     if (!PyArg_ParseTuple(args, "d", &waited)) return NULL;
-    enum han_status status = han_look(&self->engine, waited);
+    enum han_status status = han_check_peers(&self->engine, waited);
     if (status > HAN_BLOCKED && han_py_report(self, status)) return NULL;
     Py_RETURN_NONE;
 }
@@ -192,7 +192,7 @@ static PyObject *engine_look(EngineObject *self, PyObject *args) {
 static PyObject *engine_rest(EngineObject *self, PyObject *unused) {
     (void)unused;
     Py_BEGIN_ALLOW_THREADS /* another thread may be in a step that needs Python */
-    han_rest(&self->engine);
+    han_drop_idle(&self->engine);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
