@@ -68,13 +68,14 @@ static bool process_gone(int64_t pid, uint64_t start) {
 }
 
 int han_dead_peer(const han_engine *e) {
+    uint64_t epoch = atomic_load_explicit(&e->finished, memory_order_relaxed);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         const han_channel *ch = &e->channels[c];
         const han_control *all = han_records(ch);
         for (uint32_t r = 0; r < ch->size; r++) {
             const han_control *p = &all[r];
             if (r == ch->me || p->pid_namespace != all[ch->me].pid_namespace) continue;
-            if (atomic_load_explicit(&p->done, memory_order_relaxed) > e->epoch) continue;
+            if (atomic_load_explicit(&p->done, memory_order_relaxed) > epoch) continue;
             if (atomic_load_explicit(&p->gone, memory_order_relaxed)) continue; /* it said so */
             if (process_gone(p->pid, p->pid_start)) return (int)p->rank;
         }
