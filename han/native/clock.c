@@ -8,3 +8,8 @@ uint64_t han_now_ns(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+void han_nap(uint32_t ns) {
+    struct timespec t = {0, (long)ns};
+    nanosleep(&t, NULL);
+}

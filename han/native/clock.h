@@ -6,5 +6,7 @@
 
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t han_now_ns(void);
+/* Sleep for less than a second. */
+void han_nap(uint32_t ns);
 
 #endif

@@ -18,7 +18,7 @@ enum han_status {
     HAN_OK,      /* the run has finished */
     HAN_MOVED,   /* the run has not finished, some operation was done */
     HAN_BLOCKED, /* the run has not finished, no operation could be done */
-    HAN_E_MPI,
+    HAN_E_MPI,   /* this and what follows are errors: greater than HAN_BLOCKED */
     HAN_E_TIMEOUT,
     HAN_E_DEAD,
     HAN_E_NOTICE,
@@ -77,16 +77,16 @@ typedef struct han_engine {
     uint32_t n_channels, tag_base;
     han_channel channels[HAN_MAX_CHANNELS];
     han_wait_policy wait;
-    uint32_t bells;    /* a bit for each channel in which some rank may sleep */
-    han_ways put;      /* how data is stored into cells: ordinary stores, or past the caches */
-    uint32_t spins;    /* at present, within the bounds of `wait` */
-    uint32_t patience; /* yields before the thread sleeps in the kernel */
+    uint32_t bells;         /* a bit for each channel in which some rank may sleep */
+    han_ways put;           /* how data is stored into cells: ordinary stores, or past the caches */
+    _Atomic uint32_t spins; /* at present, within the bounds of `wait` */
+    uint32_t patience;      /* yields before the thread sleeps in the kernel */
     bool (*interrupted)(void *);       /* asked now and then while waiting; may be NULL */
     uint64_t epoch;                    /* runs finished, for the thread that holds `busy` */
     _Atomic uint64_t finished, issued; /* for all threads: the same, and runs ever queued */
     uint64_t calls[HAN_CALLS_KEPT]; /* the digest of all calls after each of the last runs begun */
-    uint64_t agreed; /* runs up to which all ranks are known to have made the same calls */
-    uint64_t held;   /* the run of which a notice arrived early, counted from 1; 0: none */
+    uint64_t agreed;       /* runs up to which all ranks are known to have made the same calls */
+    _Atomic uint64_t held; /* the run of which a notice arrived early, counted from 1; 0: none */
     /* of the run at the head of the queue: */
     han_run *head, *tail;
     bool started;
@@ -109,7 +109,8 @@ typedef struct han_engine {
     atomic_flag busy; /* a thread is stepping this engine */
     /* What the helper (engine/helper.h) needs: steps of other threads, their number when it last
      * looked, and threads that wait for a run and therefore step it. */
-    uint64_t steps, seen, moves; /* moves: steps that did something */
+    uint64_t steps, seen;
+    _Atomic uint64_t moves; /* steps that did something */
     _Atomic int awaited;
     bool left; /* stopped while messages were under way: the channels must stay mapped */
     struct han_engine *next_active;

@@ -3,6 +3,7 @@
 #ifndef HAN_PROGRAM_H
 #define HAN_PROGRAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum han_code {
@@ -21,6 +22,14 @@ enum han_code {
     HAN_PUSH,  /* ref0 in the memory of rank `peer` <- ref1, n bytes, likewise */
     HAN_CODES
 };
+
+/* Whether an operation copies bytes, or combines elements. */
+static inline bool han_copies(unsigned code) {
+    return code == HAN_COPY || code == HAN_PULL || code == HAN_PUSH;
+}
+static inline bool han_reduces(unsigned code) {
+    return code == HAN_REDUCE || code == HAN_ACCUMULATE || code == HAN_REDUCE2;
+}
 
 enum han_coll {
     HAN_C_BCAST,

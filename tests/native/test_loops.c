@@ -196,7 +196,7 @@ static void walk(han_plan *p, const han_records_of *plain)
             bool fitted = p->terms && plain->terms[k].each && p->nbytes < GRAIN * GRAINS;
             require(!fitted || !memcmp(&p->terms[e.pc[s]], &plain->terms[k], sizeof(han_term)),
                     "the same term", k);
-            require(han_passed(&e, p, s) - p->streams[s].start == k - plain->streams[s].start,
+            require(han_position_of(&e, p, s) - p->streams[s].start == k - plain->streams[s].start,
                     "the same position", k);
             e.pc[s]++;
             bool last = k + 1 == plain->streams[s].stop;
@@ -204,7 +204,7 @@ static void walk(han_plan *p, const han_records_of *plain)
                     "the same task", k);
             if (han_at_loop(&e, p, s))
                 han_end_loop(&e, p, s);
-            require(han_reached(&e, p, s) >= e.pc[s], "what was done is before", k);
+            require(han_done_until(&e, p, s) >= e.pc[s], "what was done is before", k);
         }
         require(e.pc[s] == p->streams[s].stop && !e.loops[s], "the end", plain->streams[s].stop);
     }

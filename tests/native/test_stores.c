@@ -29,37 +29,37 @@ static void the_kind_of_store_follows_the_costs(void)
 {
     static han_ways w;
     require(han_next_way(&w) == HAN_WAY_USUAL, "the ordinary way is tried first");
-    han_took(&w, HAN_WAY_USUAL, 50000, MiB);
+    han_note_stores(&w, HAN_WAY_USUAL, 50000, MiB);
     require(han_next_way(&w) == HAN_WAY_OTHER, "then the other one");
-    han_took(&w, HAN_WAY_OTHER, 900000, MiB); /* pages touched first */
+    han_note_stores(&w, HAN_WAY_OTHER, 900000, MiB); /* pages touched first */
     require(!han_usual_is_slow(&w), "memory takes longer");
-    han_took(&w, HAN_WAY_OTHER, 40000, MiB);
+    han_note_stores(&w, HAN_WAY_OTHER, 40000, MiB);
     require(w.cost[HAN_WAY_OTHER] < 50000, "the first touch is forgotten at once");
     require(!han_usual_is_slow(&w), "ordinary stores take somewhat longer");
     require(ways(&w, HAN_WAY_OTHER, 10 * 61) == 10, "now and then memory is tried");
     for (int k = 0; k < 20; k++)
-        han_took(&w, HAN_WAY_USUAL, 200000, MiB);
+        han_note_stores(&w, HAN_WAY_USUAL, 200000, MiB);
     require(han_usual_is_slow(&w), "ordinary stores take much longer");
     require(ways(&w, HAN_WAY_USUAL, 10 * 31) == 10, "now and then they are tried");
-    han_took(&w, HAN_WAY_USUAL, 30000, MiB);
+    han_note_stores(&w, HAN_WAY_USUAL, 30000, MiB);
     require(!han_usual_is_slow(&w), "one that is quick shows that caches are near again");
 }
 
 static void a_long_interruption_counts_little(void)
 {
     static han_ways w;
-    han_took(&w, HAN_WAY_OTHER, 40000, MiB);
-    han_took(&w, HAN_WAY_USUAL, 60000000000, MiB); /* more than the cost's type could hold */
+    han_note_stores(&w, HAN_WAY_OTHER, 40000, MiB);
+    han_note_stores(&w, HAN_WAY_USUAL, 60000000000, MiB); /* more than the cost's type could hold */
     require(han_usual_is_slow(&w), "a first copy that was stopped for long is slow");
-    han_took(&w, HAN_WAY_USUAL, 50000, MiB);
+    han_note_stores(&w, HAN_WAY_USUAL, 50000, MiB);
     require(!han_usual_is_slow(&w), "and the next one right");
     for (int k = 0; k < 3; k++)
-        han_took(&w, HAN_WAY_USUAL, 60000000000, MiB);
+        han_note_stores(&w, HAN_WAY_USUAL, 60000000000, MiB);
     require(!han_usual_is_slow(&w), "stopped three times, it is no slow one yet");
     for (int k = 0; k < 100; k++)
-        han_took(&w, HAN_WAY_OTHER, 0, MiB);
+        han_note_stores(&w, HAN_WAY_OTHER, 0, MiB);
     for (int k = 0; k < 100; k++)
-        han_took(&w, HAN_WAY_OTHER, 40000, MiB);
+        han_note_stores(&w, HAN_WAY_OTHER, 40000, MiB);
     require(w.cost[HAN_WAY_OTHER] > 20000, "times that no clock could tell are outgrown");
 }
 
@@ -75,7 +75,7 @@ static void data_is_right(void)
         for (size_t b = 0; b < n; b++)
             from[at / 2 + b] = (unsigned char)(b * 7 + (size_t)k);
         memset(to, 0xee, sizeof to);
-        han_put(&e, to + at, from + at / 2, n);
+        han_copy_cells(&e, to + at, from + at / 2, n);
         require(!memcmp(to + at, from + at / 2, n), "what was put is there");
         require(to[at + n] == 0xee && (!at || to[at - 1] == 0xee), "and nothing beside it");
     }

@@ -46,7 +46,7 @@ void han_move(han_engine *e, han_plan *p, const han_instr *i) {
     if (p->streaming && i->base[0] == HAN_B_RECV)
         han_copy_streaming(dst, src, i->n);
     else if (i->n >= HAN_STRING_LEAST && is_shared(i->base[0]) && is_own(i->base[1]))
-        han_put(e, dst, src, i->n);
+        han_copy_cells(e, dst, src, i->n);
     else if (i->n >= OWN_LEAST && (is_own(i->base[1]) || (p->much && !han_on_mesh())))
         han_copy_out(dst, src, i->n);
     else if (!is_own(i->base[1]))
@@ -198,7 +198,7 @@ static void reduce_to(han_plan *p, const han_instr *i, uint8_t *dst, const uint8
             reduce_out(p, dst, a, b, i->n);
         else
             p->reduce(dst, a, b, i->n);
-        han_took(&p->shown, way, han_now_ns() - before, bytes);
+        han_note_stores(&p->shown, way, han_now_ns() - before, bytes);
     } else {
         p->reduce(dst, a, b, i->n);
     }

@@ -41,7 +41,7 @@ enum han_way han_next_way(han_ways *w) {
 /* Page faults and other processes make some times too long, never too short. A much shorter time
  * therefore replaces the mean, and a much longer time counts little. The cost of the other kind
  * does not depend on distance: every shorter time replaces its mean. */
-void han_took(han_ways *w, enum han_way way, uint64_t ns, uint64_t bytes) {
+void han_note_stores(han_ways *w, enum han_way way, uint64_t ns, uint64_t bytes) {
     uint64_t now = (ns << 20) / bytes + 1, mean = w->cost[way];
     if (now > MOST) now = MOST;
     if (!mean || now < (way == HAN_WAY_OTHER ? mean : mean / 2)) mean = now;
@@ -49,7 +49,7 @@ void han_took(han_ways *w, enum han_way way, uint64_t ns, uint64_t bytes) {
     w->cost[way] = (uint32_t)((mean * (WEIGHT - 1) + now + WEIGHT - 1) / WEIGHT);
 }
 
-void han_put(han_engine *e, void *dst, const void *src, size_t n) {
+void han_copy_cells(han_engine *e, void *dst, const void *src, size_t n) {
     if (n >= HAN_WALK_LEAST && han_on_mesh()) {
         han_copy_paged(dst, src, n);
         return;
@@ -64,5 +64,5 @@ void han_put(han_engine *e, void *dst, const void *src, size_t n) {
         han_copy_streaming(dst, src, n);
     else
         han_copy(dst, src, n);
-    han_took(&e->put, way, han_now_ns() - before, n);
+    han_note_stores(&e->put, way, han_now_ns() - before, n);
 }

@@ -9,12 +9,12 @@
 #endif
 
 /* Copy into the cells of a channel. */
-void han_put(han_engine *, void *dst, const void *src, size_t n);
+void han_copy_cells(han_engine *, void *dst, const void *src, size_t n);
 
 /* The kind of stores to use next. */
 enum han_way han_next_way(han_ways *);
 /* Note that stores of one kind took `ns` for `bytes`, at least HAN_WAYS_LEAST. */
-void han_took(han_ways *, enum han_way, uint64_t ns, uint64_t bytes);
+void han_note_stores(han_ways *, enum han_way, uint64_t ns, uint64_t bytes);
 /* Whether the usual kind takes much longer than the other one at present. */
 bool han_usual_is_slow(const han_ways *);
 

@@ -13,7 +13,7 @@
 #define HAN_CALLS_COUNT UINT64_C(0xffff) /* the bits of a digest that count calls */
 
 /* Add the next call to the digest of all calls; returns the digest. */
-static inline uint64_t han_called(han_engine *e, uint64_t signature) {
+static inline uint64_t han_add_call(han_engine *e, uint64_t signature) {
     uint64_t digest = (e->calls[e->epoch % HAN_CALLS_KEPT] & ~HAN_CALLS_COUNT) ^ signature;
     digest = (digest ^ digest >> 32) * UINT64_C(0x9e3779b97f4a7c15);
     uint64_t calls = (digest & ~HAN_CALLS_COUNT) | ((e->epoch + 1) & HAN_CALLS_COUNT);

@@ -2,7 +2,7 @@
 
 #include "engine/verdict.h"
 
-bool han_may_forget(han_engine *e) {
+bool han_offers_read(han_engine *e) {
     uint64_t n = e->epoch - (HAN_HISTORY - 1); /* runs up to the one whose bit is pushed out */
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
@@ -54,10 +54,10 @@ han_plan *han_decide(han_engine *e) {
     return e->takes_rival ? p->rival : p;
 }
 
-uint32_t han_undecided(const han_engine *e, han_where *rows) {
+uint32_t han_missing_offers(const han_engine *e, han_where *rows) {
     const han_channel *ch = &e->channels[e->head->plan->whole];
     if (e->meets) {
-        rows[0] = (han_where){HAN_AWAITS_VERDICT, han_awaited(e), 0};
+        rows[0] = (han_where){HAN_AWAITS_VERDICT, han_sender(e), 0};
         return 1;
     }
     uint32_t n = 0;

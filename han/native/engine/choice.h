@@ -23,12 +23,12 @@ typedef struct {
 enum { HAN_AWAITS_OFFER = HAN_CODES, HAN_AWAITS_VERDICT };
 
 /* Whether the run at the head may begin: no peer can still need the bit that it pushes out. */
-bool han_may_forget(han_engine *);
+bool han_offers_read(han_engine *);
 
 /* The plan that all ranks run; NULL while bits of peers are missing. */
 han_plan *han_decide(han_engine *);
 
 /* The ranks whose bits are missing; returns their number, at most HAN_MAX_STREAMS. */
-uint32_t han_undecided(const han_engine *, han_where *rows);
+uint32_t han_missing_offers(const han_engine *, han_where *rows);
 
 #endif

@@ -1,4 +1,4 @@
-/* Ranks that have left: their programs ended, so they begin no more runs. */
+/* Ranks that have left, as their programs ended, or died: they begin no more runs. */
 #ifndef HAN_DEPARTED_H
 #define HAN_DEPARTED_H
 
@@ -12,5 +12,8 @@ void han_leave(han_engine *);
  * before finishing; else HAN_BLOCKED. Called in each wait: it reads one word of each channel while
  * all ranks are there. */
 enum han_status han_departed(han_engine *);
+
+/* The rank of a peer on this node that died before it finished the current run, or -1. */
+int han_dead_peer(const han_engine *);
 
 #endif

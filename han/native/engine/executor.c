@@ -111,7 +111,7 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     case HAN_TEST:
         return test(e, p, i);
     case HAN_AWAIT:
-        flag = han_passed(e, p, (uint32_t)i->peer) >= i->n;
+        flag = han_position_of(e, p, (uint32_t)i->peer) >= i->n;
         break;
     case HAN_COLL:
         rc = collective(e, p, i);
@@ -138,7 +138,7 @@ static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
         if (status > HAN_BLOCKED) return status;
         if (status == HAN_BLOCKED) return result;
         result = HAN_MOVED;
-        turn -= i->code <= HAN_REDUCE2 || i->code >= HAN_PULL;
+        turn -= han_copies(i->code) || han_reduces(i->code);
         e->pc[s]++;
         if (e->trace) {
             bool last = !han_same_task(e, p, s, i->task);
@@ -150,7 +150,7 @@ static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
 }
 
 enum han_status han_step(han_engine *e) {
-    if (!han_ready(e)) return e->meets ? han_meet(e) : HAN_BLOCKED;
+    if (!han_ready(e)) return e->meets ? han_exchange(e) : HAN_BLOCKED;
     han_plan *p = e->plan;
     bool moved = false, all = true;
     for (uint32_t s = 0; s < p->n_streams; s++) {

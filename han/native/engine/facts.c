@@ -38,11 +38,10 @@ static bool streams_out(const han_plan *p, unsigned ranks) {
 
 /* Note whether an instruction calls MPI; `kernel`: reductions have one of han's own. */
 static void note_mpi(han_plan *p, const han_instr *i, bool kernel) {
-    bool reduces = i->code >= HAN_REDUCE && i->code <= HAN_REDUCE2;
     bool collective = i->code == HAN_COLL;
     p->blocks |= collective && HAN_COLL_KIND(i) & HAN_C_BLOCKING;
     p->calls_mpi |= collective || i->code == HAN_ISEND || i->code == HAN_IRECV;
-    p->calls_mpi |= reduces && !kernel;
+    p->calls_mpi |= han_reduces(i->code) && !kernel;
 }
 
 void han_plan_facts(han_plan *p, bool kernel, unsigned ranks) {

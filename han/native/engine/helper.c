@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
-#include <time.h>
 
+#include "clock.h"
 #include "engine/queue.h"
 
 enum {
@@ -27,11 +27,6 @@ static struct {
     _Atomic int runs; /* under way */
     han_helper_way way;
 } helper = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
-
-static void nap(uint32_t ns) {
-    struct timespec t = {0, (long)ns};
-    nanosleep(&t, NULL);
-}
 
 static void sleep_until_woken(void) {
     pthread_mutex_lock(&helper.lock);
@@ -57,7 +52,7 @@ static bool take_over(han_helper_way way) {
             rest = FIRST_NAP_NS;
             sched_yield(); /* a computing thread may need this processor */
         } else {
-            nap(rest);
+            han_nap(rest);
             rest = rest < most / 2 ? rest * 2 : most;
         }
     }
@@ -81,7 +76,7 @@ static void *work(void *unused) {
         han_helper_way way = way_now();
         bool needed = helper.runs && take_over(way);
         wait = needed ? 1 : wait < LONGEST_LOOK ? wait + 1 : wait;
-        nap(way.look_ns ? way.look_ns * wait : LAST_NAP_NS);
+        han_nap(way.look_ns ? way.look_ns * wait : LAST_NAP_NS);
     }
     return NULL;
 }

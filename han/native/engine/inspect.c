@@ -5,7 +5,6 @@
 #include "engine/lock.h"
 #include "engine/loops.h"
 #include "engine/queue.h"
-#include "engine/trace.h"
 
 enum { LOOKS = 10000 }; /* attempts to lock an engine that another thread is stepping */
 
@@ -24,7 +23,7 @@ static han_where where(const han_engine *e, const han_plan *p, uint32_t s) {
     const han_instr *i = &p->code[e->pc[s]];
     han_where row = {i->code, i->peer, i->task};
     if (i->code != HAN_TEST) return row;
-    uint32_t pc = e->pc[s], reached = han_reached(e, p, s);
+    uint32_t pc = e->pc[s], reached = han_done_until(e, p, s);
     uint32_t first = reached > pc ? reached - (uint32_t)p->code[reached].n : pc; /* of the loop */
     find_peer(p, p->streams[s].start, first, i->slot, &row);
     find_peer(p, pc, reached, i->slot, &row);
@@ -42,7 +41,7 @@ uint32_t han_engine_blocked(han_engine *e, han_where *rows, uint64_t *signature,
         const han_plan *p = e->plan ? e->plan : e->head->plan;
         *signature = p->signature;
         *nbytes = e->head->nbytes;
-        if (!e->plan) n = han_undecided(e, rows);
+        if (!e->plan) n = han_missing_offers(e, rows);
         for (uint32_t s = 0; e->plan && s < p->n_streams; s++)
             if (e->pc[s] < p->streams[s].stop) rows[n++] = where(e, p, s);
     }
@@ -66,13 +65,6 @@ int han_engine_awaits(han_engine *e, bool *brief) {
     }
     han_unlock(&e->busy);
     return channel;
-}
-
-void *han_engine_trace(han_engine *e, han_trace *trace, void *owner) {
-    han_lock(&e->busy);
-    void *before = han_trace_into(e, trace, owner);
-    han_unlock(&e->busy);
-    return before;
 }
 
 bool han_engine_mismatch(han_engine *e) {

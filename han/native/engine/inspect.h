@@ -17,7 +17,4 @@ int han_engine_awaits(han_engine *, bool *brief);
 /* As han_mismatch; false if another thread is stepping the engine. */
 bool han_engine_mismatch(han_engine *);
 
-/* As han_trace_into. */
-void *han_engine_trace(han_engine *, han_trace *, void *owner);
-
 #endif

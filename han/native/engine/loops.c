@@ -46,7 +46,7 @@ void han_end_loop(han_engine *e, han_plan *p, uint32_t s) {
     }
 }
 
-uint32_t han_reached(const han_engine *e, const han_plan *p, uint32_t s) {
+uint32_t han_done_until(const han_engine *e, const han_plan *p, uint32_t s) {
     uint32_t k = e->pc[s];
     if (p->strides && e->loops[s])
         while (p->code[k].code != HAN_LOOP) k++;

@@ -12,7 +12,7 @@ static inline bool han_at_loop(const han_engine *e, const han_plan *p, uint32_t 
 }
 
 /* Where a stream is in the code, if its loops were written out. */
-static inline uint32_t han_passed(const han_engine *e, const han_plan *p, uint32_t s) {
+static inline uint32_t han_position_of(const han_engine *e, const han_plan *p, uint32_t s) {
     return e->pc[s] + (p->strides ? e->ahead[s] : 0);
 }
 
@@ -20,7 +20,7 @@ static inline uint32_t han_passed(const han_engine *e, const han_plan *p, uint32
 void han_end_loop(han_engine *, han_plan *, uint32_t s);
 
 /* The end of the instructions that a stream has done at least once. */
-uint32_t han_reached(const han_engine *, const han_plan *, uint32_t s);
+uint32_t han_done_until(const han_engine *, const han_plan *, uint32_t s);
 
 /* Whether the next instruction of a stream belongs to this task. */
 bool han_same_task(const han_engine *, const han_plan *, uint32_t s, uint32_t task);

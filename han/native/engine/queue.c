@@ -1,5 +1,6 @@
 #include "engine/queue.h"
 
+#include "data/operands.h"
 #include "data/processor.h"
 #include "engine/executor.h"
 #include "engine/lock.h"
@@ -53,7 +54,7 @@ void han_deactivate(han_engine *e) {
     han_unlock(&active.lock);
 }
 
-void han_rest(han_engine *e) {
+void han_drop_idle(han_engine *e) {
     if (e->issued == e->finished) han_deactivate(e);
 }
 
@@ -101,7 +102,7 @@ static _Thread_local bool inside __attribute__((tls_model("initial-exec")));
 
 bool han_inside_op(void) { return inside; }
 
-bool han_enter(bool now) {
+bool han_set_inside_op(bool now) {
     bool before = inside;
     inside = now;
     return before;
@@ -110,10 +111,10 @@ bool han_enter(bool now) {
 static enum han_status step_locked(han_engine *e) {
     if (e->failed) return HAN_E_FAILED;
     if (!e->head) return HAN_BLOCKED;
-    bool before = han_enter(true);
+    bool before = han_set_inside_op(true);
     enum han_status status = han_step(e);
-    (void)han_enter(before);
-    e->moves += status == HAN_MOVED;
+    (void)han_set_inside_op(before);
+    if (status == HAN_MOVED) han_add(&e->moves, 1);
     return status > HAN_BLOCKED && status != HAN_E_NOTICE ? han_fail(e, status) : status;
 }
 

@@ -21,7 +21,7 @@ enum han_status han_try(han_engine *, const han_run *, int rounds);
 void han_activate(han_engine *);
 void han_deactivate(han_engine *);
 /* Remove it if it has no runs. */
-void han_rest(han_engine *);
+void han_drop_idle(han_engine *);
 /* Whether other engines than this one (or NULL) are active. */
 bool han_others_active(const han_engine *);
 /* Step every active engine but this one (or NULL) once. */
@@ -45,6 +45,6 @@ enum han_status han_fail(han_engine *, enum han_status);
  * reduction runs there, and must not wait for an engine. */
 bool han_inside_op(void);
 /* Set this state of the thread; returns the value before. */
-bool han_enter(bool);
+bool han_set_inside_op(bool);
 
 #endif

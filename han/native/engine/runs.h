@@ -69,7 +69,7 @@ static inline han_control *han_own_record(const han_channel *ch) {
 static uint8_t han_nowhere[3][HAN_LINE];
 
 /* Set up the chosen plan: its scratch, the addresses that peers read, the start of its streams. */
-static inline void han_take_up(han_engine *e, han_plan *p) {
+static inline void han_begin_plan(han_engine *e, han_plan *p) {
     if (!han_is_resolved(p, e->head)) han_resolve(p, e->head);
     e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : han_nowhere[2];
     for (uint32_t c = 0; c < e->n_channels; c++) {
@@ -86,7 +86,7 @@ static inline void han_take_up(han_engine *e, han_plan *p) {
 enum { LAST_RUNS = (1 << HAN_HISTORY) - 1 };
 
 /* Add the bits of this run: whether this rank offers the alternative, if there is one. */
-static inline void han_offer(han_engine *e, const han_run *run) {
+static inline void han_add_offer(han_engine *e, const han_run *run) {
     const han_plan *p = run->plan;
     bool offers =
         p->arena_size && han_in_arena(p, run->send) && han_in_arena(p, run->recv) && p->alternative;
@@ -98,12 +98,12 @@ static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
     e->timed = false;
     e->takes_rival = p->tried && han_count(e, run);
-    han_offer(e, run);
+    han_add_offer(e, run);
     uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers;
     e->bases[HAN_B_SEND] = run->send ? (uint8_t *)(uintptr_t)run->send : han_nowhere[0];
     e->bases[HAN_B_RECV] = run->recv ? run->recv : han_nowhere[1];
     /* Blocking and nonblocking calls with trials differ. */
-    uint64_t calls = han_called(e, han_call_of(p, run) ^ (p->tried && run->blocking));
+    uint64_t calls = han_add_call(e, han_call_of(p, run) ^ (p->tried && run->blocking));
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
@@ -135,7 +135,7 @@ static inline bool han_place(han_engine *e) {
 
 /* Whether peers may still need what this rank told them in earlier runs. */
 static inline bool han_too_early(han_engine *e) {
-    return e->choices >> (HAN_HISTORY - 1) & 1 && !han_may_forget(e);
+    return e->choices >> (HAN_HISTORY - 1) & 1 && !han_offers_read(e);
 }
 
 /* Begin the run if it has not begun, and choose its plan if none is chosen. Returns whether its
@@ -152,7 +152,7 @@ static inline bool han_ready(han_engine *e) {
         bool choice = e->offers & 1 || e->takes_rival;
         han_plan *p = choice ? han_decide(e) : e->head->plan;
         if (!p) return false;
-        han_take_up(e, p);
+        han_begin_plan(e, p);
     }
     return han_room_free(e, e->plan);
 }

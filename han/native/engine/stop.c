@@ -11,10 +11,10 @@ enum { SETTLE_NS = 50000000 }; /* how long a stopping engine waits for its messa
 /* Test every message and collective under way, and cancel receives; returns whether all are
  * over. The plan may be NULL. */
 static bool over(han_engine *e, const han_plan *p, bool cancel) {
-    bool all = !e->meets || han_meeting_over(e, cancel);
+    bool all = !e->meets || han_exchange_over(e, cancel);
     if (!p) return all;
     for (uint32_t s = 0; s < p->n_streams; s++) {
-        uint32_t reached = han_reached(e, p, s);
+        uint32_t reached = han_done_until(e, p, s);
         for (uint32_t k = p->streams[s].start; k < reached; k++) {
             const han_instr *i = &p->code[k];
             bool coll = i->code == HAN_COLL && !(HAN_COLL_KIND(i) & HAN_C_BLOCKING);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "engine/lock.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -26,8 +27,7 @@ static han_anchor anchor_now(const han_engine *e) {
 }
 
 static bool waits(const han_instr *i) { return i->code == HAN_WAIT || i->code == HAN_AWAIT; }
-static bool copies(const han_instr *i) { return i->code == HAN_COPY || i->code >= HAN_PULL; }
-static bool works(const han_instr *i) { return i->code <= HAN_REDUCE2 || copies(i); }
+static bool works(const han_instr *i) { return han_copies(i->code) || han_reduces(i->code); }
 
 void han_trace_before(han_engine *e, uint32_t s, const han_instr *i, uint64_t *ticks) {
     han_event *task = &e->open[s];
@@ -66,7 +66,7 @@ void han_trace_after(han_engine *e, uint32_t s, const han_instr *i, bool last, u
     if (works(i)) {
         uint64_t from = *ticks;
         *ticks = now(e->trace);
-        *(copies(i) ? &task->copying : &task->reducing) += *ticks - from;
+        *(han_copies(i->code) ? &task->copying : &task->reducing) += *ticks - from;
     } else if (!waits(i) && i->code != HAN_POST) {
         *ticks = 0; /* the operation called the MPI library */
     }
@@ -76,6 +76,7 @@ void han_trace_after(han_engine *e, uint32_t s, const han_instr *i, bool last, u
 }
 
 void *han_trace_into(han_engine *e, han_trace *trace, void *owner) {
+    han_lock(&e->busy);
     if (e->trace) e->trace->last = anchor_now(e);
     void *before = e->trace_owner;
     e->trace = trace;
@@ -83,5 +84,6 @@ void *han_trace_into(han_engine *e, han_trace *trace, void *owner) {
     memset(e->open, 0, sizeof e->open);
     if (trace) trace->first = anchor_now(e);
     e->anchored = trace ? trace->first.ticks : 0;
+    han_unlock(&e->busy);
     return before;
 }

@@ -11,7 +11,7 @@ void han_trace_before(han_engine *, uint32_t stream, const han_instr *, uint64_t
 void han_trace_after(han_engine *, uint32_t stream, const han_instr *, bool last, uint64_t *ticks);
 
 /* Record into `trace` from now on (NULL: stop), whose memory `owner` owns. Returns the owner of
- * the trace used before. The caller must hold the engine's lock. */
+ * the trace used before. */
 void *han_trace_into(han_engine *, han_trace *, void *owner);
 
 #endif

@@ -133,7 +133,7 @@ static void conclude_meeting(han_engine *e, han_class *k) {
     if (c->purpose == HAN_BEHIND) agree(e, k, e->head->plan->burst);
 }
 
-void han_conclude(han_engine *e) {
+void han_end_exchange(han_engine *e) {
     struct han_trials *c = e->trials;
     han_class *k = c->about;
     if (c->purpose != HAN_VERDICT) {

@@ -83,6 +83,6 @@ void han_note_time(han_engine *);
 
 /* The ranks have met or agreed: choose the plan of the run. After the last burst another exchange
  * follows, to agree on its outcome. */
-void han_conclude(han_engine *);
+void han_end_exchange(han_engine *);
 
 #endif

@@ -8,7 +8,7 @@ static int tag_of(const han_engine *e) {
     return (int)(e->tag_base + HAN_MAX_STREAMS * HAN_EPOCH_TAGS);
 }
 
-int han_awaited(const han_engine *e) {
+int han_sender(const han_engine *e) {
     const struct han_trials *c = e->trials;
     return (int)((c->rank + c->size - c->distance % c->size) % c->size);
 }
@@ -57,18 +57,18 @@ static enum han_status exchange(han_engine *e, struct han_trials *c, int from) {
     return HAN_OK;
 }
 
-enum han_status han_meet(han_engine *e) {
+enum han_status han_exchange(han_engine *e) {
     struct han_trials *c = e->trials;
     for (; c->distance < c->size; c->distance *= 2, c->posted = false) {
-        enum han_status status = exchange(e, c, han_awaited(e));
+        enum han_status status = exchange(e, c, han_sender(e));
         if (status != HAN_OK) return status;
         take_greatest(&c->mine, &c->theirs);
     }
-    han_conclude(e);
+    han_end_exchange(e);
     return HAN_MOVED;
 }
 
-bool han_meeting_over(han_engine *e, bool cancel) {
+bool han_exchange_over(han_engine *e, bool cancel) {
     struct han_trials *c = e->trials;
     int flag = 1;
     if (c->receiving) {

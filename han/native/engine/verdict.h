@@ -10,12 +10,12 @@
 
 /* Go on with the agreement of the run at the head. HAN_MOVED: all ranks agree, and the plan of the
  * run is known unless another exchange follows; HAN_BLOCKED; or an error. */
-enum han_status han_meet(han_engine *);
+enum han_status han_exchange(han_engine *);
 
 /* The rank from which the next message must come. */
-int han_awaited(const han_engine *);
+int han_sender(const han_engine *);
 
 /* Test the messages of an agreement, and cancel receives; returns whether all are over. */
-bool han_meeting_over(han_engine *, bool cancel);
+bool han_exchange_over(han_engine *, bool cancel);
 
 #endif

@@ -2,21 +2,21 @@
 #include "engine/wait.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include "clock.h"
 #include "data/processor.h"
-#include "engine/dead_peers.h"
+#include "engine/bell.h"
 #include "engine/departed.h"
 #include "engine/inspect.h"
 #include "engine/queue.h"
-#include "engine/sleep.h"
 
 enum {
     POKE_SPINNING = 512, /* fruitless rounds between two calls of the MPI library */
     POKE_YIELDING = 8,
-    CLOCK_ROUNDS = 64, /* yields between two readings of the clock */
-    LAST_POKES = 16,   /* before a peer without a process is reported */
+    CLOCK_ROUNDS = 64,       /* yields between two readings of the clock */
+    LAST_POKES = 16,         /* before a peer without a process is reported */
+    LONG_SLEEP_NS = 1000000, /* then it progresses MPI and checks for signals and dead peers */
+    SHORT_SLEEP_NS = 50000, /* the same if it also waits for messages, or flags of other channels */
 };
 
 static const uint64_t SLOW_NS = 5000000;     /* between two checks of signals and the time limit */
@@ -37,16 +37,17 @@ static const uint64_t LONG_NS = 1000000; /* a wait in which a sleep is worth it 
 static enum han_status poke(han_engine *e) {
     int flag = 0;
     if (e->mpi) {
-        bool before = han_enter(true); /* MPI may call a user's reduction */
+        bool before = han_set_inside_op(true); /* MPI may call a user's reduction */
         int rc = han_iprobe(e->mpi, e->mpi->any_source, e->mpi->notice_tag, e->comm, &flag);
-        (void)han_enter(before);
+        (void)han_set_inside_op(before);
         if (rc) {
             e->mpi_error = rc;
             return HAN_E_MPI;
         }
     }
     han_progress_others(e);
-    return flag || (e->held && atomic_load_explicit(&e->issued, memory_order_relaxed) >= e->held)
+    uint64_t held = atomic_load_explicit(&e->held, memory_order_relaxed);
+    return flag || (held && atomic_load_explicit(&e->issued, memory_order_relaxed) >= held)
                ? HAN_E_NOTICE
                : han_departed(e);
 }
@@ -101,11 +102,6 @@ static enum han_status spin(han_engine *e, han_idler *w) {
     return look ? look_around(e, w) : status;
 }
 
-static void nap(uint32_t ns) {
-    struct timespec t = {0, (long)ns};
-    nanosleep(&t, NULL);
-}
-
 uint32_t han_next_patience(uint32_t patience, uint64_t waited, uint64_t slept) {
     if (waited > LONG_NS) return patience / 2 > SLEEP_YIELDS ? patience / 2 : SLEEP_YIELDS;
     if (!slept || slept > BRIEF_NS) return patience;
@@ -119,19 +115,39 @@ static void progressed(han_engine *e, han_idler *w) {
     *w = (han_idler){0};
 }
 
+/* Step the engine once. If no operation could be done, sleep until a peer posts a flag in the
+ * channel that the run waits for, or until a time limit, at most `most_ns`. `slept` stays false if
+ * no bell rings for what the run waits for. Returns HAN_BLOCKED or the status of the step. */
+static enum han_status sleep_at_bell(han_engine *e, uint32_t most_ns, bool *slept) {
+    bool brief;
+    int channel = han_engine_awaits(e, &brief);
+    *slept = false;
+    if (channel < 0 || !(e->bells >> channel & 1)) return HAN_BLOCKED;
+    const han_channel *ch = &e->channels[channel];
+    uint32_t number = han_bell_enter(ch);
+    enum han_status status = han_engine_step(e);
+    if (status == HAN_BLOCKED) {
+        *slept = true;
+        uint32_t ns = brief ? SHORT_SLEEP_NS : LONG_SLEEP_NS;
+        han_bell_sleep(ch, number, ns < most_ns ? ns : most_ns);
+    }
+    han_bell_leave(ch);
+    return status;
+}
+
 /* Sleep in the kernel, and check for other events between naps. No peer rings the bell for
  * messages, or when room in the rings becomes free. */
 static enum han_status sleep_and_look(han_engine *e, han_idler *w) {
     bool slept;
     uint64_t begun = han_now_ns();
     uint32_t most = e->wait.patient && !w->sleepy ? PATIENT_NS : UINT32_MAX;
-    enum han_status status = han_sleep(e, most, &slept);
+    enum han_status status = sleep_at_bell(e, most, &slept);
     if (slept)
         w->slept += han_now_ns() - begun;
     else if (status == HAN_BLOCKED && e->wait.patient && !w->sleepy)
         sched_yield();
     else if (status == HAN_BLOCKED)
-        nap(w->sleepy ? SLEEPY_SLEEP_NS : NAP_NS), slept = true;
+        han_nap(w->sleepy ? SLEEPY_SLEEP_NS : NAP_NS), slept = true;
     w->yields++;
     if (status == HAN_MOVED) progressed(e, w);
     if (status != HAN_BLOCKED) return status == HAN_MOVED ? HAN_BLOCKED : status;
@@ -145,7 +161,7 @@ static enum han_status idle(han_engine *e, han_idler *w) {
     uint32_t ns = e->wait.sleep_ns ? e->wait.sleep_ns : w->sleepy ? SLEEPY_SLEEP_NS : 0;
     bool at_once = ns;
     if (ns && w->yields > CLOCK_ROUNDS)
-        nap(ns);
+        han_nap(ns);
     else
         at_once |= yield(e);
     w->yields++;
@@ -199,7 +215,7 @@ enum han_status han_progress(han_engine *e, han_run *run, bool block) {
     return status;
 }
 
-enum han_status han_look(han_engine *e, double waited) {
+enum han_status han_check_peers(han_engine *e, double waited) {
     if (e->failed) return HAN_E_FAILED;
     if (han_engine_mismatch(e)) return han_fail(e, HAN_E_MISMATCH);
     if (e->wait.timeout > 0 && waited > e->wait.timeout) return han_fail(e, HAN_E_TIMEOUT);

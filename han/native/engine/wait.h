@@ -19,6 +19,6 @@ enum han_status han_progress(han_engine *, han_run *, bool block);
 
 /* Check the time limit, mismatches and dead peers, for a thread that has waited `waited` seconds
  * elsewhere. */
-enum han_status han_look(han_engine *, double waited);
+enum han_status han_check_peers(han_engine *, double waited);
 
 #endif

@@ -53,7 +53,7 @@ han_arena *han_arena_open(int fd, size_t size, size_t keep, bool touch) {
     return a;
 }
 
-void han_arena_heed(han_arena *a, char **groups) { a->extents.file.groups = groups; }
+void han_arena_limit(han_arena *a, char **groups) { a->extents.file.groups = groups; }
 
 void han_arena_close(han_arena *a) {
     /* In a forked child the records may be inconsistent: another thread of the parent may have been

@@ -25,7 +25,7 @@ typedef struct {
 han_arena *han_arena_open(int fd, size_t size, size_t keep, bool touch);
 /* Refuse large allocations (EDQUOT) that the memory limits of these control groups leave no room
  * for. `groups`: their folders, NULL at the end; they must outlive the arena. */
-void han_arena_heed(han_arena *, char **groups);
+void han_arena_limit(han_arena *, char **groups);
 /* Unmap the arena. None of its memory may be used any more. */
 void han_arena_close(han_arena *);
 

@@ -27,7 +27,7 @@ static inline uint32_t han_fixed_base(uint32_t base) {
 }
 
 static inline uint32_t han_fixed_peer(const han_instr *i) {
-    bool in_turn = i->code == HAN_WAIT || i->code >= HAN_PULL;
+    bool in_turn = i->code == HAN_WAIT || i->code == HAN_PULL || i->code == HAN_PUSH;
     return in_turn ? 0 : (uint32_t)i->peer;
 }
 

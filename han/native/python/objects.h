@@ -1,9 +1,8 @@
-/* The Python objects that several files use: an engine, and a plan. */
+/* The Python objects that several files use: an engine, a plan, and requests. */
 #ifndef HAN_OBJECTS_H
 #define HAN_OBJECTS_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/module.h"
 
 #include "engine.h"
 
@@ -21,12 +20,28 @@ typedef struct PlanObject {
     PyObject_HEAD
     han_plan plan;
     struct PlanObject *alternative, *rival; /* owned; or NULL */
-    han_instr *code;
-    han_term *terms;
-    han_stride *strides;
-    han_handle *comms;
     PyObject *keep; /* scratch, operation and other objects that the plan needs */
     Py_buffer scratch, shifts;
 } PlanObject;
+
+/* An object, or None in the place of NULL; borrowed. */
+static inline PyObject *han_py_or_none(void *o) { return o ? (PyObject *)o : Py_None; }
+
+/* Engine.plan: make a Plan from a program's records. */
+PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
+/* Load MPI's functions as a tuple from Python says: (path of mpi4py's module, whether handles are
+ * pointers, MPI.ANY_SOURCE, tag of notices, MPI.IN_PLACE, handle of MPI.BYTE). 0 or -1. */
+int han_py_load_mpi(han_mpi *, PyObject *library);
+/* A view of memory from malloc, which it frees at the end, also on failure; NULL with an error. */
+PyObject *han_view_of(void *data, size_t nbytes);
+
+/* The function han._native.request_class. */
+PyObject *han_py_request_class(PyObject *module, PyObject *args);
+/* Make a request of a nonblocking call; takes over the reference `kept`. `sizes` are those of
+ * blocks that differ, as bytes; or NULL. */
+PyObject *han_py_request(PyTypeObject *, EngineObject *, PlanObject *, const void *send, void *recv,
+                         uint64_t nbytes, PyObject *sizes, PyObject *kept);
+/* Start a request: None, or NULL with an exception. */
+PyObject *han_py_start(PyObject *request);
 
 #endif

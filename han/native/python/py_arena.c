@@ -1,11 +1,8 @@
 /* An arena is a capsule that NumPy allocates data from (NEP 49). Every array owns a reference to
  * the capsule that its data came from: the arena lives until its last array is freed. */
-#include "python/py_arena.h"
+#include "python/module.h"
 
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#define NPY_TARGET_VERSION NPY_1_22_API_VERSION
 #include <errno.h>
-#include <numpy/arrayobject.h>
 
 #include "memory/arena.h"
 #include "memory/cgroup.h"
@@ -85,7 +82,7 @@ static PyObject *arena_open(PyObject *self, PyObject *args) {
         free_provider(p);
         return NULL;
     }
-    han_arena_heed(p->arena, p->groups);
+    han_arena_limit(p->arena, p->groups);
     p->handler.allocator =
         (PyDataMemAllocator){p->arena, data_malloc, data_calloc, data_realloc, data_free};
     return PyCapsule_New(p, CAPSULE, release);
@@ -163,7 +160,7 @@ static PyObject *arena_give(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
+PyMethodDef han_arena_functions[] = {
     {"arena_open", arena_open, METH_VARARGS,
      "arena_open($module, fd, size, keep, touch=False, groups=(), /)\n--\n\n"
      "Open an arena in a sparse file; return NumPy's handle of it. The arena owns the file "
@@ -192,8 +189,3 @@ static PyMethodDef methods[] = {
      "the last one."},
     {NULL, NULL, 0, NULL},
 };
-
-int han_py_add_arena(PyObject *module) {
-    import_array1(-1);
-    return PyModule_AddFunctions(module, methods);
-}

@@ -256,8 +256,3 @@ int han_py_sizes_of(const han_caller *self, const han_call *c, PyObject **out) {
     *out = PyBytes_FromStringAndSize((const char *)c->counts, n);
     return *out ? 0 : -1;
 }
-
-int han_py_open_arguments(void) {
-    import_array1(-1);
-    return 0;
-}

@@ -46,8 +46,5 @@ bool han_read_recvcounts(const han_caller *, PyObject *const *args, han_call *);
 
 /* The sizes of blocks that differ, as bytes that a request owns; NULL if there are none. 0 or -1. */
 int han_py_sizes_of(const han_caller *, const han_call *, PyObject **out);
-static inline PyObject *han_py_or_none(PyObject *o) { return o ? o : Py_None; }
-
-int han_py_open_arguments(void);
 
 #endif

@@ -2,9 +2,53 @@
 
 #include <string.h>
 
-#include "python/py_waits.h"
-
 enum { MOST_PARTIALS = 64 }; /* that wait for their right half; one more doubles the operands */
+
+/* Flags of several ranks that are to reach one value. */
+typedef struct {
+    PyObject *flags, *ranks; /* tuples of Ref and int; borrowed; NULL: nothing to wait for */
+    uint64_t k;
+    Py_ssize_t n;
+} waits;
+
+/* Wait for the flag of one of the ranks; 0 or -1. */
+static int wait_one(OperationsObject *self, const waits *all, Py_ssize_t number) {
+    const RefObject *flag = han_ref_of(PyTuple_GET_ITEM(all->flags, number));
+    uint64_t given;
+    int32_t rank;
+    if (!flag || han_number_of(PyTuple_GET_ITEM(all->ranks, number), &given) ||
+        han_rank_of(given, &rank))
+        return -1;
+    return han_emit_wait(self, flag, all->k, rank);
+}
+
+static bool is_nowhere(const RefObject *ref) { return ref->base == HAN_B_NONE; }
+
+/* Combine an operand of this rank, if there is one, with those of the members, into `dst`; wait for
+ * the flag of each member before. Operands begin with the part of the message that is combined, as
+ * `dst` does. 0 or -1. */
+static int combine_members(OperationsObject *self, const RefObject *dst, const RefObject *own,
+                           PyObject *operands, uint64_t nbytes, const waits *members) {
+    RefObject first; /* keeps an operand if this rank has none */
+    const RefObject *total = is_nowhere(own) ? NULL : own;
+    for (Py_ssize_t k = 0; k < members->n; k++) {
+        const RefObject *found = han_ref_of(PyTuple_GET_ITEM(operands, k));
+        if (!found || wait_one(self, members, k)) return -1;
+        if (is_nowhere(found)) continue;
+        RefObject operand = *found;
+        operand.at = operand.origin = dst->at;
+        if (!total) {
+            first = operand;
+            total = &first;
+            continue;
+        }
+        if (han_emit_reduce(self, (const RefObject *[4]){dst, total, &operand}, nbytes,
+                            HAN_NO_BLOCK))
+            return -1;
+        total = dst;
+    }
+    return total ? han_emit_copy(self, dst, total, nbytes, HAN_NO_BLOCK) : 0;
+}
 
 /* Read the arguments flags, k and ranks; 0 or -1. */
 static int take_waits(const char *name, PyObject *const *args, waits *out) {
@@ -17,7 +61,7 @@ PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_
     waits all;
     if (han_expect("wait_each", given, 3) || take_waits("wait_each", args, &all)) return NULL;
     for (Py_ssize_t k = 0; k < all.n; k++)
-        if (han_wait_one(self, &all, k)) return NULL;
+        if (wait_one(self, &all, k)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -29,7 +73,7 @@ PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssi
     if (han_expect(name, given, 7) || han_take(name, args, 2, ref, 2, NULL, 0) ||
         han_number_of(args[3], &nbytes) || take_waits(name, args + 4, &all) ||
         han_expect_tuple(name, args[2], all.n) ||
-        han_combine_members(self, ref[0], ref[1], args[2], nbytes, &all))
+        combine_members(self, ref[0], ref[1], args[2], nbytes, &all))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -114,7 +158,7 @@ PyObject *han_take_each(OperationsObject *self, PyObject *const *args, Py_ssize_
         RefObject cell, into;
         uint64_t nbytes;
         if (share_at(name, &all, k, &cell, &nbytes) ||
-            (!same_flag(&members, k) && han_wait_one(self, &members, k)))
+            (!same_flag(&members, k) && wait_one(self, &members, k)))
             return NULL;
         into = han_ref_at(dst, cell.at);
         if (han_emit_copy(self, &into, &cell, nbytes, HAN_NO_BLOCK)) return NULL;
@@ -140,7 +184,7 @@ static int take_folding(const char *name, PyObject *const *args, Py_ssize_t give
     *out = (folding){
         .operands = args[1], .order = args[5], .partials = args[6], .block = HAN_NO_BLOCK};
     if (given == 10 && args[9] != Py_None) {
-        if (han_number_of(args[9], &block) || han_check_request(block)) return -1;
+        if (han_number_of(args[9], &block) || han_check_small("request", block)) return -1;
         out->block = (uint32_t)block;
     }
     if (han_expect(name, given == 10 ? 9 : given, 9) || !(out->dst = han_ref_of(args[0])) ||
@@ -162,7 +206,7 @@ static int take_folding(const char *name, PyObject *const *args, Py_ssize_t give
 static int operand_at(OperationsObject *self, const folding *f, Py_ssize_t k, RefObject *out) {
     const RefObject *found = han_ref_of(PyTuple_GET_ITEM(f->operands, k));
     bool mine = (uint64_t)k == f->mine;
-    if (!found || (!mine && f->members.flags && han_wait_one(self, &f->members, k))) return -1;
+    if (!found || (!mine && f->members.flags && wait_one(self, &f->members, k))) return -1;
     *out = han_ref_at(found, f->dst->at);
     if (!mine) out->origin = f->start;
     return 0;

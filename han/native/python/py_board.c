@@ -1,4 +1,5 @@
-#include "python/py_board.h"
+/* The Python type of a board. */
+#include "python/module.h"
 
 #include "data/processor.h"
 #include "engine/board.h"
@@ -103,7 +104,7 @@ static PyMethodDef board_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyTypeObject BoardType = {
+PyTypeObject BoardType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Board",
     .tp_basicsize = sizeof(BoardObject),
     .tp_dealloc = (destructor)board_dealloc,
@@ -114,8 +115,3 @@ static PyTypeObject BoardType = {
     .tp_init = (initproc)board_init,
     .tp_new = PyType_GenericNew,
 };
-
-int han_py_add_board(PyObject *module) {
-    if (PyType_Ready(&BoardType)) return -1;
-    return PyModule_AddObjectRef(module, "Board", (PyObject *)&BoardType);
-}

@@ -2,18 +2,16 @@
  * the spelling of the arguments and a call of this size, type and operation was made before. For
  * all other arguments, wrong ones too, the method returns False. The caller then parses the
  * arguments (han/message) and plans the call. */
-#include "python/py_calls.h"
+#include "python/module.h"
 
 #include <string.h>
+#include <structmember.h>
 
 #include "python/py_arguments.h"
 #include "python/py_copies.h"
-#include "python/py_engine.h"
 #include "python/py_look_up.h"
-#include "python/py_methods.h"
-#include "python/py_plan.h"
-#include "python/py_request.h"
-#include "python/py_request_methods.h"
+#include "python/py_ref.h"
+#include "python/py_request_object.h"
 #include "python/py_run.h"
 
 /* The methods of a look-up: blocking, nonblocking and persistent ones. */
@@ -170,15 +168,9 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
 
 /* ---- han._native.Calls -------------------------------------------------------------------- */
 
-static int few(Py_ssize_t n, Py_ssize_t expected) {
-    if (n == expected) return 0;
-    PyErr_Format(PyExc_TypeError, "%zd arguments, %zd expected", n, expected);
-    return -1;
-}
-
 #define DEFINE_METHOD(NAME, METHOD, ARGUMENTS, GO)                                            \
     static PyObject *calls_##METHOD(CallsObject *self, PyObject *const *args, Py_ssize_t n) { \
-        if (few(n, ARGUMENTS)) return NULL;                                                   \
+        if (han_expect(#METHOD, n, ARGUMENTS)) return NULL;                                   \
         if (self->library[LEFT_##METHOD]) return leave(self, LEFT_##METHOD, args, n);         \
         return serve(self, args, han_read_##NAME, GO);                                        \
     }
@@ -201,7 +193,7 @@ DEFINE_METHODS(allgatherv, 2)
 DEFINE_METHODS(reduce_scatter, 4)
 
 static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
-    return few(n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
+    return han_expect("recvcounts", n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
 }
 
 /* leave(name, method): from now on, calls of this name are those of MPI's own method. */
@@ -324,16 +316,6 @@ static PyMethodDef calls_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyObject *calls_get_hits(CallsObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->hits);
-}
-
-static PyObject *calls_get_entries(CallsObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLong(self->plans.used);
-}
-
 static PyObject *calls_get_leaves(CallsObject *self, void *unused) {
     (void)unused;
     return PyBool_FromLong(self->library[LEFT_gather] != NULL);
@@ -341,12 +323,17 @@ static PyObject *calls_get_leaves(CallsObject *self, void *unused) {
 
 static PyGetSetDef calls_getset[] = {
     {"leaves", (getter)calls_get_leaves, NULL, "Whether calls by blocks are MPI's own.", NULL},
-    {"entries", (getter)calls_get_entries, NULL, "The number of entries.", NULL},
-    {"hits", (getter)calls_get_hits, NULL, "The number of calls that found their plan here.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyTypeObject CallsType = {
+static PyMemberDef calls_members[] = {
+    {"entries", T_UINT, offsetof(CallsObject, plans.used), READONLY, "The number of entries."},
+    {"hits", T_ULONGLONG, offsetof(CallsObject, hits), READONLY,
+     "The number of calls that found their plan here."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyTypeObject CallsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Calls",
     .tp_basicsize = sizeof(CallsObject),
     .tp_dealloc = (destructor)calls_dealloc,
@@ -358,12 +345,8 @@ static PyTypeObject CallsType = {
         "The look-up of plans by the arguments of calls; `request` is the class of requests,\n"
         "`bounds` are those of classes of sizes.",
     .tp_methods = calls_methods,
+    .tp_members = calls_members,
     .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,
     .tp_new = PyType_GenericNew,
 };
-
-int han_py_add_calls(PyObject *module) {
-    if (han_py_open_arguments() || PyType_Ready(&CallsType)) return -1;
-    return PyModule_AddObjectRef(module, "Calls", (PyObject *)&CallsType);
-}

@@ -1,7 +1,9 @@
 #include "python/py_eager.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
+#include <structmember.h>
 
 #include "python/py_encoded.h"
 #include "python/py_ref.h"
@@ -309,61 +311,36 @@ static PyObject *eager_alltoall(EagerObject *self, PyObject *const *args, Py_ssi
     return decoded(carry(self, &b, args[0], bytes, 2, b.every, head), false);
 }
 
-static PyObject *eager_get_call(EagerObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromLong(self->call);
-}
-
-static int eager_set_call(EagerObject *self, PyObject *value, void *unused) {
-    (void)unused;
-    long call = value ? PyLong_AsLong(value) : 0;
-    if (call == -1 && PyErr_Occurred()) return -1;
-    self->call = (int)call;
-    return 0;
-}
-
-static PyObject *eager_get_done(EagerObject *self, void *unused) {
-    (void)unused;
-    return PyBool_FromLong(self->done);
-}
-
-static PyObject *eager_get_unplanned(EagerObject *self, void *unused) {
-    (void)unused;
-    return Py_XNewRef(self->unplanned);
-}
-
-#define METHOD(name) (PyCFunction)(void (*)(void)) eager_##name, METH_FASTCALL
-
 static PyMethodDef methods[] = {
-    {"tell", METHOD(tell),
+    {"tell", HAN_FAST(eager_tell),
      "tell($self, run, data, call, root, wanted, /)\n--\n\n"
      "Tell all ranks an object by run(one, every); return those of all, or encoded unless wanted."},
-    {"gather", METHOD(gather),
+    {"gather", HAN_FAST(eager_gather),
      "gather($self, run, data, call, root, wanted, /)\n--\n\n"
      "Gather an object of each rank by run(one, every, root); return all on the root."},
-    {"bcast", METHOD(bcast),
+    {"bcast", HAN_FAST(eager_bcast),
      "bcast($self, run, data, call, root, /)\n--\n\n"
      "Broadcast an object by run(one, root); return it."},
-    {"scatter", METHOD(scatter),
+    {"scatter", HAN_FAST(eager_scatter),
      "scatter($self, run, items, call, root, /)\n--\n\n"
      "Scatter objects of the root by run(every, one, root); return this rank's."},
-    {"alltoall", METHOD(alltoall),
+    {"alltoall", HAN_FAST(eager_alltoall),
      "alltoall($self, run, items, call, root, /)\n--\n\n"
      "Send an object to each rank by run(None, every); return those that arrive."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef fields[] = {
-    {"call", (getter)eager_get_call, (setter)eager_set_call,
-     "The number of the call whose collective of bytes is under way; 0: none.", NULL},
-    {"done", (getter)eager_get_done, NULL, "Whether no rank waits for this one in its last gather.",
-     NULL},
-    {"unplanned", (getter)eager_get_unplanned, NULL,
-     "What a method returns if the collective of bytes has no plan yet.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef fields[] = {
+    {"call", T_INT, offsetof(EagerObject, call), 0,
+     "The number of the call whose collective of bytes is under way; 0: none."},
+    {"done", T_BOOL, offsetof(EagerObject, done), READONLY,
+     "Whether no rank waits for this one in its last gather."},
+    {"unplanned", T_OBJECT, offsetof(EagerObject, unplanned), READONLY,
+     "What a method returns if the collective of bytes has no plan yet."},
+    {NULL, 0, 0, 0, NULL},
 };
 
-static PyTypeObject EagerType = {
+PyTypeObject EagerType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Eager",
     .tp_basicsize = sizeof(EagerObject),
     .tp_dealloc = (destructor)eager_dealloc,
@@ -373,11 +350,6 @@ static PyTypeObject EagerType = {
     .tp_traverse = (traverseproc)eager_traverse,
     .tp_clear = (inquiry)eager_clear,
     .tp_methods = methods,
-    .tp_getset = fields,
+    .tp_members = fields,
     .tp_new = eager_new,
 };
-
-int han_py_add_eager(PyObject *module) {
-    if (PyType_Ready(&EagerType)) return -1;
-    return PyModule_AddObjectRef(module, "Eager", (PyObject *)&EagerType);
-}

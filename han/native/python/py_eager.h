@@ -2,8 +2,7 @@
 #ifndef HAN_PY_EAGER_H
 #define HAN_PY_EAGER_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/module.h"
 
 #include <stdint.h>
 
@@ -21,7 +20,5 @@ typedef struct {
 } han_eager_spread;
 
 enum { HAN_EAGER_ROOM = HAN_EAGER_BLOCK - (int)sizeof(han_eager_head) };
-
-int han_py_add_eager(PyObject *module);
 
 #endif

@@ -156,27 +156,20 @@ int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int
     return han_emit(self, &(operation){.code = HAN_WAIT, .refs = {flag}, .n = k, .peer = rank});
 }
 
-int han_emit_post(OperationsObject *self, const RefObject *flag, uint64_t value) {
-    han_wrote(self, flag);
-    return han_emit(self, &(operation){.code = HAN_POST, .refs = {flag}, .n = value});
-}
-
-static int check_small(const char *what, uint64_t number) {
+int han_check_small(const char *what, uint64_t number) {
     if (number <= INT32_MAX) return 0;
     PyErr_Format(PyExc_ValueError, "a %s of number %llu", what, (unsigned long long)number);
     return -1;
 }
 
-int han_check_request(uint64_t request) { return check_small("request", request); }
-
 int han_rank_of(uint64_t number, int32_t *rank) {
-    if (check_small("rank", number)) return -1;
+    if (han_check_small("rank", number)) return -1;
     *rank = (int32_t)number;
     return 0;
 }
 
 int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
-    if (han_check_request(request)) return -1;
+    if (han_check_small("request", request)) return -1;
     if (request >= self->n_receives) {
         size_t room = 2 * (size_t)request + 16;
         receive *more = realloc(self->receives, room * sizeof *more);
@@ -190,48 +183,4 @@ int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
     }
     self->receives[request] = what;
     return 0;
-}
-
-int han_emit_isend(OperationsObject *self, const RefObject *src, uint64_t nbytes, int32_t rank,
-                   uint64_t request) {
-    return han_note_receive(self, request, (receive){0}) ||
-           han_emit(self, &(operation){.code = HAN_ISEND,
-                                       .refs = {NULL, src},
-                                       .n = nbytes,
-                                       .each = 1,
-                                       .block = HAN_NO_BLOCK,
-                                       .at = src->at,
-                                       .peer = rank,
-                                       .slot = request});
-}
-
-int han_emit_irecv(OperationsObject *self, const RefObject *dst, uint64_t nbytes, int32_t rank,
-                   uint64_t request) {
-    const receive what = {.nbytes = nbytes, .at = dst->at, .rank = rank};
-    return han_note_receive(self, request, what) ||
-           han_emit(self, &(operation){.code = HAN_IRECV,
-                                       .refs = {dst},
-                                       .n = nbytes,
-                                       .each = 1,
-                                       .block = HAN_NO_BLOCK,
-                                       .at = dst->at,
-                                       .peer = rank,
-                                       .slot = request});
-}
-
-int han_emit_test(OperationsObject *self, uint64_t request) {
-    receive what = {0};
-    if (request < self->n_receives) what = self->receives[request];
-    return han_emit(self, &(operation){.code = HAN_TEST,
-                                       .n = what.nbytes,
-                                       .each = 1,
-                                       .block = HAN_NO_BLOCK,
-                                       .at = what.at,
-                                       .peer = what.rank,
-                                       .slot = request});
-}
-
-int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position) {
-    if (check_small("stream", stream)) return -1;
-    return han_emit(self, &(operation){.code = HAN_AWAIT, .n = position, .peer = (int32_t)stream});
 }

@@ -2,8 +2,7 @@
 #ifndef HAN_PY_EMIT_H
 #define HAN_PY_EMIT_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/module.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,13 +57,6 @@ int han_emit_copy(OperationsObject *self, const RefObject *dst, const RefObject 
 int han_emit_reduce(OperationsObject *self, const RefObject *const refs[4], uint64_t nbytes,
                     uint32_t block); /* dst, a, b, also or NULL */
 int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int32_t rank);
-int han_emit_post(OperationsObject *self, const RefObject *flag, uint64_t value);
-int han_emit_isend(OperationsObject *self, const RefObject *src, uint64_t nbytes, int32_t rank,
-                   uint64_t request);
-int han_emit_irecv(OperationsObject *self, const RefObject *dst, uint64_t nbytes, int32_t rank,
-                   uint64_t request);
-int han_emit_test(OperationsObject *self, uint64_t request);
-int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position);
 
 /* Note how many bytes an operation of MPI may combine. */
 static inline void han_combines(OperationsObject *self, uint64_t nbytes) {
@@ -77,8 +69,8 @@ void han_wrote(OperationsObject *self, const RefObject *ref);
 /* Remember what a request receives; 0 or -1. */
 int han_note_receive(OperationsObject *self, uint64_t request, receive what);
 
-/* 0, or -1 with a ValueError for a number that no request has. */
-int han_check_request(uint64_t request);
+/* 0, or -1 with a ValueError for a number that no request, rank or stream has, as `what` says. */
+int han_check_small(const char *what, uint64_t number);
 /* The number of a rank; 0, or -1 with an error if it is too large. */
 int han_rank_of(uint64_t number, int32_t *rank);
 

@@ -7,9 +7,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#include <numpy/arrayobject.h>
-
 enum { SCALAR = -1, MOST_DIMENSIONS = 32 };
 
 static const char MAGIC[4] = {'\0', 'h', 'a', 'n'}; /* no pickle begins with a zero */
@@ -206,7 +203,7 @@ static PyObject *learn_pickle(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
+PyMethodDef han_encoded_functions[] = {
     {"encode", encode, METH_O,
      "encode($module, object, /)\n--\n\n"
      "Return bytes that stand for an object: pickled, or the memory of an array or scalar."},
@@ -220,10 +217,8 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int han_py_add_encoded(PyObject *module) {
-    import_array1(-1);
+int han_py_open_encoded(void) {
     mpi4py.dumps_name = PyUnicode_InternFromString("dumps");
     mpi4py.loads_name = PyUnicode_InternFromString("loads");
-    if (!mpi4py.dumps_name || !mpi4py.loads_name) return -1;
-    return PyModule_AddFunctions(module, methods);
+    return mpi4py.dumps_name && mpi4py.loads_name ? 0 : -1;
 }

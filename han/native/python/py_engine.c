@@ -1,12 +1,14 @@
-#include "python/py_engine.h"
+#include "python/module.h"
+
+#include <structmember.h>
 
 #include "engine/departed.h"
 #include "engine/inspect.h"
 #include "engine/queue.h"
+#include "engine/trace.h"
 #include "engine/trials.h"
 #include "engine/wait.h"
-#include "python/py_plan.h"
-#include "python/py_plan_make.h"
+#include "python/objects.h"
 #include "python/py_run.h"
 
 static bool interrupted(void *unused) {
@@ -116,7 +118,7 @@ static void release(Py_buffer *view) {
 static void record_into(EngineObject *self, Py_buffer *memory) {
     Py_buffer *before;
     Py_BEGIN_ALLOW_THREADS
-    before = han_engine_trace(&self->engine, memory ? memory->buf : NULL, memory);
+    before = han_trace_into(&self->engine, memory ? memory->buf : NULL, memory);
     Py_END_ALLOW_THREADS
     release(before);
 }
@@ -182,7 +184,7 @@ static PyObject *engine_run(EngineObject *self, PyObject *args) {
 static PyObject *engine_look(EngineObject *self, PyObject *args) {
     double waited;
     if (!PyArg_ParseTuple(args, "d", &waited)) return NULL;
-    enum han_status status = han_look(&self->engine, waited);
+    enum han_status status = han_check_peers(&self->engine, waited);
     if (status > HAN_BLOCKED && han_py_report(self, status)) return NULL;
     Py_RETURN_NONE;
 }
@@ -190,7 +192,7 @@ static PyObject *engine_look(EngineObject *self, PyObject *args) {
 static PyObject *engine_rest(EngineObject *self, PyObject *unused) {
     (void)unused;
     Py_BEGIN_ALLOW_THREADS /* another thread may be in a step that needs Python */
-    han_rest(&self->engine);
+    han_drop_idle(&self->engine);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -239,11 +241,15 @@ static PyObject *engine_get_issued(EngineObject *self, void *unused) {
     return PyLong_FromUnsignedLongLong(self->engine.issued);
 }
 
-static PyObject *engine_get_alternatives(EngineObject *self, void *unused) {
+static int engine_set_messages(EngineObject *self, PyObject *value, void *unused) {
     (void)unused;
-    return PyLong_FromUnsignedLongLong(self->engine.alternatives);
+    unsigned long long comm = value ? PyLong_AsUnsignedLongLongMask(value) : 0;
+    if (PyErr_Occurred()) return -1;
+    self->engine.messages = (han_handle)comm;
+    return 0;
 }
 
+/* Threads that wait read it without Python's lock. */
 static PyObject *engine_get_held(EngineObject *self, void *unused) {
     (void)unused;
     return PyLong_FromUnsignedLongLong(self->engine.held);
@@ -255,26 +261,6 @@ static int engine_set_held(EngineObject *self, PyObject *value, void *unused) {
     if (PyErr_Occurred()) return -1;
     self->engine.held = held;
     return 0;
-}
-
-static int engine_set_messages(EngineObject *self, PyObject *value, void *unused) {
-    (void)unused;
-    unsigned long long comm = value ? PyLong_AsUnsignedLongLongMask(value) : 0;
-    if (PyErr_Occurred()) return -1;
-    self->engine.messages = (han_handle)comm;
-    return 0;
-}
-
-static PyObject *engine_get_messages(EngineObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong((unsigned long long)self->engine.messages);
-}
-
-static PyObject *engine_get_on_error(EngineObject *self, void *unused) {
-    (void)unused;
-    PyObject *o = self->on_error ? self->on_error : Py_None;
-    Py_INCREF(o);
-    return o;
 }
 
 static PyObject *engine_get_failed(EngineObject *self, void *unused) {
@@ -321,15 +307,20 @@ static PyGetSetDef engine_getset[] = {
     {"epoch", (getter)engine_get_epoch, NULL, "The number of runs finished.", NULL},
     {"issued", (getter)engine_get_issued, NULL,
      "The number of runs started, including queued and finished ones.", NULL},
-    {"alternatives", (getter)engine_get_alternatives, NULL, "The number of runs of an alternative.",
-     NULL},
     {"held", (getter)engine_get_held, (setter)engine_set_held,
      "The run of which a notice arrived early, counted from 1; 0: none.", NULL},
-    {"messages", (getter)engine_get_messages, (setter)engine_set_messages,
+    {"messages", NULL, (setter)engine_set_messages,
      "The handle of the communicator that runs send messages on.", NULL},
-    {"on_error", (getter)engine_get_on_error, NULL, "The function that is called on errors.", NULL},
     {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped the engine.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef engine_members[] = {
+    {"alternatives", T_ULONGLONG, offsetof(EngineObject, engine.alternatives), READONLY,
+     "The number of runs of an alternative."},
+    {"on_error", T_OBJECT, offsetof(EngineObject, on_error), READONLY,
+     "The function that is called on errors."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 PyTypeObject EngineType = {
@@ -343,6 +334,7 @@ PyTypeObject EngineType = {
     .tp_doc = "Engine(mpi, comm, channels, tag_base, wait, on_error)\n--\n\n"
               "Runs plans one after the other over the channels of one group of ranks.",
     .tp_methods = engine_methods,
+    .tp_members = engine_members,
     .tp_getset = engine_getset,
     .tp_init = (initproc)engine_init,
     .tp_new = PyType_GenericNew,

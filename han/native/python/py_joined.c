@@ -1,13 +1,13 @@
 /* A program may have megabytes of records, and the time to write them is that of the page faults. So
  * the longest stream's memory becomes the program's: only the records of the others are copied. */
-#include "python/py_joined.h"
+#include "python/module.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/objects.h"
 #include "python/py_emit.h"
-#include "python/py_operations.h"
 
 /* Memory of a program's records, which a memoryview exports. */
 typedef struct {
@@ -27,7 +27,7 @@ static int records_buffer(RecordsObject *self, Py_buffer *view, int flags) {
 
 static PyBufferProcs as_buffer = {.bf_getbuffer = (getbufferproc)records_buffer};
 
-static PyTypeObject RecordsType = {
+PyTypeObject RecordsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Records",
     .tp_basicsize = sizeof(RecordsObject),
     .tp_dealloc = (destructor)records_dealloc,
@@ -144,7 +144,8 @@ static PyObject *joined(PyObject *module, PyObject *given) {
     (void)module;
     bool fit = PyTuple_Check(given);
     Py_ssize_t n = fit ? PyTuple_GET_SIZE(given) : 0;
-    for (Py_ssize_t k = 0; k < n && fit; k++) fit = han_is_operations(PyTuple_GET_ITEM(given, k));
+    for (Py_ssize_t k = 0; k < n && fit; k++)
+        fit = PyObject_TypeCheck(PyTuple_GET_ITEM(given, k), &OperationsType);
     if (!fit) {
         PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
         return NULL;
@@ -158,13 +159,9 @@ static PyObject *joined(PyObject *module, PyObject *given) {
     return found;
 }
 
-static PyMethodDef functions[] = {
+PyMethodDef han_joined_functions[] = {
     {"joined", joined, METH_O,
      "joined($module, streams, /)\n--\n\n"
      "Return the records of all streams, and their terms; none in a program for one size."},
     {NULL, NULL, 0, NULL},
 };
-
-int han_py_add_joined(PyObject *module) {
-    return PyType_Ready(&RecordsType) ? -1 : PyModule_AddFunctions(module, functions);
-}

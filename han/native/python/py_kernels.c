@@ -1,4 +1,5 @@
-#include "python/py_kernels.h"
+/* Functions that only copy or only reduce, which `han limits` measures. */
+#include "python/module.h"
 
 #include <stdbool.h>
 
@@ -63,7 +64,7 @@ static PyObject *plain_combine(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
+PyMethodDef han_kernel_functions[] = {
     {"plain_copy", plain_copy, METH_VARARGS,
      "plain_copy($module, dst, src, streaming=False, /)\n--\n\n"
      "Copy a buffer; with `streaming` by stores past the caches, if the processor has these."},
@@ -72,5 +73,3 @@ static PyMethodDef methods[] = {
      "Store `a op b` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."},
     {NULL, NULL, 0, NULL},
 };
-
-int han_py_add_kernels(PyObject *module) { return PyModule_AddFunctions(module, methods); }

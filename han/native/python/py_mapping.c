@@ -1,5 +1,5 @@
 /* Each mapping has a capsule, which unmaps it when it is freed. */
-#include "python/py_mapping.h"
+#include "python/module.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -66,7 +66,7 @@ static PyObject *store_word(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
+PyMethodDef han_mapping_functions[] = {
     {"map_file", map_file, METH_VARARGS,
      "map_file($module, fd, size, writes=False, /)\n--\n\n"
      "Map a file, for reading only unless it `writes`; return (owner, address)."},
@@ -81,5 +81,3 @@ static PyMethodDef methods[] = {
      "Store 8 bytes in this process's memory, with release order."},
     {NULL, NULL, 0, NULL},
 };
-
-int han_py_add_mapping(PyObject *module) { return PyModule_AddFunctions(module, methods); }

@@ -2,8 +2,6 @@
 
 #include "python/py_dlpack.h"
 
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
 
 /* ---- NumPy -------------------------------------------------------------------------------- */
@@ -89,8 +87,7 @@ static bool of_capsule(const han_elements *known, PyObject *capsule, han_buffer 
 }
 
 static bool of_tensor(const han_elements *known, PyObject *o, han_buffer *b) {
-    PyObject *capsule = han_py_export_tensor(o);
-    if (!capsule && on_host(o)) capsule = capsule_of(o);
+    PyObject *capsule = on_host(o) ? capsule_of(o) : NULL;
     bool found = capsule && of_capsule(known, capsule, b);
     PyErr_Clear(); /* before what frees the capsule runs */
     Py_XDECREF(capsule);
@@ -125,7 +122,6 @@ bool han_py_memory(const han_elements *known, const han_classes *classes, PyObje
 }
 
 int han_py_open_memory(void) {
-    import_array1(-1);
     source = PyUnicode_InternFromString("obj");
     dlpack.device = PyUnicode_InternFromString("__dlpack_device__");
     dlpack.capsule = PyUnicode_InternFromString("__dlpack__");

@@ -3,8 +3,7 @@
 #ifndef HAN_PY_MEMORY_H
 #define HAN_PY_MEMORY_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/module.h"
 
 #include "python/elements.h"
 
@@ -29,6 +28,5 @@ typedef struct {
 /* Read an object into a buffer that is all zero. False, without an exception, if it is none of these,
  * its memory has gaps, or it is an MPI.buffer made from another object than an address. */
 bool han_py_memory(const han_elements *, const han_classes *, PyObject *, han_buffer *);
-int han_py_open_memory(void);
 
 #endif

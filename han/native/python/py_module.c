@@ -1,6 +1,6 @@
 /* The module han._native. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#define HAN_FILLS_NUMPY
+#include "python/module.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -11,26 +11,7 @@
 #include "data/processor.h"
 #include "engine/helper.h"
 #include "engine/queue.h"
-#include "python/py_arena.h"
-#include "python/py_board.h"
-#include "python/py_calls.h"
-#include "python/py_dlpack.h"
-#include "python/py_eager.h"
-#include "python/py_encoded.h"
-#include "python/py_engine.h"
-#include "python/py_joined.h"
-#include "python/py_kernels.h"
-#include "python/py_mapping.h"
-#include "python/py_numbers.h"
-#include "python/py_operations.h"
-#include "python/py_plan.h"
-#include "python/py_reader.h"
-#include "python/py_request.h"
 #include "python/py_request_object.h"
-#include "python/py_rolled.h"
-#include "python/py_simulate.h"
-#include "python/py_token.h"
-#include "python/py_vectors.h"
 
 static PyObject *module_let_attach(PyObject *self, PyObject *unused) {
     (void)self;
@@ -180,18 +161,20 @@ static struct PyModuleDef module = {
     .m_size = -1,          .m_methods = module_methods,
 };
 
-static int add_type(PyObject *m, const char *name, PyTypeObject *type) {
-    return PyType_Ready(type) || PyModule_AddObjectRef(m, name, (PyObject *)type) ? -1 : 0;
-}
+static PyTypeObject *const types[] = {&BoardType,      &CallsType, &EagerType,  &EngineType,
+                                      &OperationsType, &PlanType,  &ReaderType, &RefType};
+static PyMethodDef *const functions[] = {
+    han_arena_functions,  han_dlpack_functions,  han_encoded_functions, han_joined_functions,
+    han_kernel_functions, han_mapping_functions, han_rolled_functions,  han_vector_functions};
 
 PyMODINIT_FUNC PyInit__native(void) {
+    import_array();
     PyObject *m = PyModule_Create(&module);
-    if (!m || add_type(m, "Engine", &EngineType) || add_type(m, "Plan", &PlanType) ||
-        han_py_add_reader(m) || han_py_add_calls(m) || han_py_add_numbers(m) ||
-        han_py_add_arena(m) || han_py_add_kernels(m) || han_py_add_mapping(m) ||
-        han_py_add_dlpack(m) || han_py_add_operations(m) || han_py_add_joined(m) ||
-        han_py_add_rolled(m) || han_py_add_board(m) || han_py_add_vectors(m) ||
-        han_py_add_eager(m) || han_py_add_encoded(m))
-        return NULL;
-    return m;
+    int failed = !m || PyType_Ready(&RecordsType) || han_py_add_numbers(m) ||
+                 han_py_open_memory() || han_py_open_encoded();
+    for (size_t k = 0; !failed && k < sizeof types / sizeof *types; k++)
+        failed = PyModule_AddType(m, types[k]);
+    for (size_t k = 0; !failed && k < sizeof functions / sizeof *functions; k++)
+        failed = PyModule_AddFunctions(m, functions[k]);
+    return failed ? NULL : m;
 }

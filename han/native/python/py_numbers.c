@@ -1,5 +1,5 @@
 /* han/runtime/numbers.py compares these tables with its own when it is imported. */
-#include "python/py_numbers.h"
+#include "python/module.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Streams under construction. A submodule in Python names each operation; records are written here,
  * since a program may have thousands of them. */
-#include "python/py_operations.h"
+#include "python/module.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,9 +10,6 @@
 
 #include "python/py_batches.h"
 #include "python/py_emit.h"
-#include "python/py_methods.h"
-
-static PyTypeObject OperationsType;
 
 static void operations_dealloc(OperationsObject *self) {
     free(self->code);
@@ -153,7 +150,9 @@ static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     const RefObject *flag[1];
     uint64_t value;
     if (han_take("post", args, given, flag, 1, &value, 1)) return NULL;
-    return none_or_error(han_emit_post(self, flag[0], value));
+    han_wrote(self, flag[0]);
+    return none_or_error(
+        han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
 }
 
 static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -165,30 +164,49 @@ static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssiz
     return none_or_error(han_emit_wait(self, flag[0], number[0], rank));
 }
 
-static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    const RefObject *src[1];
+/* isend(src, nbytes, rank, request) or irecv(dst, nbytes, rank, request) */
+static PyObject *message(OperationsObject *self, const char *name, enum han_code code,
+                         PyObject *const *args, Py_ssize_t given) {
+    const RefObject *ref[1];
     uint64_t number[3]; /* bytes, rank, request */
-    if (han_take("isend", args, given, src, 1, number, 3) || han_check_request(number[2]))
-        return NULL;
+    receive what = {0};
     int32_t rank;
-    if (han_rank_of(number[1], &rank)) return NULL;
-    return none_or_error(han_emit_isend(self, src[0], number[0], rank, number[2]));
+    if (han_take(name, args, given, ref, 1, number, 3) || han_rank_of(number[1], &rank))
+        return NULL;
+    bool sends = code == HAN_ISEND;
+    if (!sends) what = (receive){.nbytes = number[0], .at = ref[0]->at, .rank = rank};
+    return none_or_error(
+        han_note_receive(self, number[2], what) ||
+        han_emit(self, &(operation){.code = code,
+                                    .refs = {sends ? NULL : ref[0], sends ? ref[0] : NULL},
+                                    .n = number[0],
+                                    .each = 1,
+                                    .block = HAN_NO_BLOCK,
+                                    .at = ref[0]->at,
+                                    .peer = rank,
+                                    .slot = number[2]}));
+}
+
+static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    return message(self, "isend", HAN_ISEND, args, given);
 }
 
 static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    const RefObject *dst[1];
-    uint64_t number[3]; /* bytes, rank, request */
-    if (han_take("irecv", args, given, dst, 1, number, 3) || han_check_request(number[2]))
-        return NULL;
-    int32_t rank;
-    if (han_rank_of(number[1], &rank)) return NULL;
-    return none_or_error(han_emit_irecv(self, dst[0], number[0], rank, number[2]));
+    return message(self, "irecv", HAN_IRECV, args, given);
 }
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
     uint64_t request;
-    if (han_number_of(argument, &request) || han_check_request(request)) return NULL;
-    return none_or_error(han_emit_test(self, request));
+    receive what = {0};
+    if (han_number_of(argument, &request) || han_check_small("request", request)) return NULL;
+    if (request < self->n_receives) what = self->receives[request];
+    return none_or_error(han_emit(self, &(operation){.code = HAN_TEST,
+                                                     .n = what.nbytes,
+                                                     .each = 1,
+                                                     .block = HAN_NO_BLOCK,
+                                                     .at = what.at,
+                                                     .peer = what.rank,
+                                                     .slot = request}));
 }
 
 /* coll(kind, dst, src, n, root, comm, request) */
@@ -197,7 +215,7 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     uint64_t kind, number[4]; /* n, root, comm, request */
     int32_t root;
     if (han_expect("coll", given, 7) || han_number_of(args[0], &kind) ||
-        han_take("coll", args + 1, 6, ref, 2, number, 4) || han_check_request(number[3]) ||
+        han_take("coll", args + 1, 6, ref, 2, number, 4) || han_check_small("request", number[3]) ||
         han_rank_of(number[1], &root))
         return NULL;
     bool broadcasts = (kind & ~(uint64_t)HAN_C_BLOCKING) == HAN_C_BCAST;
@@ -219,8 +237,11 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
 
 static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     uint64_t number[2]; /* stream, position */
-    if (han_take("await_stream", args, given, NULL, 0, number, 2)) return NULL;
-    return none_or_error(han_emit_await(self, number[0], number[1]));
+    if (han_take("await_stream", args, given, NULL, 0, number, 2) ||
+        han_check_small("stream", number[0]))
+        return NULL;
+    return none_or_error(han_emit(
+        self, &(operation){.code = HAN_AWAIT, .n = number[1], .peer = (int32_t)number[0]}));
 }
 
 /* ---- the program ---------------------------------------------------------------------------- */
@@ -229,8 +250,6 @@ static PyObject *get_writes(OperationsObject *self, void *unused) {
     (void)unused;
     return PyBytes_FromStringAndSize((const char *)self->writes, sizeof self->writes);
 }
-
-bool han_is_operations(PyObject *object) { return PyObject_TypeCheck(object, &OperationsType); }
 
 static PyMethodDef methods[] = {
     {"copy", HAN_FAST_NAMED(copy),
@@ -304,7 +323,7 @@ static PyGetSetDef getset[] = {
 
 static PySequenceMethods as_sequence = {.sq_length = (lenfunc)operations_length};
 
-static PyTypeObject OperationsType = {
+PyTypeObject OperationsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Operations",
     .tp_basicsize = sizeof(OperationsObject),
     .tp_new = operations_new,
@@ -317,11 +336,3 @@ static PyTypeObject OperationsType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .tp_doc = "The operations of one stream, as they are emitted.",
 };
-
-int han_py_add_operations(PyObject *module) {
-    if (PyType_Ready(&RefType) || PyType_Ready(&OperationsType)) return -1;
-    return PyModule_AddObjectRef(module, "Ref", (PyObject *)&RefType) ||
-                   PyModule_AddObjectRef(module, "Operations", (PyObject *)&OperationsType)
-               ? -1
-               : 0;
-}

@@ -1,12 +1,16 @@
-#include "python/py_plan.h"
+/* han._native.Plan. */
+#include "python/module.h"
 
 #include <stdlib.h>
+#include <structmember.h>
+
+#include "python/objects.h"
 
 static void plan_dealloc(PlanObject *self) {
-    free(self->code);
-    free(self->terms);
-    free(self->strides);
-    free(self->comms);
+    free(self->plan.fitted);
+    free(self->plan.terms);
+    free((void *)self->plan.strides);
+    free((void *)self->plan.comms);
     free(self->plan.table);
     free(self->plan.requests);
     free(self->plan.operand);
@@ -37,12 +41,6 @@ static PyObject *plan_get_counts(PlanObject *self, void *unused) {
     return tuple;
 }
 
-static PyObject *or_none(PlanObject *other) {
-    PyObject *o = other ? (PyObject *)other : Py_None;
-    Py_INCREF(o);
-    return o;
-}
-
 /* Set an alternative or a rival, which is never replaced: a run may use it. 0 or -1. */
 static int take(PlanObject **slot, PyObject *o, bool expected, const char *what) {
     if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected) {
@@ -57,7 +55,7 @@ static int take(PlanObject **slot, PyObject *o, bool expected, const char *what)
 
 static PyObject *get_alternative(PlanObject *self, void *unused) {
     (void)unused;
-    return or_none(self->alternative);
+    return Py_NewRef(han_py_or_none(self->alternative));
 }
 
 static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
@@ -70,7 +68,7 @@ static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
 
 static PyObject *get_rival(PlanObject *self, void *unused) {
     (void)unused;
-    return or_none(self->rival);
+    return Py_NewRef(han_py_or_none(self->rival));
 }
 
 static int set_rival(PlanObject *self, PyObject *o, void *unused) {
@@ -81,13 +79,7 @@ static int set_rival(PlanObject *self, PyObject *o, void *unused) {
     return 0;
 }
 
-static PyObject *get_calls_mpi(PlanObject *self, void *unused) {
-    (void)unused;
-    return PyBool_FromLong(self->plan.calls_mpi);
-}
-
 static PyGetSetDef plan_getset[] = {
-    {"calls_mpi", (getter)get_calls_mpi, NULL, "Whether its runs call MPI.", NULL},
     {"counts", (getter)plan_get_counts, NULL,
      "Runs finished; bytes copied, combined, attached, mapped, sent and received.", NULL},
     {"alternative", (getter)get_alternative, (setter)set_alternative,
@@ -97,11 +89,18 @@ static PyGetSetDef plan_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static PyMemberDef plan_members[] = {
+    {"calls_mpi", T_BOOL, offsetof(PlanObject, plan.calls_mpi), READONLY,
+     "Whether its runs call MPI."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 PyTypeObject PlanType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "han._native.Plan",
     .tp_basicsize = sizeof(PlanObject),
     .tp_dealloc = (destructor)plan_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_members = plan_members,
     .tp_getset = plan_getset,
     .tp_doc = "A native plan: a program with its resources. Made by Engine.plan.",
 };

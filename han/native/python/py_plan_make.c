@@ -1,4 +1,5 @@
-#include "python/py_plan_make.h"
+/* How native plans are made. */
+#include "python/module.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "engine/facts.h"
 #include "engine/sizes.h"
 #include "engine/trials.h"
-#include "python/py_plan.h"
+#include "python/objects.h"
 
 /* The arguments of Engine.plan. */
 typedef struct {
@@ -43,27 +44,26 @@ static int fill_streams(han_plan *p, PyObject *streams) {
     return 0;
 }
 
-static int fill_comms(PlanObject *self, PyObject *comms) {
+static int fill_comms(han_plan *p, PyObject *comms) {
     Py_ssize_t n = PyTuple_GET_SIZE(comms);
-    self->comms = calloc((size_t)n + 1, sizeof *self->comms);
-    if (!self->comms) {
+    han_handle *handles = calloc((size_t)n + 1, sizeof *handles);
+    p->comms = handles;
+    if (!handles) {
         PyErr_NoMemory();
         return -1;
     }
     for (Py_ssize_t k = 0; k < n; k++)
-        self->comms[k] = (han_handle)PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(comms, k));
-    self->plan.comms = self->comms;
-    self->plan.n_comms = (uint32_t)n;
+        handles[k] = (han_handle)PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(comms, k));
+    p->n_comms = (uint32_t)n;
     return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Make the table of blocks that differ in size, of which the terms must speak; 0 or -1. */
-static int fill_table(PlanObject *self, uint32_t n_blocks) {
-    han_plan *p = &self->plan;
+static int fill_table(han_plan *p, uint32_t n_blocks) {
     if (!n_blocks) return 0;
-    bool fits = self->terms;
+    bool fits = p->terms;
     for (uint32_t k = 0; fits && k < p->n_code; k++) {
-        const han_term *t = &self->terms[k];
+        const han_term *t = &p->terms[k];
         fits = t->block < n_blocks;
         for (int ref = 0; ref < 4; ref++) fits &= t->blocks[ref] < n_blocks;
     }
@@ -79,20 +79,18 @@ static int fill_table(PlanObject *self, uint32_t n_blocks) {
 }
 
 /* Copy the terms of a plan for many sizes; 0 or -1. */
-static int fill_terms(PlanObject *self, const arguments *a) {
-    han_plan *p = &self->plan;
+static int fill_terms(han_plan *p, const arguments *a) {
     const Py_buffer *terms = &a->terms;
     if (!terms->buf) return 0;
     bool fits = (size_t)terms->len == p->n_code * sizeof(han_term) && a->grains && a->grain;
-    self->terms = fits ? copy_of(terms->buf, (size_t)terms->len) : NULL;
-    p->terms = self->terms;
+    p->terms = fits ? copy_of(terms->buf, (size_t)terms->len) : NULL;
     p->grains = a->grains;
     p->grain = a->grain;
     p->nbytes = a->grains * a->grain;
     if (fits) p->message = han_block_of(p, p->nbytes, 0);
-    if (fits && !self->terms) PyErr_NoMemory();
+    if (fits && !p->terms) PyErr_NoMemory();
     if (!fits) PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
-    return self->terms ? 0 : -1;
+    return p->terms ? 0 : -1;
 }
 
 /* Whether a block and its strides stay among the plan's blocks, the last of `times` times too. */
@@ -102,19 +100,18 @@ static bool within_blocks(const han_plan *p, int64_t block, int64_t stride, uint
 }
 
 /* Whether the mark at the end of a loop fits the records and strides before it. */
-static bool loop_fits(const PlanObject *self, uint32_t stream, uint32_t end, size_t n_strides) {
-    const han_plan *p = &self->plan;
-    const han_instr *mark = &self->code[end];
+static bool loop_fits(const han_plan *p, uint32_t stream, uint32_t end, size_t n_strides) {
+    const han_instr *mark = &p->fitted[end];
     uint64_t times = mark->off[0];
     if (times < 2 || times > UINT32_MAX || !mark->n || mark->n > end - p->streams[stream].start ||
         mark->off[1] > n_strides || mark->n > n_strides - mark->off[1])
         return false;
     for (uint32_t k = 0; k < mark->n; k++) {
         const uint32_t at = end - (uint32_t)mark->n + k;
-        const han_stride *stride = &self->strides[mark->off[1] + k];
-        if (self->code[at].code == HAN_LOOP) return false;
-        if (!self->terms) continue;
-        const han_term *t = &self->terms[at];
+        const han_stride *stride = &p->strides[mark->off[1] + k];
+        if (p->fitted[at].code == HAN_LOOP) return false;
+        if (!p->terms) continue;
+        const han_term *t = &p->terms[at];
         bool fits = within_blocks(p, t->block, (int32_t)stride->block, times);
         for (int ref = 0; ref < 4; ref++)
             fits &= within_blocks(p, t->blocks[ref], (int16_t)stride->blocks[ref], times);
@@ -124,22 +121,20 @@ static bool loop_fits(const PlanObject *self, uint32_t stream, uint32_t end, siz
 }
 
 /* Copy the strides of loops, which must fit; 0 or -1. */
-static int fill_strides(PlanObject *self, const Py_buffer *strides) {
-    han_plan *p = &self->plan;
+static int fill_strides(han_plan *p, const Py_buffer *strides) {
     size_t n = strides->buf ? (size_t)strides->len / sizeof(han_stride) : 0;
-    if (strides->buf) self->strides = copy_of(strides->buf, (size_t)strides->len);
-    if (strides->buf && !self->strides) {
+    if (strides->buf) p->strides = copy_of(strides->buf, (size_t)strides->len);
+    if (strides->buf && !p->strides) {
         PyErr_NoMemory();
         return -1;
     }
-    p->strides = self->strides;
     for (uint32_t s = 0; s < p->n_streams; s++) {
         if (p->streams[s].stop > p->n_code) {
             PyErr_Format(PyExc_ValueError, "stream %u of %u records", s, p->n_code);
             return -1;
         }
         for (uint32_t k = p->streams[s].start; k < p->streams[s].stop; k++)
-            if (self->code[k].code == HAN_LOOP && !loop_fits(self, s, k, n)) {
+            if (p->fitted[k].code == HAN_LOOP && !loop_fits(p, s, k, n)) {
                 PyErr_Format(PyExc_ValueError, "the loop that ends at record %u does not fit", k);
                 return -1;
             }
@@ -148,17 +143,16 @@ static int fill_strides(PlanObject *self, const Py_buffer *strides) {
 }
 
 /* Copy the records, the terms and the strides of a program; 0 or -1. */
-static int fill_program(PlanObject *self, const arguments *a) {
-    han_plan *p = &self->plan;
-    self->code = copy_of(a->code.buf, (size_t)a->code.len);
-    if (!self->code) {
+static int fill_program(han_plan *p, const arguments *a) {
+    p->fitted = copy_of(a->code.buf, (size_t)a->code.len);
+    if (!p->fitted) {
         PyErr_NoMemory();
         return -1;
     }
-    p->code = p->fitted = self->code;
+    p->code = p->fitted;
     p->n_code = (uint32_t)((size_t)a->code.len / sizeof(han_instr));
-    return fill_terms(self, a) || fill_table(self, a->blocks) || fill_streams(p, a->streams) ||
-                   fill_strides(self, &a->strides)
+    return fill_terms(p, a) || fill_table(p, a->blocks) || fill_streams(p, a->streams) ||
+                   fill_strides(p, &a->strides)
                ? -1
                : 0;
 }
@@ -229,12 +223,12 @@ static int let_count(han_engine *e, const arguments *a) {
 
 static int fill_plan(PlanObject *self, const arguments *a, unsigned ranks) {
     han_plan *p = &self->plan;
-    if (fill_program(self, a) || fill_channels(p, a)) return -1;
+    if (fill_program(p, a) || fill_channels(p, a)) return -1;
     fill_call(p, a);
     fill_reduction(p, a);
     han_plan_facts(p, a->op >= 0, ranks);
     self->keep = Py_NewRef(a->keep);
-    return fill_memory(self, a) || fill_comms(self, a->comms) ? -1 : 0;
+    return fill_memory(self, a) || fill_comms(p, a->comms) ? -1 : 0;
 }
 
 /* Read the arguments, of which `release` gives back the buffers; 0 or -1. */

@@ -239,9 +239,3 @@ PyTypeObject ReaderType = {
     .tp_init = (initproc)reader_init,
     .tp_new = PyType_GenericNew,
 };
-
-int han_py_add_reader(PyObject *module) {
-    import_array1(-1);
-    if (han_py_open_memory() || PyType_Ready(&ReaderType)) return -1;
-    return PyModule_AddObjectRef(module, "Reader", (PyObject *)&ReaderType);
-}

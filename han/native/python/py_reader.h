@@ -1,17 +1,11 @@
 /* Reads buffer arguments in the spellings that programs write often, as han/message/buffers.py does.
- * Others, and what is wrong, it refuses: Python parses the arguments. A file that reads must import
- * NumPy's table of functions. */
+ * Others, and what is wrong, it refuses: Python parses the arguments. */
 #ifndef HAN_PY_READER_H
 #define HAN_PY_READER_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
-#include <numpy/arrayobject.h>
-
 #include "mpi_table.h"
 #include "python/elements.h"
+#include "python/module.h"
 #include "python/py_memory.h"
 
 typedef struct {
@@ -37,8 +31,6 @@ typedef struct {
     bool counted; /* else all from the first one on */
 } han_range;
 
-extern PyTypeObject ReaderType;
-
 /* Read an argument that is no plain array, as han_py_read does. */
 bool han_py_read_other(const ReaderObject *, PyObject *, uint64_t blocks, han_buffer *);
 /* Take the items of `[data]`, `[data, count]`, `[data, (count, displacement)]`, one of these with a type,
@@ -55,8 +47,6 @@ han_handle han_py_handle(const ReaderObject *, PyObject *datatype);
 /* Take the elements of a buffer with a type as they lie in memory, if it is a predefined one with
  * gaps, such as MPI.DOUBLE_INT: so the MPI library combines them. False for derived types. */
 bool han_py_with_gaps(const ReaderObject *, han_buffer *);
-
-int han_py_add_reader(PyObject *module);
 
 /* Read a contiguous array of numbers in native byte order; false for all other arguments. */
 static inline bool han_py_read_array(const ReaderObject *r, PyObject *o, han_buffer *b) {

@@ -2,8 +2,7 @@
 #ifndef HAN_PY_REF_H
 #define HAN_PY_REF_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/module.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,8 +12,6 @@ typedef struct {
     PyObject_HEAD
     uint64_t base, offset, at, origin, blocks;
 } RefObject;
-
-extern PyTypeObject RefType;
 
 /* The offset from the base for a message of `nbytes` bytes. */
 static inline uint64_t han_ref_start(const RefObject *ref, uint64_t nbytes) {

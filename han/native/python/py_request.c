@@ -1,10 +1,8 @@
-#include "python/py_request.h"
+/* The class of requests, which nonblocking and persistent calls return. It extends mpi4py's. */
+#include "python/module.h"
 
 #include <string.h>
 
-#include "python/py_engine.h"
-#include "python/py_plan.h"
-#include "python/py_request_methods.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 

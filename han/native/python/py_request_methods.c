@@ -1,9 +1,9 @@
-#include "python/py_request_methods.h"
+/* The methods of requests, and their attributes. */
+#include "python/module.h"
 
 #include "engine/helper.h"
 #include "engine/queue.h"
 #include "engine/wait.h"
-#include "python/py_methods.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 
@@ -165,10 +165,7 @@ static PyObject *request_get_persistent(PyObject *o, void *unused) {
 
 static PyObject *request_get_engine(PyObject *o, void *unused) {
     (void)unused;
-    EngineObject *engine = han_request_fields(o)->engine;
-    PyObject *e = engine ? (PyObject *)engine : Py_None;
-    Py_INCREF(e);
-    return e;
+    return Py_NewRef(han_py_or_none(han_request_fields(o)->engine));
 }
 
 PyMethodDef han_request_methods[] = {

@@ -59,4 +59,7 @@ int han_request_adopt(PyObject *);
 /* The requests that were dropped while they run, as a list. */
 PyObject *han_py_orphans(void);
 
+extern PyMethodDef han_request_methods[];
+extern PyGetSetDef han_request_getset[];
+
 #endif

@@ -1,8 +1,9 @@
-#include "python/py_rolled.h"
+/* The loops of programs. */
+#include "python/module.h"
 
 #include "memory/repeat.h"
 #include "memory/roll.h"
-#include "python/py_joined.h"
+#include "python/objects.h"
 
 /* Read the streams, which must divide the code; 0 or -1. */
 static int take_streams(PyObject *streams, han_records_of *program) {
@@ -126,7 +127,7 @@ static PyObject *repeated(PyObject *module, PyObject *args) {
     return views_of(&out);
 }
 
-static PyMethodDef functions[] = {
+PyMethodDef han_rolled_functions[] = {
     {"rolled", rolled, METH_VARARGS,
      "rolled($module, code, terms, streams, /)\n--\n\n"
      "Return records with loops, their terms, strides and streams; None if loops save too little."},
@@ -138,5 +139,3 @@ static PyMethodDef functions[] = {
      "Return records with loops for a longer message than those of two samples, or None."},
     {NULL, NULL, 0, NULL},
 };
-
-int han_py_add_rolled(PyObject *module) { return PyModule_AddFunctions(module, functions); }

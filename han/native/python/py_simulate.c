@@ -1,5 +1,4 @@
-#include "python/py_simulate.h"
-
+#include "python/module.h"
 #include "simulate/simulator.h"
 
 enum { INPUTS = 26, OUTPUTS = 7, ALL = INPUTS + OUTPUTS, STEPS = 1 << 16 };

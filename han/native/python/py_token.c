@@ -131,7 +131,7 @@ static bool reported(han_token *t, enum han_status status) {
 /* At intervals, check for what no flag tells. The time limit counts from the last progress, and only
  * while MPI waits for this request. */
 static enum han_status look(han_token *t, bool waits) {
-    if (!waits) return han_look(&t->engine->engine, 0); /* the caller minds the intervals */
+    if (!waits) return han_check_peers(&t->engine->engine, 0); /* the caller minds the intervals */
     uint64_t now = han_now_ns();
     if (!t->since || now > t->slow + FORGET_NS) {
         t->since = now;
@@ -139,7 +139,7 @@ static enum han_status look(han_token *t, bool waits) {
     }
     if (now < t->slow) return HAN_BLOCKED;
     t->slow = now + PATIENCE_NS;
-    return han_look(&t->engine->engine, (double)(now - t->since) * 1e-9);
+    return han_check_peers(&t->engine->engine, (double)(now - t->since) * 1e-9);
 }
 
 static bool over(const han_token *t) {

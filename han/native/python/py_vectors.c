@@ -101,7 +101,7 @@ static PyObject *read_vector(PyObject *module, PyObject *args) {
     return answer;
 }
 
-static PyMethodDef methods[] = {
+PyMethodDef han_vector_functions[] = {
     {"read_vector", read_vector, METH_VARARGS,
      "read_vector($module, reader, spec, size, /)\n--\n\n"
      "Return what `reader.read` does, and the elements of each of `size` blocks, then their "
@@ -109,8 +109,3 @@ static PyMethodDef methods[] = {
      "None if refused."},
     {NULL, NULL, 0, NULL},
 };
-
-int han_py_add_vectors(PyObject *module) {
-    import_array1(-1);
-    return PyModule_AddFunctions(module, methods);
-}

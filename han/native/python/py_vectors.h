@@ -26,6 +26,4 @@ bool han_py_read_counts(PyObject *, han_blocks *);
  * block. Blocks in another order than that of ranks are refused. */
 bool han_py_read_vector(const ReaderObject *, PyObject *, han_blocks *, han_buffer *);
 
-int han_py_add_vectors(PyObject *module);
-
 #endif

@@ -1,4 +1,4 @@
-#include "simulate/growing.h"
+#include "simulate/world.h"
 
 #include <stdlib.h>
 

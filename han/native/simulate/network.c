@@ -1,6 +1,4 @@
-#include "simulate/network.h"
-
-#include "simulate/growing.h"
+#include "simulate/world.h"
 
 static double later(double a, double b) { return a > b ? a : b; }
 

@@ -1,10 +1,7 @@
-#include "simulate/operate.h"
+#include "simulate/world.h"
 
 #include "channel.h"
 #include "program.h"
-#include "simulate/growing.h"
-#include "simulate/network.h"
-#include "simulate/ranks.h"
 
 static sim_open *task_of(sim_state *s, int32_t rank) {
     sim_rank *r = &s->ranks[rank];

@@ -1,8 +1,6 @@
-#include "simulate/ranks.h"
+#include "simulate/world.h"
 
 #include <string.h>
-
-#include "simulate/growing.h"
 
 void sim_at(sim_state *s, double time, int32_t rank) {
     sim_rank *r = &s->ranks[rank];

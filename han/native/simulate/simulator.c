@@ -4,9 +4,6 @@
 #include <string.h>
 
 #include "program.h"
-#include "simulate/growing.h"
-#include "simulate/operate.h"
-#include "simulate/ranks.h"
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
@@ -80,9 +77,7 @@ void sim_close(sim_state *s) {
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static bool moves_data(uint8_t code) {
-    return code <= HAN_REDUCE2 || code == HAN_PULL || code == HAN_PUSH;
-}
+static bool moves_data(uint8_t code) { return han_copies(code) || han_reduces(code); }
 
 static bool waits(uint8_t code) { return code == HAN_WAIT || code == HAN_AWAIT; }
 

@@ -184,4 +184,55 @@ static inline int sim_level(const sim_world *w, int32_t a, int32_t b) {
     return w->levels - 1;
 }
 
+/* growing.c: arrays that grow, and heaps of events. A failed allocation sets `failed`, and nothing is added. */
+
+/* Make room for one more item of `each` bytes behind `length` ones. */
+bool sim_grow(sim_state *s, void **items, size_t *room, size_t length, size_t each);
+void sim_append(sim_state *s, sim_list *list, int32_t item);
+void sim_push(sim_state *s, sim_heap *heap, sim_event event);
+sim_event sim_pop(sim_heap *heap); /* the earliest; of equal ones that of the lowest order */
+
+/* network.c: messages, by the max-rate model: latency, bandwidth of a pair, adapters. */
+
+/* Start a send, or post a receive, of message `number`. The message's place; -1: no memory. */
+int64_t sim_send(sim_state *s, double now, int32_t src, int32_t dst, int64_t number,
+                 int64_t nbytes);
+int64_t sim_receive(sim_state *s, double now, int32_t src, int32_t dst, int64_t number);
+
+/* Let its adapter take the next message that is due by `now`. Its place; -1: there is none. */
+int64_t sim_deliver(sim_state *s, double now);
+
+/* One side has completed the message. */
+void sim_leave(sim_state *s, int64_t place);
+
+/* ranks.c: the time of ranks: when they go on, what they share with others, and the spans of their tasks. */
+
+/* Let a rank continue at a time, unless it does so earlier; not before its work is done. */
+void sim_at(sim_state *s, double time, int32_t rank);
+
+/* Wake a waiting rank, later if its node is oversubscribed. Nothing if the time is NEVER. */
+void sim_wake(sim_state *s, double time, int32_t rank);
+
+/* Occupy a core for some work, or a core and memory to move bytes; the time that it takes. */
+double sim_compute(sim_state *s, int32_t rank, double seconds);
+double sim_move(sim_state *s, int32_t rank, int64_t nbytes, double rate, bool memory);
+void sim_release(sim_state *s, int32_t rank);
+
+/* Begin the rank's run once its memory is free. Whether it has begun. */
+bool sim_begin(sim_state *s, int32_t rank, double now);
+void sim_finish(sim_state *s, int32_t rank, double now);
+void sim_next_run(sim_state *s, int32_t rank);
+
+/* A stream has come to a task, has left its task, or has done an operation that began at `now`. */
+void sim_enter_task(sim_state *s, int32_t rank, uint32_t task, double now);
+void sim_leave_task(sim_state *s, int32_t rank, double now);
+
+/* operate.c: operations: one row for each code of a program. */
+
+/* Carry out an operation of a rank. The time when it is done, or minus the time to retry it. */
+double sim_operate(sim_state *s, int32_t rank, const sim_op *op, double now);
+
+/* Let messages that are due by `now` pass the adapters, and wake their receivers. */
+void sim_deliver_all(sim_state *s, double now);
+
 #endif

@@ -1,0 +1,37 @@
+/* What the module han._native consists of: types and functions, which py_module.c adds. */
+#ifndef HAN_PY_MODULE_H
+#define HAN_PY_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* One table of NumPy's functions serves all files. py_module.c fills it. */
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+#define NPY_TARGET_VERSION NPY_1_22_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL han_numpy
+#ifndef HAN_FILLS_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+/* Entries of tables of methods that take their arguments as an array. */
+#define HAN_FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
+#define HAN_FAST_NAMED(function) \
+    (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
+
+extern PyTypeObject BoardType, CallsType, EagerType, EngineType, OperationsType, PlanType,
+    ReaderType, RecordsType, RefType;
+extern PyMethodDef han_arena_functions[], han_dlpack_functions[], han_encoded_functions[],
+    han_joined_functions[], han_kernel_functions[], han_mapping_functions[], han_rolled_functions[],
+    han_vector_functions[];
+
+/* Run programs in virtual time (tasks/simulate). */
+PyObject *han_py_simulate(PyObject *self, PyObject *args);
+
+/* Add the numbers that C and Python share, as tables of names; 0 or -1. */
+int han_py_add_numbers(PyObject *module);
+/* Make the names that readers and the encoding look up; 0 or -1. */
+int han_py_open_memory(void);
+int han_py_open_encoded(void);
+
+#endif
