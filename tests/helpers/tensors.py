@@ -92,6 +92,57 @@ class Tensor:
         tensor.strides = (ctypes.c_int64 * n)(*(s // array.itemsize for s in array.strides))
 
 
+EXPORT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+DELETE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Table(ctypes.Structure):
+    """``DLPackExchangeAPI`` as far as han reads it."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p), ("export", EXPORT),
+    ]  # fmt: skip
+
+
+class Tabled(Tensor):
+    """Shows an array also through a function of its class, which fails if `damage` raises.
+
+    `alive` counts the tensors that were shown so and not given back.
+    """
+
+    requires_grad = False
+    alive = 0
+
+    @classmethod
+    def declare(cls, major: int = 1, previous: Table | None = None) -> Table:
+        """Give the class its table; return it."""
+        at = ctypes.addressof(previous) if previous else None
+        cls.table = Table(major, 3, at, None, EXPORT(cls.export))
+        cls.before = previous
+        shown = _new(ctypes.addressof(cls.table), b"dlpack_exchange_api", None)
+        cls.__dlpack_c_exchange_api__ = shown
+        return cls.table
+
+    def export(self, out: Any) -> int:
+        shown = Versioned(1, 3, flags=READ_ONLY if self.readonly else 0)
+        self._fill(shown.tensor)
+        try:
+            self.damage(shown)
+        except ValueError:
+            return -1
+
+        def give_back(_: int) -> None:
+            Tabled.alive -= 1
+
+        shown.keep = DELETE(give_back)
+        shown.deleter = ctypes.cast(shown.keep, ctypes.c_void_p).value
+        Tabled.alive += 1
+        self.shown = shown
+        out[0] = ctypes.addressof(shown)
+        return 0
+
+
 class OnDevice:
     """Shows an array as if it were memory of a GPU, through ``__cuda_array_interface__``."""
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpi4py import MPI
-from tensors import BFLOAT16, FLOAT8, GPU, PINNED, OnDevice, Tensor
+from tensors import BFLOAT16, FLOAT8, GPU, PINNED, OnDevice, Tabled, Tensor
 
 from han import _native
 from han.message.buffers import Buffer, parse
@@ -259,6 +259,116 @@ def test_errors_of_a_producer_are_left_to_the_parser():
             raise RuntimeError("out of order")
 
     assert READER.read(Broken(np.zeros(4))) is None
+
+
+# ---- tables of functions of a class -------------------------------------------------------------
+
+
+def tabled(**members: Any) -> Any:
+    """Return a new class of tensors with a table, and with other members than usual."""
+    kind = type("Own", (Tabled,), members)
+    kind.declare()
+    return kind
+
+
+def asked(tensor: Tensor) -> bool:
+    """Read a tensor whose elements are known; return whether its methods were asked."""
+    check(Tensor(tensor.array))
+    tensor.asked.clear()
+    read = READER.read(tensor)
+    assert read is not None
+    assert read[:2] == (tensor.array.ctypes.data, tensor.array.nbytes)
+    del read
+    gc.collect()
+    assert Tabled.alive == 0
+    return bool(tensor.asked)
+
+
+def test_a_table_of_the_class_saves_the_calls_of_methods():
+    for code in ("f4", "f8", "i4", "u2", "?"):
+        assert not asked(tabled()(np.ones(4, code)))
+    read_only = tabled()(np.ones(4), readonly=True)
+    check(read_only)
+    assert not asked(read_only)
+
+
+def test_methods_decide_where_a_table_does_not_tell_everything():
+    assert asked(tabled()(np.ones(4, "c8")))  # may be conjugated
+    assert asked(tabled(requires_grad=True)(np.ones(4)))
+    plain = tabled()
+    assert not asked(plain(np.ones(4)))
+    assert asked(type("Inherits", (plain,), {})(np.ones(4)))  # may override the methods
+
+    class Foreign(Tabled):
+        """A class whose table is no table."""
+
+        __dlpack_c_exchange_api__ = 7
+
+    assert asked(Foreign(np.ones(4)))
+
+
+def test_gradients_that_the_methods_refuse_are_refused():
+    class Refusing(Tabled):
+        requires_grad = True
+
+        def __dlpack__(self, **how):
+            raise BufferError("needs gradients")
+
+    Refusing.declare()
+    assert READER.read(Refusing(np.ones(4))) is None
+    assert Tabled.alive == 0
+
+
+def test_a_tensor_is_given_back_while_an_exception_is_on_its_way():
+    """The function that takes it back runs Python, and the exception arrives."""
+    tensor = tabled()(np.ones(4))
+    assert not asked(tensor)
+
+    class Broken:
+        """An array-like of which nothing can be read."""
+
+        @property
+        def __dlpack__(self) -> None:
+            raise ZeroDivisionError
+
+    wrong: list[Any] = [tensor, Broken()]
+    assert READER.read(wrong) is None
+    gc.collect()
+    assert Tabled.alive == 0
+
+
+def test_versions_of_tables():
+    old, new = type("Old", (Tabled,), {}), type("New", (Tabled,), {})
+    new.declare(2, old.declare())
+    assert not asked(new(np.ones(4)))
+    new.declare(2)
+    assert not asked(old(np.ones(4)))  # han looks at a class again if it saw another one
+    assert asked(new(np.ones(4)))
+
+
+def test_what_a_table_shows_may_be_of_a_device_damaged_or_nothing():
+    kind = tabled()
+
+    def of_another_version(shown: Any) -> None:
+        shown.major = 2
+
+    def with_gaps(shown: Any) -> None:
+        shown.tensor.strides[0] = 2
+
+    def without_sense(shown: Any) -> None:
+        shown.tensor.shape[0] = -1
+
+    def not_at_all(shown: Any) -> None:
+        raise ValueError
+
+    assert READER.read(kind(np.ones(4), device=GPU)) is None
+    for damage in (with_gaps, without_sense):
+        assert READER.read(kind(np.ones(4), damage=damage)) is None
+    for damage in (of_another_version, not_at_all):
+        tensor = kind(np.ones(4))
+        tensor.damage = lambda shown, t=tensor, d=damage: None if t.asked else d(shown)
+        assert asked(tensor)
+    assert Tabled.alive == 0
 
 
 # ---- buffers of blocks --------------------------------------------------------------------------

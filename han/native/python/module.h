@@ -32,6 +32,7 @@ PyObject *han_py_simulate(PyObject *self, PyObject *args);
 int han_py_add_numbers(PyObject *module);
 /* Make the names that readers and the encoding look up; 0 or -1. */
 int han_py_open_memory(void);
+int han_py_open_dlpack(void);
 int han_py_open_encoded(void);
 
 #endif

@@ -2,9 +2,12 @@
  * keeps it, and with it the tensor, as long as it uses the memory. */
 #include "python/py_dlpack.h"
 
-enum { READ_ONLY = 1, CPU = 1, CUDA_HOST = 3, ROCM_HOST = 11 };
+#include <stdbool.h>
+#include <stdint.h>
 
-static const char VERSIONED[] = "dltensor_versioned";
+enum { READ_ONLY = 1, COMPLEX = 5, CPU = 1, CUDA_HOST = 3, ROCM_HOST = 11 };
+
+static const char CAPSULE[] = "dltensor_versioned";
 
 typedef struct {
     void *data;
@@ -30,6 +33,13 @@ typedef struct versioned {
     tensor tensor;
 } versioned;
 
+typedef struct exchange {
+    uint32_t major, minor;
+    const struct exchange *previous; /* one of an older major version, or NULL */
+    void *allocate;
+    int (*export)(PyObject *, versioned **); /* 0, or -1 with an exception */
+} exchange;                                  /* functions that follow are not used here */
+
 /* The tensor of a capsule, or NULL with an exception. */
 static const tensor *tensor_of(PyObject *capsule, bool *readonly) {
     if (PyCapsule_IsValid(capsule, "dltensor")) {
@@ -37,11 +47,11 @@ static const tensor *tensor_of(PyObject *capsule, bool *readonly) {
         *readonly = false; /* a legacy capsule cannot say so */
         return &found->tensor;
     }
-    if (!PyCapsule_IsValid(capsule, VERSIONED)) {
+    if (!PyCapsule_IsValid(capsule, CAPSULE)) {
         PyErr_SetString(PyExc_BufferError, "no DLPack capsule, or one that was used before");
         return NULL;
     }
-    const versioned *found = PyCapsule_GetPointer(capsule, VERSIONED);
+    const versioned *found = PyCapsule_GetPointer(capsule, CAPSULE);
     if (found->major != 1) {
         PyErr_Format(PyExc_BufferError, "a capsule of DLPack %u, 1 expected", found->major);
         return NULL;
@@ -100,6 +110,78 @@ int han_py_read_tensor(PyObject *capsule, han_tensor *out) {
     return 0;
 }
 
+/* ---- the table of functions of a class ----------------------------------------------------- */
+
+typedef struct {
+    PyTypeObject *class;
+    const exchange *table;
+    bool has_gradients;
+} declaration;
+
+static declaration known; /* of the class that was seen last, which is kept */
+static PyObject *requires_grad;
+
+/* The table that a class itself declares; NULL: none, or of an unknown version. A class may override
+ * the methods of one whose table it inherits. */
+static const exchange *declared(PyTypeObject *class) {
+    PyObject *own = PyObject_GetAttrString((PyObject *)class, "__dict__");
+    PyObject *capsule = own ? PyMapping_GetItemString(own, "__dlpack_c_exchange_api__") : NULL;
+    const exchange *table = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+    while (table && table->major != 1) table = table->previous;
+    Py_XDECREF(capsule);
+    Py_XDECREF(own);
+    PyErr_Clear();
+    return table;
+}
+
+/* A copy: other threads may look at other classes while functions of this one run. */
+static declaration declaration_of(PyTypeObject *class) {
+    if (class == known.class) return known;
+    declaration found = {class, declared(class), false};
+    found.has_gradients = found.table && PyObject_HasAttr((PyObject *)class, requires_grad);
+    PyTypeObject *before = known.class;
+    Py_INCREF(class);
+    known = found;
+    Py_XDECREF(before);
+    return found;
+}
+
+/* A capsule may be freed while an exception is on its way. */
+static void release(PyObject *capsule) {
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    versioned *shown = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (shown && shown->deleter) shown->deleter(shown);
+    PyErr_Clear();
+    PyErr_Restore(kind, value, trace);
+}
+
+/* Whether the methods of the object are to decide. They refuse tensors that need gradients, and such
+ * whose memory holds the conjugates of their elements; the table's function of PyTorch does not. */
+static bool needs_methods(PyObject *o, const versioned *shown, bool has_gradients) {
+    if (shown->major != 1 || shown->tensor.code == COMPLEX) return true;
+    if (!has_gradients) return false;
+    PyObject *needs = PyObject_GetAttr(o, requires_grad);
+    bool plain = needs == Py_False;
+    Py_XDECREF(needs);
+    PyErr_Clear();
+    return !plain;
+}
+
+PyObject *han_py_export_tensor(PyObject *o) {
+    declaration by = declaration_of(Py_TYPE(o));
+    versioned *shown = NULL;
+    if (!by.table || by.table->export(o, &shown) || !shown) {
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *capsule = PyCapsule_New(shown, CAPSULE, release);
+    if (!capsule && shown->deleter) shown->deleter(shown);
+    if (capsule && needs_methods(o, shown, by.has_gradients)) Py_CLEAR(capsule);
+    PyErr_Clear();
+    return capsule;
+}
+
 /* ---- module ---------------------------------------------------------------------------------- */
 
 static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
@@ -119,3 +201,8 @@ PyMethodDef han_dlpack_functions[] = {
      "raises BufferError. The capsule is not consumed."},
     {NULL, NULL, 0, NULL},
 };
+
+int han_py_open_dlpack(void) {
+    requires_grad = PyUnicode_InternFromString("requires_grad");
+    return requires_grad ? 0 : -1;
+}

@@ -87,7 +87,8 @@ static bool of_capsule(const han_elements *known, PyObject *capsule, han_buffer 
 }
 
 static bool of_tensor(const han_elements *known, PyObject *o, han_buffer *b) {
-    PyObject *capsule = on_host(o) ? capsule_of(o) : NULL;
+    PyObject *capsule = han_py_export_tensor(o);
+    if (!capsule && on_host(o)) capsule = capsule_of(o);
     bool found = capsule && of_capsule(known, capsule, b);
     PyErr_Clear(); /* before what frees the capsule runs */
     Py_XDECREF(capsule);
