@@ -309,7 +309,7 @@ class Exchange:
 
     def wait_until(self, member: int, kind: int, value: int) -> None:
         """Wait until a member's flag of a kind has reached a value."""
-        flag = self.builder.flag(self.group.level, self.group.slots[member], kind)
+        flag = self.context.flag(member, kind)
         self.stream.wait(flag, value, self.group.ranks[member])
 
     # ---- addresses and flags ----------------------------------------------------------------
@@ -334,21 +334,19 @@ class Exchange:
 
     def _region(self, member: int, piece: Piece, stage: int) -> Ref:
         """Return where a member shows its data after a stage; the last region: finished blocks."""
-        level, slot = self.group.level, self.group.slots[member]
         at = self.layout.region(stage)
         if self.layout.small:
-            return self.builder.small(level, slot) + (self.beside + at)
-        return self.builder.cells(level, slot) + (piece.index % self.banks * self.bank + at)
+            return self.context.small(member) + (self.beside + at)
+        return self.context.cells(member) + (piece.index % self.banks * self.bank + at)
 
     def counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:
         """Return a member's flag, and its value once the data of a stage is there."""
-        level, slot = self.group.level, self.group.slots[member]
         if self.layout.small:
-            return self.builder.small(level, slot), stage + 1
+            return self.context.small(member), stage + 1
         if not stage:
-            return self.builder.flag(level, slot, COPIED), piece.index + 1
+            return self.context.flag(member, COPIED), piece.index + 1
         value = piece.index * self.values + stage
-        return self.builder.flag(level, slot, COMBINED), value
+        return self.context.flag(member, COMBINED), value
 
     def post(self, piece: Piece, stage: int) -> None:
         """Tell that this member's data of a stage is there."""

@@ -62,7 +62,7 @@ def _pass(context: Context) -> None:
         if piece.first:
             stream.begin(piece.task)
         if group.leads and rounds.recycled:
-            flag = context.builder.flag(level, group.slots[group.me], COMBINED)
+            flag = context.flag(group.me, COMBINED)
             stream.post(flag, piece.index * rounds.values + rounds.values - 1)
         if piece.last:
             stream.end(piece.task)
@@ -100,8 +100,7 @@ class _Allreduce(Exchange):
         """Carry out a piece, then count it."""
         super().combine_and_take(piece)
         if self.rounds.recycled:
-            level, slot = self.group.level, self.group.slots[self.group.me]
-            self.stream.post(self.builder.flag(level, slot, READ), piece.index + 1)
+            self.stream.post(self.context.flag(self.group.me, READ), piece.index + 1)
 
     def await_readers(self, piece: Piece) -> None:
         """Wait until all members have finished the piece that was in the bank before."""

@@ -17,6 +17,7 @@ Source: Jocksch et al., section 2 (reduce-scatter and allgather inside the node)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from han.model.channel_layout import PAGE
@@ -101,8 +102,8 @@ class _Member:
         free = _free(context)
         self.has_all = free == group.me
         self.moves = moves(self.pattern, context.owners, group.me, free)
-        self.waits = Waits(context, self._flag)
-        self.cells = [builder.cells(group.level, slot) for slot in group.slots]
+        self.waits = Waits(context, cache(context.flag))  # a flag is one object: see `take_each`
+        self.cells = [context.cells(m) for m in range(group.size)]
         self.slices = self._slices()
 
     def _slices(self) -> list[Slice]:
@@ -129,10 +130,7 @@ class _Member:
             self.stream.end(piece.task)
 
     def _post(self, kind: int, value: int) -> None:
-        self.stream.post(self._flag(self.group.me, kind), value)
-
-    def _flag(self, member: int, kind: int) -> Ref:
-        return self.context.builder.flag(self.group.level, self.group.slots[member], kind)
+        self.stream.post(self.context.flag(self.group.me, kind), value)
 
     def _cell(self, member: int, number: int) -> Ref:
         """Return a cell of a member in its first bank."""

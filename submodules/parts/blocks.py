@@ -167,23 +167,21 @@ class Blocks:
 
     def _room(self, member: int) -> Ref:
         """Return where the cells of a member begin, or the data of its small slot."""
-        group, builder, layout = self.context.group, self.context.builder, self.layout
-        slot = group.slots[member]
+        layout = self.layout
         if layout.small:
             beside = layout.parts * layout.stride <= INLINE
-            room = builder.small(group.level, slot) + (FLAG if beside else LINE)
+            room = self.context.small(member) + (FLAG if beside else LINE)
         else:
-            room = builder.cells(group.level, slot)
+            room = self.context.cells(member)
         self._rooms[member] = room
         return room
 
     # ---- flags ------------------------------------------------------------------------------
 
     def _flag(self, member: int, kind: int) -> Ref:
-        group, builder = self.context.group, self.context.builder
         if self.layout.small:
-            return builder.small(group.level, group.slots[member])
-        return builder.flag(group.level, group.slots[member], kind)
+            return self.context.small(member)
+        return self.context.flag(member, kind)
 
     @kept
     def shows(self) -> tuple[tuple[int, Ref, int], ...]:

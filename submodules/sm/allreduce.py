@@ -32,9 +32,9 @@ def direct(context: Context) -> None:
     begins a task has seen that all members have begun the task before, and so have finished the
     one before that. So members without an operand post too, and all members wait for them.
     """
-    stream, group, builder = context.stream, context.group, context.builder
+    stream, group = context.stream, context.group
     (task,) = context.tasks
-    slots = [builder.small(group.level, s) for s in group.slots]
+    slots = [context.small(m) for m in range(group.size)]
     beside = _beside(context, stream.sequence)
     data = [(s + beside).holding(task.start) for s in slots]
     source, result = (ref.to(task.start) for ref in (context.source, context.result))
@@ -145,13 +145,8 @@ class _Shown:
         return max(0, self.ring.cells // 2 - 1)
 
     def _cell(self, member: int, piece: Piece) -> Ref:
-        group, builder = self.context.group, self.context.builder
-        cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
+        cell = self.context.cells(member) + self.ring.cell(piece.index)
         return cell.holding(piece.start)
-
-    def _flag(self, member: int) -> Ref:
-        group, builder = self.context.group, self.context.builder
-        return builder.flag(group.level, group.slots[member], COPIED)
 
     def show(self, piece: Piece) -> None:
         """Copy a piece of this member's operand into its cell, and post that it is there."""
@@ -161,7 +156,7 @@ class _Shown:
         stream.label(piece.task)
         if me in context.contributors:
             stream.copy(self._cell(me, piece), context.source.to(piece.start), piece.nbytes)
-        stream.post(self._flag(me), piece.index + 1)
+        stream.post(self.context.flag(me, COPIED), piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
         """Combine a piece of all operands in rank order, block by block.
@@ -178,7 +173,7 @@ class _Shown:
         if group.size == len(operands) == 2 and builder.signature.native:
             operands[group.me] = context.source
         for m in _others(group.me, group.size):
-            stream.wait(self._flag(m), piece.index + 1, group.ranks[m])
+            stream.wait(self.context.flag(m, COPIED), piece.index + 1, group.ranks[m])
         step = step_of(context.grain)
         if group.size == 2:  # there are no partial results
             step = max(1, piece.nbytes)
@@ -216,17 +211,17 @@ class _Shares:
     @classmethod
     def of(cls, context: Context) -> _Shares:
         """Return the cells of the context's stream, and memory for partial results."""
-        builder, level, slots = context.builder, context.group.level, context.group.slots
-        layout = Shares.of(builder.plan, level, builder.tasks_of(context.stream))
+        builder, members = context.builder, range(context.group.size)
+        layout = Shares.of(builder.plan, context.group.level, builder.tasks_of(context.stream))
         step = step_of(context.grain)
         return cls(
             context,
             layout,
             tuple(context.stream.room(step, k) for k in range(rooms(context.order))),
             step,
-            tuple(builder.cells(level, slot) for slot in slots),
-            tuple(builder.flag(level, slot, COPIED) for slot in slots),
-            tuple(builder.flag(level, slot, COMBINED) for slot in slots),
+            tuple(context.cells(m) for m in members),
+            tuple(context.flag(m, COPIED) for m in members),
+            tuple(context.flag(m, COMBINED) for m in members),
         )
 
     def bounds(self, piece: Piece) -> tuple[tuple[int, int], ...]:

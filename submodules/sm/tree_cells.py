@@ -49,10 +49,9 @@ class Cells:
 
         The data of a small message is in a member's small slot, and its flag beside it.
         """
-        group, builder = self.context.group, self.context.builder
         if self.small and kind in WITH_DATA:
-            return builder.small(group.level, group.slots[member])
-        return builder.flag(group.level, group.slots[member], kind)
+            return self.context.small(member)
+        return self.context.flag(member, kind)
 
     @kept
     def waits(self) -> Waits:
@@ -65,8 +64,7 @@ class Cells:
         The parent may be another rank in the next run, and may write before this run's parent has.
         So runs need different flags, which the banks of small slots provide.
         """
-        group, builder = self.context.group, self.context.builder
-        return builder.small(group.level, group.slots[member])
+        return self.context.small(member)
 
     def value(self, piece: Piece, kind: int) -> int:
         """Return the value of the flag once `piece` is there.
@@ -89,12 +87,11 @@ class Cells:
 
     def _cells_of(self, member: int, nbytes: int) -> tuple[Ref, ...]:
         """Return the cells of a member, or its small slot for a message of `nbytes` bytes."""
-        group, builder, ring = self.context.group, self.context.builder, self.ring
-        slot = group.slots[member]
+        ring = self.ring
         if self.small:
-            found: tuple[Ref, ...] = (builder.small(group.level, slot) + self._beside(nbytes),)
+            found: tuple[Ref, ...] = (self.context.small(member) + self._beside(nbytes),)
         else:
-            first = builder.cells(group.level, slot)
+            first = self.context.cells(member)
             found = tuple([first + ring.cell(k) for k in range(min(ring.cells, ring.pieces))])
         self._cells[member] = found
         return found

@@ -74,19 +74,14 @@ class Reads:
         me, size = self.context.group.me, self.context.group.size
         return [(me + k) % size for k in range(1, size)]
 
-    def flag(self, member: int, kind: int) -> Ref:
-        """Return a member's flag of one kind."""
-        group = self.context.group
-        return self.context.builder.flag(group.level, group.slots[member], kind)
-
     def post(self, kind: int, value: int) -> None:
         """Post a value in a flag of this rank."""
-        self.context.stream.post(self.flag(self.context.group.me, kind), value)
+        self.context.stream.post(self.context.flag(self.context.group.me, kind), value)
 
     def await_(self, member: int, kind: int, value: int) -> None:
         """Wait until a flag of another rank has reached a value."""
         rank = self.context.group.ranks[member]
-        self.context.stream.wait(self.flag(member, kind), value, rank)
+        self.context.stream.wait(self.context.flag(member, kind), value, rank)
 
     def pull(self, dst: Ref, src: Ref, nbytes: int, member: int, block: int | None = None) -> None:
         """Read from a member's memory: copy if it is mapped, else attach.
@@ -121,7 +116,7 @@ class Reads:
         """Return where a member puts its share of a piece of a reduce."""
         group, builder = self.context.group, self.context.builder
         room = share_room(builder.plan, group.level, self.context.tasks[0].kind)
-        cell = builder.cells(group.level, group.slots[member]) + piece.index % 2 * room
+        cell = self.context.cells(member) + piece.index % 2 * room
         return cell.holding(self.bounds(piece, member)[0])
 
     def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
