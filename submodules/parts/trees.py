@@ -61,18 +61,17 @@ def _knomial_children(v: int, n: int, radix: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A family of trees; `keeps_order`: a parent that reduces its children in turn keeps order."""
+    """A family of trees."""
 
     parent: Parent
     children: Children
-    keeps_order: bool
 
 
 SHAPES = {
-    "flat": Shape(lambda v, n, k: 0, _flat_children, True),
-    "chain": Shape(_chain_parent, _chain_children, True),
-    "kary": Shape(lambda v, n, k: (v - 1) // k, _kary_children, False),
-    "knomial": Shape(_knomial_parent, _knomial_children, True),
+    "flat": Shape(lambda v, n, k: 0, _flat_children),
+    "chain": Shape(_chain_parent, _chain_children),
+    "kary": Shape(lambda v, n, k: (v - 1) // k, _kary_children),
+    "knomial": Shape(_knomial_parent, _knomial_children),
 }
 
 

@@ -56,10 +56,6 @@ class Simulation:
         """Time of one of several runs back to back, on the slowest rank."""
         return max(self.finish[-1]) / len(self.finish)
 
-    def finish_of(self, rank: int) -> tuple[float, ...]:
-        """Return when a rank left each run."""
-        return tuple(run[rank] for run in self.finish)
-
 
 def _roles(plan: Plan, programs: Sequence[Program] | None) -> Iterator[Role]:
     """Yield the role of one rank after the other; given programs are each rank's own."""

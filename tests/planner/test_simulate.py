@@ -317,10 +317,8 @@ def test_a_run_waits_for_the_memory_that_it_writes():
     for nbytes in (8, 1 << 15):
         plan = plan_of("bcast", node, nbytes, SM, LINEAR)
         slow = simulate(plan, machine(copy="1GB/s"), runs=30)
-        ahead = max(
-            sum(t <= done for t in slow.finish_of(0)) - k - 1
-            for k, done in enumerate(slow.finish_of(1))
-        )
+        leaves = list(zip(*slow.finish, strict=True))  # of each rank
+        ahead = max(sum(t <= done for t in leaves[0]) - k - 1 for k, done in enumerate(leaves[1]))
         assert 1 <= ahead <= SMALL_BANKS + 1
 
 
