@@ -22,7 +22,7 @@ Patterns = Callable[[LevelChoice, int], Parted]  # the pattern of a choice for s
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShareCells:
     """A member's cells for slices of shares.
 
     A cell holds a slice of `chunk` bytes of a share. `banks` of `made` cells each, in which shares
@@ -38,16 +38,16 @@ class Layout:
     done: int
 
     @classmethod
-    def of(cls, plan: Outline, level: int, patterns: Patterns) -> Layout:
+    def of(cls, plan: Outline, level: int, patterns: Patterns) -> ShareCells:
         """Fit the configured number and size of cells into the part of the ring that a run has."""
         key = "shares", level
-        found: Layout = plan.layouts.get(key) or plan.layouts.setdefault(
+        found: ShareCells = plan.layouts.get(key) or plan.layouts.setdefault(
             key, cls._fit(plan, level, patterns)
         )
         return found
 
     @classmethod
-    def _fit(cls, plan: Outline, level: int, patterns: Patterns) -> Layout:
+    def _fit(cls, plan: Outline, level: int, patterns: Patterns) -> ShareCells:
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None, "supports() lets only levels with shared memory pass"
         several = [patterns(choice, members) for members in _sizes(plan, level)]
@@ -111,7 +111,7 @@ def _longest(plan: Outline, level: int) -> list[int]:
 def footprint(plan: Outline, level: int, patterns: Patterns) -> int:
     """Return how many bytes of each rank's ring of cells a run takes."""
     works = any(k == level for _, k in plan.streams)
-    return Layout.of(plan, level, patterns).nbytes if works else 0
+    return ShareCells.of(plan, level, patterns).nbytes if works else 0
 
 
 def unfit(question: Question, patterns: Patterns) -> str | None:

@@ -26,12 +26,12 @@ from han.submodules.exchange.parted import (
     RESULT,
     Collecting,
     Dealing,
-    Fold,
     Numbers,
+    ShareFold,
     Taking,
     moves,
 )
-from han.submodules.exchange.share_cells import Layout, Patterns
+from han.submodules.exchange.share_cells import Patterns, ShareCells
 from han.submodules.exchange.steps import Parted
 from han.submodules.parts.cells import COMBINED, COPIED, READ, RELEASED, Waits
 from han.submodules.parts.fold import step_of
@@ -97,7 +97,7 @@ class _Member:
     def __init__(self, context: Context, patterns: Patterns) -> None:
         self.context, self.stream, self.group = context, context.stream, context.group
         builder, group = context.builder, context.group
-        self.layout = Layout.of(builder.plan, group.level, patterns)
+        self.layout = ShareCells.of(builder.plan, group.level, patterns)
         self.pattern = _pattern(context, patterns)
         free = _free(context)
         self.has_all = free == group.me
@@ -237,7 +237,7 @@ class _Maker(_Member):
                 order, self.partials, None, None,
             )  # fmt: skip
 
-    def _operands_of(self, fold: Fold, bank: int, image: bool) -> tuple[Ref, ...]:
+    def _operands_of(self, fold: ShareFold, bank: int, image: bool) -> tuple[Ref, ...]:
         """Return the operands of a fold: the same for all slices in one bank."""
         there = (0,) * len(fold.there) if image else fold.there
         cells = [self._cell(m, k) + bank for m, k in zip(fold.members, there, strict=True)]

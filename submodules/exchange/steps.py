@@ -4,7 +4,7 @@ A message is cut into blocks. After each combining stage, a member holds fewer b
 the operands of more members. In gathering steps, members take each other's finished blocks. Stage 0
 is the operand of each member. A pattern describes all members, in numbers of blocks and not bytes.
 Exchanges through cells and in messages have the same patterns. More of them are in
-:mod:`han.submodules.exchange.rings` and :mod:`han.submodules.exchange.folded`.
+:mod:`han.submodules.exchange.rings` and :mod:`han.submodules.exchange.paired`.
 
 Source: Jocksch et al., sections 2.1 (recursive exchange), 2.2 (cyclic shift), and 2.1.2 (steps
 between the two phases that combine without splitting).

@@ -20,7 +20,7 @@ LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that fits the smallest ring
 
 
 @dataclass(frozen=True)
-class Layout:
+class BlockCells:
     """Cells used in turn; a cell holds one piece of every block that a rank shows to its peers.
 
     If all blocks fit into a page, the rank puts them into its small slot instead (`small`).
@@ -34,7 +34,7 @@ class Layout:
     pieces: int
 
     @classmethod
-    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Layout:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> BlockCells:
         """Fit the configured number and size of cells into the part of the ring that a run has."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
@@ -78,7 +78,7 @@ class Layout:
 def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
     tasks = plan.streams.get((plan.signature.collective, level))
-    return 0 if tasks is None else Layout.of(plan, level, tasks).nbytes
+    return 0 if tasks is None else BlockCells.of(plan, level, tasks).nbytes
 
 
 def misfit(signature: Signature, ranks: int) -> str | None:
@@ -106,7 +106,7 @@ class Blocks:
     """The blocks of one call, as one rank addresses them in its buffers and in all ranks' cells."""
 
     context: Context
-    layout: Layout
+    layout: BlockCells
     signature: Signature
     _rooms: dict[int, Ref] = field(default_factory=dict)  # by member
     _operands: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
@@ -117,7 +117,7 @@ class Blocks:
         """Return the blocks of the context's stream."""
         builder = context.builder
         tasks = builder.tasks_of(context.stream)
-        layout = Layout.of(builder.plan, context.group.level, tasks)
+        layout = BlockCells.of(builder.plan, context.group.level, tasks)
         return cls(context, layout, builder.signature)
 
     def pieces(self) -> list[Piece]:

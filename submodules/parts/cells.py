@@ -53,7 +53,7 @@ def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class Ring:
+class Cells:
     """Cells used in turn: piece i goes through cell number i modulo `cells`."""
 
     cells: int
@@ -61,19 +61,19 @@ class Ring:
     pieces: int
 
     @classmethod
-    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Cells:
         """Fit the configured number and size of cells into the part of the ring that a run has.
 
         `tasks` are all of a stream of the plan.
         """
         key = "ring", level, tasks[0].kind
-        found: Ring = plan.layouts.get(key) or plan.layouts.setdefault(
+        found: Cells = plan.layouts.get(key) or plan.layouts.setdefault(
             key, cls._fit(plan, level, tasks)
         )
         return found
 
     @classmethod
-    def _fit(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
+    def _fit(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Cells:
         geometry, choice = plan.geometries[level], _choice(plan, level, tasks)
         assert geometry is not None
         cells = choice.get("cells", CELLS)
@@ -144,7 +144,7 @@ def footprint(plan: Outline, level: int) -> int:
         if algorithm == "split":
             most = max(most, Shares.of(plan, level, tasks).nbytes)
         elif algorithm == "each" or not (algorithm == "direct" or is_small(plan, level)):
-            most = max(most, Ring.of(plan, level, tasks).nbytes)
+            most = max(most, Cells.of(plan, level, tasks).nbytes)
     return most
 
 

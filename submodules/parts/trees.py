@@ -76,17 +76,17 @@ SHAPES = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """A member's place in a tree: the group positions of its parent and its children."""
+class Neighbours:
+    """A member's neighbours in a tree: the group positions of its parent and its children."""
 
     parent: int | None
     children: tuple[int, ...]
 
 
-def place(group: Group, shape: str, radix: int) -> Place:
-    """Return this rank's place in the group's tree of that shape and radix."""
+def neighbours(group: Group, shape: str, radix: int) -> Neighbours:
+    """Return this rank's neighbours in the group's tree of that shape and radix."""
     n, root = group.size, group.root
     v = (group.me - root) % n
     tree = SHAPES[shape]
     parent = None if v == 0 else (tree.parent(v, n, radix) + root) % n
-    return Place(parent, tuple((c + root) % n for c in tree.children(v, n, radix)))
+    return Neighbours(parent, tuple((c + root) % n for c in tree.children(v, n, radix)))

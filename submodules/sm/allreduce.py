@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import COMBINED, COPIED, Members, Ring, Shares
+from han.submodules.parts.cells import COMBINED, COPIED, Cells, Members, Shares
 from han.submodules.parts.fold import fold, step_of
 from han.submodules.parts.pieces import Piece, cut
 from han.tasks.canonical import rooms
@@ -130,13 +130,13 @@ class _Shown:
     """The cells in which each member shows its operand, piece by piece."""
 
     context: Context
-    ring: Ring
+    ring: Cells
 
     @classmethod
     def of(cls, context: Context) -> _Shown:
         """Return the cells of the context's stream."""
         builder = context.builder
-        ring = Ring.of(builder.plan, context.group.level, builder.tasks_of(context.stream))
+        ring = Cells.of(builder.plan, context.group.level, builder.tasks_of(context.stream))
         return cls(context, ring)
 
     @property

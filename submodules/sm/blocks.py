@@ -40,7 +40,7 @@ def blocks(context: Context) -> None:
 
 
 def _all_to_all(mine: Blocks, show: Move, take: Move) -> None:
-    """Show pieces and take those of all peers; :attr:`Layout.ahead` says how far to show ahead."""
+    """Show pieces and take those of all peers; `BlockCells.ahead` says how far ahead."""
     stream, pieces = mine.context.stream, mine.pieces()
     shown = 0
     for k, piece in enumerate(pieces):

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import GATHERED, RELEASED, Ring, Waits, is_small
+from han.submodules.parts.cells import GATHERED, RELEASED, Cells, Waits, is_small
 from han.submodules.parts.pieces import Piece, cut
-from han.submodules.parts.trees import Place
+from han.submodules.parts.trees import Neighbours
 from han.submodules.sm.trees import Tree
 from han.tasks.context import Context
 
@@ -20,20 +20,20 @@ WITH_DATA = (GATHERED, RELEASED)  # kinds of flags that tell that data is there
 
 
 @dataclass(frozen=True)
-class Cells:
+class TreeCells:
     """The flags and cells of all members in a gather or a release, as one member addresses them."""
 
     context: Context
-    ring: Ring
+    ring: Cells
     small: bool
     holders: frozenset[int]  # members that have an operand, or whose children bring them one
     _cells: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by member
 
     @classmethod
-    def of(cls, context: Context) -> Cells:
+    def of(cls, context: Context) -> TreeCells:
         """Return the cells of the context's stream."""
         plan, level = context.builder.plan, context.group.level
-        ring = Ring.of(plan, level, context.builder.tasks_of(context.stream))
+        ring = Cells.of(plan, level, context.builder.tasks_of(context.stream))
         return cls(context, ring, is_small(plan, level), _holders(context))
 
     def pieces(self) -> list[Piece]:
@@ -127,13 +127,13 @@ class Cells:
         return before if before > 0 and not self.small else 0
 
 
-def place_of(context: Context, member: int | None = None) -> Place:
-    """Return the place of this rank, or of a member, in the tree of the context's tasks."""
+def neighbours_of(context: Context, member: int | None = None) -> Neighbours:
+    """Return the neighbours of this rank, or of a member, in the tree of the context's tasks."""
     group, topology = context.group, context.builder.plan.topology
     if member is not None:
         group = replace(group, me=member)
     sockets = [topology.sockets[r] for r in group.ranks]
-    return Tree.of(context.choice).place(group, sockets)
+    return Tree.of(context.choice).neighbours(group, sockets)
 
 
 def _holders(context: Context) -> frozenset[int]:
@@ -141,7 +141,7 @@ def _holders(context: Context) -> frozenset[int]:
     group = context.group
     if not context.contributes or context.stream.kind != "reduce":
         return frozenset(range(group.size))
-    parents = [place_of(context, m).parent for m in range(group.size)]
+    parents = [neighbours_of(context, m).parent for m in range(group.size)]
     found: set[int] = set()
     for m in context.contributors:
         up: int | None = m

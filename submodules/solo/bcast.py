@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from han.submodules.parts.cells import COPIED, READ, RELEASED
 from han.submodules.parts.pieces import Piece
-from han.submodules.parts.trees import SHAPES, Place, place
+from han.submodules.parts.trees import SHAPES, Neighbours, neighbours
 from han.submodules.solo.reads import Reads
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Parameter
@@ -51,7 +51,7 @@ def misfit(choice: LevelChoice) -> str | None:
 def pull(solo: Reads) -> None:
     """Read each piece from the parent, then let the children read it."""
     group = solo.context.group
-    tree = place(group, *tree_of(solo.context.choice))
+    tree = neighbours(group, *tree_of(solo.context.choice))
     for piece in solo.pieces:
         solo.begin(piece)
         if tree.parent is not None:
@@ -63,7 +63,7 @@ def pull(solo: Reads) -> None:
     _leave(solo, tree)
 
 
-def _leave(solo: Reads, tree: Place) -> None:
+def _leave(solo: Reads, tree: Neighbours) -> None:
     """Tell the parent that this rank has read everything, then wait until the children have."""
     if tree.parent is not None:
         solo.post(READ, solo.last)

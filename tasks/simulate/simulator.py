@@ -16,7 +16,7 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate.engine import run
 from han.tasks.simulate.loading import Loader
-from han.tasks.simulate.places import Places
+from han.tasks.simulate.placement import Placement
 
 # The layout of `sim_span` (native/simulate/world.h).
 SPAN = np.dtype(
@@ -83,7 +83,7 @@ def simulate(
     """
     place = plan.topology.homes if place is None else place
     _check_place(plan, machine, place)
-    places = Places(plan, machine, place)
+    places = Placement(plan, machine, place)
     loader = Loader(plan, places)
     with collector_off():
         for role in _roles(plan, programs):
