@@ -45,7 +45,7 @@ from han.submodules.exchange.patterns import misfit_of_any
 from han.submodules.exchange.rounds import Rounds
 from han.submodules.exchange.steps import Recursive
 from han.submodules.parts.cells import COMBINED, COUNTS, READ, RELEASED, Waits, tasks_at
-from han.submodules.parts.pieces import Piece, cut, number
+from han.submodules.parts.pieces import Piece, in_turn, number, numbered
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task
@@ -354,13 +354,7 @@ class _Broadcast:
 
 def _broadcast(context: Context) -> None:
     """Emit this rank's operations for the broadcast of each task."""
-    stream, mine = context.stream, _Broadcast(context)
-    chunk = PAGE if mine.copies.small else mine.copies.chunk
-    pieces = cut(context.tasks, chunk, context.grain, stream.sequence)
-    stream.sequence += len(pieces)
-    for piece in pieces:
-        if piece.first:
-            stream.begin(piece.task)
+    mine = _Broadcast(context)
+    pieces = numbered(context, PAGE if mine.copies.small else mine.copies.chunk)
+    for piece in in_turn(context, pieces):
         (mine.put if context.group.leads else mine.take)(piece)
-        if piece.last:
-            stream.end(piece.task)

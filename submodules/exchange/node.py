@@ -40,7 +40,7 @@ from han.submodules.exchange.script import Script
 from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
 from han.submodules.parts.fold import fold, step_of
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, numbered, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
@@ -78,21 +78,11 @@ def lower(context: Context) -> None:
 
 def exchange_pieces(context: Context, exchange: Exchange) -> None:
     """Emit the operations of an exchange: each piece is shown before the previous one combined."""
-    stream, pieces = context.stream, exchange.pieces()
-    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
-        if piece.first:
-            stream.begin(piece.task)
-        if piece is pieces[0]:
-            exchange.show(piece)
-        if following is not None:
-            if following.task is not piece.task:
-                stream.begin(following.task)
-            exchange.show(following)
+    pieces = numbered(context, exchange.layout.chunk)
+    for piece in show_ahead(context, pieces, 1, exchange.show):
         exchange.combine_and_take(piece)
-        if following is None:
+        if piece is pieces[-1]:
             exchange.leave(piece)
-        if piece.last:
-            stream.end(piece.task)
 
 
 class Exchange:
@@ -119,13 +109,6 @@ class Exchange:
         """Return the layout of the group's cells."""
         tasks = self.builder.tasks_of(self.stream)
         return Layout.of(self.builder.plan, self.group.level, tasks, self.group.size)
-
-    def pieces(self) -> list[Piece]:
-        """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
-        stream, context = self.stream, self.context
-        pieces = cut(context.tasks, self.layout.chunk, context.grain, stream.sequence)
-        stream.sequence += len(pieces)
-        return pieces
 
     def _rooms_for_partials(self) -> list[Ref]:
         """Reserve memory for partial results, if the member combines more than two operands."""

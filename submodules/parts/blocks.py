@@ -9,7 +9,7 @@ from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN, lines
 from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.parts.cells import CELLS, CHUNK, GATHERED
-from han.submodules.parts.pieces import Piece, cut, number
+from han.submodules.parts.pieces import Piece, number, numbered
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
@@ -122,10 +122,7 @@ class Blocks:
 
     def pieces(self) -> list[Piece]:
         """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
-        context = self.context
-        pieces = cut(context.tasks, self.layout.chunk, context.grain, context.stream.sequence)
-        context.stream.sequence += len(pieces)
-        return pieces
+        return numbered(self.context, self.layout.chunk)
 
     @kept
     def me(self) -> int:

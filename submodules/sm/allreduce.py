@@ -13,7 +13,7 @@ from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
 from han.submodules.parts.cells import COMBINED, COPIED, Cells, Members, Shares
 from han.submodules.parts.fold import fold, step_of
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, numbered, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import ANY, Algorithm
@@ -82,23 +82,10 @@ def split(context: Context) -> None:
     which all members have therefore combined. So the cells of piece j - 1 are free, and two cells
     of each kind need no flags of readers.
     """
-    stream, mine = context.stream, _Shares.of(context)
-    pieces = cut(context.tasks, mine.layout.chunk, context.grain, stream.sequence)
-    stream.sequence += len(pieces)
-    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
-        if piece.first:
-            stream.begin(piece.task)
-        if piece is pieces[0]:
-            mine.copy_in(piece)
-        if following is not None and following.task is piece.task:
-            mine.copy_in(following)
-        elif following is not None:
-            stream.begin(following.task)
-            mine.copy_in(following)
+    mine = _Shares.of(context)
+    for piece in show_ahead(context, numbered(context, mine.layout.chunk), 1, mine.copy_in):
         mine.combine(piece)
         mine.copy_out(piece)
-        if piece.last:
-            stream.end(piece.task)
 
 
 def each(context: Context) -> None:
@@ -111,18 +98,11 @@ def each(context: Context) -> None:
     that shows piece x has combined piece x - ahead - 1, so all members had shown that one. Each of
     them had combined piece x - 2 ahead - 2 before, so the cell of that piece is free.
     """
-    stream, cells = context.stream, _Shown.of(context)
-    pieces = cut(context.tasks, cells.ring.chunk, context.grain, stream.sequence)
-    stream.sequence += len(pieces)
-    shown = 0
-    for k, piece in enumerate(pieces):
-        while shown < min(len(pieces), k + 1 + cells.ahead):
-            cells.show(pieces[shown])
-            shown += 1
-        stream.label(piece.task)
+    cells = _Shown.of(context)
+    pieces = numbered(context, cells.ring.chunk)
+    for piece in show_ahead(context, pieces, cells.ahead, cells.show):
+        context.stream.label(piece.task)
         cells.combine(piece)
-        if piece.last:
-            stream.end(piece.task)
 
 
 @dataclass(frozen=True)
@@ -151,8 +131,6 @@ class _Shown:
     def show(self, piece: Piece) -> None:
         """Copy a piece of this member's operand into its cell, and post that it is there."""
         context, stream, me = self.context, self.context.stream, self.context.group.me
-        if piece.first:
-            stream.begin(piece.task)
         stream.label(piece.task)
         if me in context.contributors:
             stream.copy(self._cell(me, piece), context.source.to(piece.start), piece.nbytes)

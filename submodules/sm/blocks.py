@@ -13,7 +13,7 @@ from collections.abc import Callable
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.fold import step_of
-from han.submodules.parts.pieces import Piece
+from han.submodules.parts.pieces import Piece, in_turn, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 
@@ -28,12 +28,8 @@ def blocks(context: Context) -> None:
         return
     at_root, elsewhere = AT_ROOT[kind]
     move = at_root if context.group.leads else elsewhere
-    for piece in mine.pieces():
-        if piece.first:
-            context.stream.begin(piece.task)
+    for piece in in_turn(context, mine.pieces()):
         move(mine, piece)
-        if piece.last:
-            context.stream.end(piece.task)
 
 
 # ---- all to all ---------------------------------------------------------------------------------
@@ -41,24 +37,15 @@ def blocks(context: Context) -> None:
 
 def _all_to_all(mine: Blocks, show: Move, take: Move) -> None:
     """Show pieces and take those of all peers; `BlockCells.ahead` says how far ahead."""
-    stream, pieces = mine.context.stream, mine.pieces()
-    shown = 0
-    for k, piece in enumerate(pieces):
-        while shown < min(len(pieces), k + 1 + mine.layout.ahead):
-            following = pieces[shown]
-            _turn_to(mine, following)
-            show(mine, following)
-            shown += 1
+    stream = mine.context.stream
+
+    def shown(piece: Piece) -> None:
+        stream.label(piece.task)
+        show(mine, piece)
+
+    for piece in show_ahead(mine.context, mine.pieces(), mine.layout.ahead, shown):
         stream.label(piece.task)
         take(mine, piece)
-        if piece.last:
-            stream.end(piece.task)
-
-
-def _turn_to(mine: Blocks, piece: Piece) -> None:
-    if piece.first:
-        mine.context.stream.begin(piece.task)
-    mine.context.stream.label(piece.task)
 
 
 def _show_one(mine: Blocks, piece: Piece) -> None:

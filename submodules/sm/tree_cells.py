@@ -11,7 +11,7 @@ from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
 from han.submodules.parts.cells import GATHERED, RELEASED, Cells, Waits, is_small
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, numbered
 from han.submodules.parts.trees import Neighbours
 from han.submodules.sm.trees import Tree
 from han.tasks.context import Context
@@ -38,11 +38,7 @@ class TreeCells:
 
     def pieces(self) -> list[Piece]:
         """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
-        context = self.context
-        chunk = PAGE if self.small else self.ring.chunk
-        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
-        context.stream.sequence += len(pieces)
-        return pieces
+        return numbered(self.context, PAGE if self.small else self.ring.chunk)
 
     def flag(self, member: int, kind: int) -> Ref:
         """Return a member's flag of one kind.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from han.model.channel_layout import LINE, lines
 from han.model.program import PEER_SLOTS, PeerBase, Ref
 from han.model.topology import Topology
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, numbered
 from han.tasks.context import Context
 from han.tasks.lower import operand_of
 from han.tasks.outline import Outline, active_levels
@@ -63,8 +63,7 @@ class Reads:
         """Cut the context's tasks into pieces."""
         plan, level = context.builder.plan, context.group.level
         chunk = chunk_of(plan, level, context.tasks[0].kind)
-        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
-        context.stream.sequence += len(pieces)
+        pieces = numbered(context, chunk)
         mapped = reads_mapped(plan.topology, plan.signature, level)
         return cls(context, pieces, range(context.group.size), mapped)
 
