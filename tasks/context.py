@@ -50,6 +50,12 @@ class Context:
         return tuple(m for m in members if not self.contributes or self.contributes[m])
 
     @kept
+    def others(self) -> tuple[int, ...]:
+        """All other members, the next one first: members start their reads at different peers."""
+        me, size = self.group.me, self.group.size
+        return tuple([(me + k) % size for k in range(1, size)])
+
+    @kept
     def starts(self) -> Sequence[int]:
         """The members' places in the order of operands; in the canonical one, their starts."""
         plan, group = self.builder.plan, self.group

@@ -35,6 +35,7 @@ from han.submodules.exchange.share_cells import Patterns, ShareCells
 from han.submodules.exchange.steps import Parted
 from han.submodules.parts.cells import COMBINED, COPIED, READ, RELEASED, Waits
 from han.submodules.parts.fold import step_of
+from han.submodules.parts.pieces import in_turn, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -118,17 +119,6 @@ class _Member:
         self.stream.sequence += len(found)
         return found
 
-    def begin(self, piece: Slice) -> None:
-        """Wait for what a task needs, before its first slice."""
-        if piece.first:
-            self.stream.begin(piece.task)
-        self.stream.label(piece.task)
-
-    def end(self, piece: Slice) -> None:
-        """End a task after its last slice."""
-        if piece.last:
-            self.stream.end(piece.task)
-
     def _post(self, kind: int, value: int) -> None:
         self.stream.post(self.context.flag(self.group.me, kind), value)
 
@@ -169,18 +159,14 @@ class _Maker(_Member):
     def run(self) -> None:
         """Show slices ahead of the one that is combined: all banks but one are in use."""
         works = self.shown.lanes and any(self.moves.folds)
-        shown, ahead = 0, self.layout.banks - 1 if works else 0
-        for k, piece in enumerate(self.slices):
-            while shown < min(len(self.slices), k + 1 + ahead):
-                self.begin(self.slices[shown])
-                self._show_operand(self.slices[shown])
-                shown += 1
+        ahead = self.layout.banks - 1 if works else 0
+        for piece in show_ahead(self.context, self.slices, ahead, self._show_operand):
             self.stream.label(piece.task)
             self._combine(piece)
-            self.end(piece)
 
     def _show_operand(self, piece: Slice) -> None:
         """Show a slice of the operand, when readers have combined what was in the bank."""
+        self.stream.label(piece.task)
         before = (piece.index - self.layout.banks) * self.pattern.stages
         for stage, members in self.moves.readers.items():
             self.waits.wait(members, COMBINED, before + stage if before >= 0 else 0)
@@ -262,13 +248,11 @@ class _Gatherer(_Member):
 
     def run(self) -> None:
         """Show slices of the own shares, and take those of the others."""
-        for piece in self.slices:
-            self.begin(piece)
+        for piece in in_turn(self.context, self.slices):
             bank = self.layout.done_in(piece.index)
             self._release(piece, bank)
             for step, taking in enumerate(self.steps, 1):
                 self._take(piece, bank, step, taking)
-            self.end(piece)
 
     def _release(self, piece: Slice, bank: int) -> None:
         """Show a slice of the finished shares, when takers have copied what was in the cells."""

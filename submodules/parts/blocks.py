@@ -129,12 +129,6 @@ class Blocks:
         """This rank's position in the group."""
         return self.context.group.me
 
-    @kept
-    def others(self) -> tuple[int, ...]:
-        """All other members, the next one first: members start their reads at different peers."""
-        size = self.context.group.size
-        return tuple((self.me + k) % size for k in range(1, size))
-
     # ---- addresses --------------------------------------------------------------------------
 
     def source(self, piece: Piece, block: int = 0) -> Ref:
@@ -184,7 +178,7 @@ class Blocks:
     def shows(self) -> tuple[tuple[int, Ref, int], ...]:
         """All other members, the flag that each posts when it has shown a piece, and its rank."""
         ranks = self.context.group.ranks
-        return tuple([(m, self._flag(m, GATHERED), ranks[m]) for m in self.others])
+        return tuple([(m, self._flag(m, GATHERED), ranks[m]) for m in self.context.others])
 
     def operands(self, piece: Piece) -> tuple[Ref, ...]:
         """Return where all members show a piece of this rank's block, which has its own in place.

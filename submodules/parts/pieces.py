@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -59,7 +59,26 @@ def numbered(context: Context, size: int) -> list[Piece]:
     return pieces
 
 
-def in_turn(context: Context, pieces: list[Piece]) -> Iterator[Piece]:
+class Turn(Protocol):
+    """A part of a task, such as a piece."""
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+
+    @property
+    def first(self) -> bool:
+        """Whether the task begins with it."""
+
+    @property
+    def last(self) -> bool:
+        """Whether the task ends with it."""
+
+
+T = TypeVar("T", bound=Turn)
+
+
+def in_turn(context: Context, pieces: Sequence[T]) -> Iterator[T]:
     """Yield pieces one after the other, and begin and end their tasks."""
     stream = context.stream
     for piece in pieces:
@@ -71,8 +90,8 @@ def in_turn(context: Context, pieces: list[Piece]) -> Iterator[Piece]:
 
 
 def show_ahead(
-    context: Context, pieces: list[Piece], ahead: int, show: Callable[[Piece], None]
-) -> Iterator[Piece]:
+    context: Context, pieces: Sequence[T], ahead: int, show: Callable[[T], None]
+) -> Iterator[T]:
     """Yield pieces in turn; first show each, and so many of the following ones."""
     shown = 0
     for k, piece in enumerate(in_turn(context, pieces)):

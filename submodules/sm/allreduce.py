@@ -150,7 +150,7 @@ class _Shown:
         operands = [self._cell(m, piece) for m in context.contributors]
         if group.size == len(operands) == 2 and builder.signature.native:
             operands[group.me] = context.source
-        for m in _others(group.me, group.size):
+        for m in context.others:
             stream.wait(self.context.flag(m, COPIED), piece.index + 1, group.ranks[m])
         step = step_of(context.grain)
         if group.size == 2:  # there are no partial results
@@ -163,11 +163,6 @@ class _Shown:
                 stream, context.order, [operand.to(at) for operand in operands],
                 min(step, piece.stop - at), dst, [dst, *places],
             )  # fmt: skip
-
-
-def _others(me: int, size: int) -> list[int]:
-    """Return all other members, the next one first, so that members start at different peers."""
-    return [(me + k) % size for k in range(1, size)]
 
 
 @dataclass(frozen=True)
@@ -274,7 +269,7 @@ class _Shares:
     def _others(self) -> tuple[tuple[Ref, ...], tuple[Ref, ...], Members]:
         """The cells, flags and ranks of the other members, the next one first."""
         group = self.context.group
-        others = _others(group.me, group.size)
+        others = self.context.others
         cells, flags = ([found[m] for m in others] for found in (self.cells, self.combined))
         return tuple(cells), tuple(flags), tuple([group.ranks[m] for m in others])
 

@@ -59,7 +59,7 @@ def _show_one(mine: Blocks, piece: Piece) -> None:
 def _show_parts(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer."""
     stream, cells, start = mine.context.stream, mine.own_cells(piece), piece.start
-    for m in mine.others:
+    for m in mine.context.others:
         source, nbytes = mine.sources[m].to(start), mine.nbytes(piece, m)
         stream.copy(cells[m].holding(start), source, nbytes, block=m)
     mine.post(GATHERED, piece.index + 1)
@@ -135,9 +135,9 @@ def _collect(mine: Blocks, piece: Piece) -> None:
 
 def _hand_out(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer at the root, after all have read the cell's earlier piece."""
-    for m in mine.others if mine.read_before_reuse(piece) else ():
+    for m in mine.context.others if mine.read_before_reuse(piece) else ():
         mine.wait(m, READ, mine.read_before_reuse(piece))
-    for m in mine.others:
+    for m in mine.context.others:
         source = mine.source(piece, m)
         mine.context.stream.copy(mine.shown(mine.me, piece, m), source, piece.nbytes)
     mine.post(RELEASED, piece.index + 1)

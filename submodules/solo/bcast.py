@@ -52,14 +52,12 @@ def pull(solo: Reads) -> None:
     """Read each piece from the parent, then let the children read it."""
     group = solo.context.group
     tree = neighbours(group, *tree_of(solo.context.choice))
-    for piece in solo.pieces:
-        solo.begin(piece)
+    for piece in solo.turns():
         if tree.parent is not None:
             solo.await_(tree.parent, RELEASED, piece.index + 1)
             _read(solo, (piece.start, piece.stop), tree.parent)
         if tree.children:
             solo.post(RELEASED, piece.index + 1)
-        solo.end(piece)
     _leave(solo, tree)
 
 
@@ -80,13 +78,11 @@ def spread(solo: Reads) -> None:
     """
     root, leads = solo.context.group.root, solo.context.group.leads
     readers = [m for m in solo.others if m != root]
-    for piece in solo.pieces:
-        solo.begin(piece)
+    for piece in solo.turns():
         if leads:
             solo.post(RELEASED, piece.index + 1)
         else:
             _gather_shares(solo, piece, readers)
-        solo.end(piece)
     if not leads:
         solo.post(READ, solo.last)
     for m in readers[:1] if leads else readers:

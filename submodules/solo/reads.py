@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from han.model.channel_layout import LINE, lines
 from han.model.program import PEER_SLOTS, PeerBase, Ref
 from han.model.topology import Topology
-from han.submodules.parts.pieces import Piece, numbered
+from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.lower import operand_of
 from han.tasks.outline import Outline, active_levels
@@ -68,10 +69,9 @@ class Reads:
         return cls(context, pieces, range(context.group.size), mapped)
 
     @property
-    def others(self) -> list[int]:
-        """All other members, the next one first: members start their reads at different peers."""
-        me, size = self.context.group.me, self.context.group.size
-        return [(me + k) % size for k in range(1, size)]
+    def others(self) -> tuple[int, ...]:
+        """All other members, the next one first."""
+        return self.context.others
 
     def post(self, kind: int, value: int) -> None:
         """Post a value in a flag of this rank."""
@@ -123,15 +123,9 @@ class Reads:
         start, stop = share(piece.nbytes, self.context.grain, member, len(self.members))
         return piece.start + start, piece.start + stop
 
-    def begin(self, piece: Piece) -> None:
-        """Begin a task with its first piece."""
-        if piece.first:
-            self.context.stream.begin(piece.task)
-
-    def end(self, piece: Piece) -> None:
-        """End a task with its last piece."""
-        if piece.last:
-            self.context.stream.end(piece.task)
+    def turns(self) -> Iterator[Piece]:
+        """Yield the pieces in turn, and begin and end their tasks."""
+        return in_turn(self.context, self.pieces)
 
     @property
     def last(self) -> int:
