@@ -19,14 +19,13 @@ from itertools import chain
 
 from han.model.channel_layout import lines
 from han.model.program import Ref
+from han.submodules.measured import WINDOW
 from han.submodules.parts.mail import MOST, Mail, Transfer
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
 from han.tasks.ring import SEGMENT, Span, block_at, blocks_of
 from han.tasks.stream import Awaits
-
-WINDOW = 8
 
 
 class Ring(Submodule):

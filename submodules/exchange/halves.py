@@ -30,7 +30,6 @@ from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, lines
 from han.model.program import Ref
 from han.submodules.exchange.layout import (
     BANKS,
-    HALF_CHUNK,
     LEAST_AREA,
     Layout,
     Partition,
@@ -44,6 +43,7 @@ from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.patterns import misfit_of_any
 from han.submodules.exchange.rounds import Rounds
 from han.submodules.exchange.steps import Recursive
+from han.submodules.measured import HALF_CHUNK
 from han.submodules.parts.cells import COMBINED, COUNTS, READ, RELEASED, Waits, tasks_at
 from han.submodules.parts.pieces import Piece, in_turn, number, numbered
 from han.tasks.context import Context

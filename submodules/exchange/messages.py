@@ -27,6 +27,7 @@ from han.submodules.exchange.patterns import (
     own_factors,
 )
 from han.submodules.exchange.steps import OWN, Blocks, Fold, Steps, Take, spans
+from han.submodules.measured import SEGMENT
 from han.submodules.parts.fold import fold
 from han.submodules.parts.mail import MOST, Mail, Transfer
 from han.tasks.canonical import linear, rooms
@@ -34,7 +35,6 @@ from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task
 
-SEGMENT = 32 * 1024  # below the eager limit of every MPI library over TCP
 Run = tuple[int, int]  # where bytes of a task start and stop
 Mailed = tuple[int, int, int]  # a member, and the run that it sends or receives
 Arrival = tuple[int, int, int, int]  # the same, and where in the scratch memory it comes

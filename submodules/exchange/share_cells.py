@@ -10,7 +10,8 @@ from han.common.kept import kept
 from han.model.channel_layout import LINE, RING_MIN, lines
 from han.submodules.exchange.parted import cells_of
 from han.submodules.exchange.steps import Parted
-from han.submodules.parts.cells import CHUNK, COUNTS
+from han.submodules.measured import CELL_CHUNK
+from han.submodules.parts.cells import COUNTS
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 from han.tasks.lanes import inner_levels, lanes_at
@@ -55,7 +56,9 @@ class ShareCells:
         made, done = _numbers(several, lanes)
         unit, longest = unit_of(plan.signature.grain), _longest(plan, level)
         counts = max(max(one.stages, one.gathers) for one in several)
-        wanted = max(choice.get("chunk", CHUNK) // lanes, plan.signature.nbytes * counts >> COUNTS)
+        wanted = max(
+            choice.get("chunk", CELL_CHUNK) // lanes, plan.signature.nbytes * counts >> COUNTS
+        )
         most = geometry.area // (banks * (made + done)) // LINE * LINE
         chunk = max(unit, min(wanted, most, max(longest)) // unit * unit)
         slices = sum(max(1, -(-share // chunk)) for share in longest)

@@ -8,7 +8,8 @@ from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN, lines
 from han.model.collectives import SPREADING
 from han.model.program import Ref
-from han.submodules.parts.cells import CELLS, CHUNK, GATHERED
+from han.submodules.measured import CELL_CHUNK, CELLS
+from han.submodules.parts.cells import GATHERED
 from han.submodules.parts.pieces import Piece, number, numbered
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -48,7 +49,7 @@ class BlockCells:
         if packed:
             cells, room = FEWEST, geometry.area // FEWEST // parts
         most = max(lines(t.nbytes) for t in tasks)
-        wanted = min(choice.get("chunk", CHUNK), most, room)
+        wanted = min(choice.get("chunk", CELL_CHUNK), most, room)
         chunk = max(grain, wanted // grain * grain)
         stride = chunk if packed else lines(chunk)
         return cls(False, parts, chunk, stride, cells, number(tasks, chunk, grain))

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from han.common.kept import kept
 from han.model.channel_layout import LINE, PAGE, lines
 from han.model.program import Ref
+from han.submodules.measured import CELL_CHUNK, CELLS
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
-KiB = 1024
-CHUNK = 128 * KiB
-CELLS = 4
 FLAGS = ("gathered", "taken", "released", "read", "copied", "combined")  # every rank has these
 COUNTS = 23  # a run posts at most 2^COUNTS values in a flag (native/channel.h has 24 bits)
 GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(len(FLAGS))
@@ -79,7 +77,7 @@ class Cells:
         cells = choice.get("cells", CELLS)
         if choice.algorithm == "each":
             cells = max(2, cells)  # readers post no flag: see allreduce.each
-        chunk = _fit(choice.get("chunk", CHUNK), geometry.area // cells, plan, tasks)
+        chunk = _fit(choice.get("chunk", CELL_CHUNK), geometry.area // cells, plan, tasks)
         pieces = number(tasks, chunk, plan.signature.grain)
         return cls(cells, chunk, pieces)
 
@@ -121,7 +119,7 @@ class Shares:
         assert geometry is not None
         unit = max(LINE, plan.signature.grain)
         most = (geometry.area - 2 * unit - 8 * LINE) // 3
-        chunk = _fit(choice.get("chunk", CHUNK), most, plan, tasks)
+        chunk = _fit(choice.get("chunk", CELL_CHUNK), most, plan, tasks)
         pieces = number(tasks, chunk, plan.signature.grain)
         return cls(chunk, lines(chunk // 2 + unit), pieces)
 

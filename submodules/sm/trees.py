@@ -13,12 +13,12 @@ from functools import lru_cache
 from itertools import chain
 
 from han.model.topology import Group
+from han.submodules.measured import TREE_RADIX
 from han.submodules.parts.trees import SHAPES, Neighbours
 from han.tasks.canonical import canonical, starts_of
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import ANY, Algorithm, Parameter, Question
 
-RADIX = 4
 NAMES = ("flat", "kary", "knomial")
 IN_CELLS = ("cells", "chunk", "inline", "read_parent_flag", "in_recv", "trailing")
 PARAMETERS = {
@@ -75,7 +75,7 @@ class Tree:
     def of(cls, choice: LevelChoice) -> Tree:
         """Return the tree of tasks that run `choice`."""
         values, shape = dict(choice.parameters), choice.algorithm
-        radix = int(str(values.get("radix", RADIX)))
+        radix = int(str(values.get("radix", TREE_RADIX)))
         return cls(
             shape, radix, str(values.get("skew", "left")), str(values.get("leaders", "none")),
             str(values.get("socket_tree", shape)), int(str(values.get("socket_radix", radix))),

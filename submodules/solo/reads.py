@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from han.model.channel_layout import LINE, lines
 from han.model.program import PEER_SLOTS, PeerBase, Ref
 from han.model.topology import Topology
+from han.submodules.measured import SOLO_CHUNK
 from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.lower import operand_of
@@ -15,9 +16,6 @@ from han.tasks.outline import Outline, active_levels
 from han.tasks.shares import share
 from han.tasks.signature import Signature
 from han.tasks.stream import Peer
-
-KiB = 1024
-CHUNK = 512 * KiB
 
 
 def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
@@ -37,7 +35,7 @@ def chunk_of(plan: Outline, level: int, kind: str) -> int:
     Two shares of it, those of a reduce, must fit into the part of the ring that a run has.
     """
     grain = plan.signature.grain
-    chunk = plan.choice.levels[level].of(kind).get("chunk", CHUNK)
+    chunk = plan.choice.levels[level].of(kind).get("chunk", SOLO_CHUNK)
     geometry = plan.geometries[level]
     if geometry is not None:
         chunk = min(chunk, geometry.area - 4 * (LINE + grain))
