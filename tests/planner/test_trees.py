@@ -34,7 +34,7 @@ JAIN = Tree("kary", 2, "left", "first", "kary", 3)  # figures 5 to 7: five socke
 
 def places(tree, n, root, sockets):
     groups = [Group(0, tuple(range(n)), tuple(range(n)), root, me) for me in range(n)]
-    return [tree.place(group, sockets) for group in groups]
+    return [tree.neighbours(group, sockets) for group in groups]
 
 
 @pytest.mark.parametrize(("shape", "inner"), [*itertools.product(NAMES, NAMES)])
