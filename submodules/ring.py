@@ -19,14 +19,13 @@ from itertools import chain
 
 from han.model.channel_layout import lines
 from han.model.program import Ref
+from han.submodules.measured import WINDOW
 from han.submodules.parts.mail import MOST, Mail, Transfer
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
-from han.tasks.ring import SEGMENT, Piece, block_at, blocks_of
+from han.tasks.ring import SEGMENT, Span, block_at, blocks_of
 from han.tasks.stream import Awaits
-
-WINDOW = 8
 
 
 class Ring(Submodule):
@@ -82,7 +81,7 @@ class _Turn:
         self.sends = deque[tuple[int, Transfer]]()  # under way, with the receiver's position
         self.ends: list[int] = []  # how long the stream is after each piece that is finished
 
-    def _by_position(self) -> tuple[Piece | None, ...]:
+    def _by_position(self) -> tuple[Span | None, ...]:
         """Return what is received at each position; the block that is sent first comes last."""
         me, nodes = self.context.group.me, self.context.group.size
         blocks = [block + (None,) * (self.width - len(block)) for block in self.blocks]
@@ -122,7 +121,7 @@ class _Turn:
             self._complete_sends(position - self.half)
         self.arriving[position] = self.mail.receive(place, *piece, self.before, MOST)
 
-    def _cell(self, position: int, piece: Piece) -> Ref:
+    def _cell(self, position: int, piece: Span) -> Ref:
         return (self.cells + position % self.window * self.stride).holding(piece[0])
 
     def _send_first(self) -> None:
@@ -145,7 +144,7 @@ class _Turn:
         if position + self.width < 2 * self.half:
             self._send(position + self.width, self.context.result, piece)
 
-    def _combine(self, position: int, piece: Piece) -> None:
+    def _combine(self, position: int, piece: Span) -> None:
         """Combine a piece that has arrived with this node's."""
         start, stop = piece
         self._begin()
@@ -157,7 +156,7 @@ class _Turn:
         for stream, position in next(self.awaits):
             self.stream.await_stream(stream, position)
 
-    def _send(self, position: int, place: Ref, piece: Piece) -> None:
+    def _send(self, position: int, place: Ref, piece: Span) -> None:
         """Send a piece, for which the receiver has a window of receives posted."""
         self._complete_sends(position - self.width - self.window)
         sent = self.mail.send(place, *piece, self.behind, MOST)

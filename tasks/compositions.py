@@ -32,7 +32,7 @@ from han.tasks.lanes import folds, inner_levels, lanes_at, lanes_of, outer_level
 from han.tasks.nap import base_of, largest_base, nap_of
 from han.tasks.outline import Cut, Outline, levels_of
 from han.tasks.places import LanePlaces, NapPlaces, Places, RingPlaces, TreePlaces
-from han.tasks.ring import Piece, parts_of
+from han.tasks.ring import Span, parts_of
 from han.tasks.signature import Signature
 from han.tasks.steps import Steps, down, of_tree, up
 from han.tasks.stream import Builder
@@ -196,7 +196,7 @@ def _ring_steps(view: Topology, signature: Signature, choice: Choice, fused: Fus
     ]
 
 
-def _ring_cut(view: Topology, signature: Signature, choice: Choice, task: Task) -> list[Piece]:
+def _ring_cut(view: Topology, signature: Signature, choice: Choice, task: Task) -> list[Span]:
     parts = parts_of(view, choice, signature.grain, signature.collective, task)
     return [part for group in parts.groups for part in group]
 

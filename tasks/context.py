@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from han.common.kept import kept
-from han.model.program import Ref
+from han.model.channel_layout import SMALL, flag_at
+from han.model.program import Area, Ref, channel_ref
 from han.model.topology import Group
 from han.tasks.canonical import Order, canonical, linear, starts_of
 from han.tasks.choice import LevelChoice
@@ -49,6 +50,12 @@ class Context:
         return tuple(m for m in members if not self.contributes or self.contributes[m])
 
     @kept
+    def others(self) -> tuple[int, ...]:
+        """All other members, the next one first: members start their reads at different peers."""
+        me, size = self.group.me, self.group.size
+        return tuple([(me + k) % size for k in range(1, size)])
+
+    @kept
     def starts(self) -> Sequence[int]:
         """The members' places in the order of operands; in the canonical one, their starts."""
         plan, group = self.builder.plan, self.group
@@ -76,3 +83,24 @@ class Context:
     def grain(self) -> int:
         """Bytes of the least part of the message; pieces hold whole grains."""
         return self.stream.builder.signature.grain
+
+    def flag(self, member: int, kind: int) -> Ref:
+        """Return the address of a member's flag of one kind."""
+        return self._flags + flag_at(self.group.slots[member], kind)
+
+    def small(self, member: int) -> Ref:
+        """Return the address of a member's small slot: a flag and a page of data."""
+        return self._area(Area.SMALL) + self.group.slots[member] * SMALL
+
+    def cells(self, member: int) -> Ref:
+        """Return the address of a member's cells."""
+        geometry = self.builder.geometry(self.group.level)
+        return self._area(Area.CELLS) + geometry.area_at(self.group.slots[member])
+
+    @kept
+    def _flags(self) -> Ref:
+        return self._area(Area.FLAGS)
+
+    def _area(self, area: Area) -> Ref:
+        """Return where an area of the level's channel begins."""
+        return channel_ref(self.builder.channel(self.group.level), area)

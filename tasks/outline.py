@@ -11,13 +11,13 @@ from han.model.channel_layout import Geometry
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task, Tasks
-from han.tasks.ring import Piece
+from han.tasks.ring import Span
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
     from han.tasks.task_graph import TaskGraph
 
-Cut = Callable[[Topology, Signature, Choice, Task], list[Piece]]
+Cut = Callable[[Topology, Signature, Choice, Task], list[Span]]
 
 
 @dataclass(frozen=True, repr=False)

@@ -24,8 +24,8 @@ from han.tasks.shares import shares
 SEGMENT = 32 * 1024
 LEAST = 1024  # bytes up to which blocks form one part
 PARTS = 32  # of a task inside nodes, about, where blocks are short: as many as overlap well
-Piece = tuple[int, int]  # where in the message it starts and stops
-Blocks = tuple[tuple[Piece, ...], ...]  # the pieces of each block; a block may have none
+Span = tuple[int, int]  # where bytes of the message start and stop
+Blocks = tuple[tuple[Span, ...], ...]  # the pieces of each block; a block may have none
 
 
 def block_at(node: int, nodes: int, hop: int) -> int:
@@ -86,7 +86,7 @@ def _joined(blocks: Blocks, number: int) -> Blocks:
     return tuple(found)
 
 
-def in_order(parts: Parts, kind: str, node: int) -> list[Piece]:
+def in_order(parts: Parts, kind: str, node: int) -> list[Span]:
     """Return the parts in the order in which a node's ring needs them, or finishes them.
 
     It needs a group of blocks with its first one, and has finished it with its last one.

@@ -10,7 +10,7 @@ Ranks = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Piece:
+class Portion:
     """Bytes `start` to `stop` of a buffer, and what they hold.
 
     Byte k of a piece combines byte ``offset + k`` of the contributions of `ranks`, in this order.
@@ -33,8 +33,8 @@ class Spec:
     """
 
     collective: str
-    before: tuple[tuple[Piece, ...], ...]
-    after: tuple[tuple[Piece, ...], ...]
+    before: tuple[tuple[Portion, ...], ...]
+    after: tuple[tuple[Portion, ...], ...]
     shared: bool = False
     synchronises: bool = False
 
@@ -52,47 +52,47 @@ class Spec:
         return max(_length(self.after[rank]), _length(self.before[rank]) if one_buffer else 0)
 
 
-def _length(pieces: tuple[Piece, ...]) -> int:
+def _length(pieces: tuple[Portion, ...]) -> int:
     return max((piece.stop for piece in pieces), default=0)
 
 
-def _own(lengths: Sequence[int]) -> tuple[tuple[Piece, ...], ...]:
+def _own(lengths: Sequence[int]) -> tuple[tuple[Portion, ...], ...]:
     """Return every rank's send buffer, which holds its contribution."""
-    return tuple(_piece(0, n, (r,)) for r, n in enumerate(lengths))
+    return tuple(_portion(0, n, (r,)) for r, n in enumerate(lengths))
 
 
-def _piece(start: int, length: int, ranks: Ranks, offset: int = 0) -> tuple[Piece, ...]:
-    return (Piece(start, start + length, ranks, offset),) if length and ranks else ()
+def _portion(start: int, length: int, ranks: Ranks, offset: int = 0) -> tuple[Portion, ...]:
+    return (Portion(start, start + length, ranks, offset),) if length and ranks else ()
 
 
 def _starts(counts: Sequence[int]) -> list[int]:
     return [0, *accumulate(counts)][:-1]
 
 
-def _joined(counts: Sequence[int]) -> tuple[Piece, ...]:
+def _joined(counts: Sequence[int]) -> tuple[Portion, ...]:
     """Return all contributions in rank order, contiguous."""
     starts = _starts(counts)
     return tuple(
-        p for r, (s, n) in enumerate(zip(starts, counts, strict=True)) for p in _piece(s, n, (r,))
+        p for r, (s, n) in enumerate(zip(starts, counts, strict=True)) for p in _portion(s, n, (r,))
     )
 
 
 def bcast(size: int, nbytes: int, root: int) -> Spec:
     """Every rank gets the root's bytes."""
-    before = tuple(_piece(0, nbytes, (root,)) if r == root else () for r in range(size))
-    return Spec("bcast", before, (_piece(0, nbytes, (root,)),) * size, shared=True)
+    before = tuple(_portion(0, nbytes, (root,)) if r == root else () for r in range(size))
+    return Spec("bcast", before, (_portion(0, nbytes, (root,)),) * size, shared=True)
 
 
 def reduce(size: int, nbytes: int, root: int) -> Spec:
     """The root gets the combination of all contributions."""
     everyone = tuple(range(size))
-    after = tuple(_piece(0, nbytes, everyone) if r == root else () for r in range(size))
+    after = tuple(_portion(0, nbytes, everyone) if r == root else () for r in range(size))
     return Spec("reduce", _own([nbytes] * size), after)
 
 
 def allreduce(size: int, nbytes: int) -> Spec:
     """Every rank gets the combination of all contributions."""
-    after = (_piece(0, nbytes, tuple(range(size))),) * size
+    after = (_portion(0, nbytes, tuple(range(size))),) * size
     return Spec("allreduce", _own([nbytes] * size), after)
 
 
@@ -115,8 +115,8 @@ def allgatherv(counts: Sequence[int]) -> Spec:
 def scatterv(counts: Sequence[int], root: int) -> Spec:
     """Each rank gets its part of the root's contribution."""
     size, starts = len(counts), _starts(counts)
-    before = tuple(_piece(0, sum(counts), (root,)) if r == root else () for r in range(size))
-    after = tuple(_piece(0, counts[r], (root,), starts[r]) for r in range(size))
+    before = tuple(_portion(0, sum(counts), (root,)) if r == root else () for r in range(size))
+    after = tuple(_portion(0, counts[r], (root,), starts[r]) for r in range(size))
     return Spec("scatter", before, after)
 
 
@@ -124,7 +124,7 @@ def reduce_scatter(counts: Sequence[int]) -> Spec:
     """Each rank gets its part of the combination of all contributions."""
     size, starts = len(counts), _starts(counts)
     everyone = tuple(range(size))
-    after = tuple(_piece(0, counts[r], everyone, starts[r]) for r in range(size))
+    after = tuple(_portion(0, counts[r], everyone, starts[r]) for r in range(size))
     return Spec("reduce_scatter", _own([sum(counts)] * size), after)
 
 
@@ -138,7 +138,7 @@ def alltoallv(counts: Sequence[Sequence[int]]) -> Spec:
             tuple(
                 p
                 for s in range(size)
-                for p in _piece(starts[s], counts[s][r], (s,), _starts(counts[s])[r])
+                for p in _portion(starts[s], counts[s][r], (s,), _starts(counts[s])[r])
             )
         )
     return Spec("alltoall", _own([sum(row) for row in counts]), tuple(after))
@@ -146,13 +146,13 @@ def alltoallv(counts: Sequence[Sequence[int]]) -> Spec:
 
 def scan(size: int, nbytes: int) -> Spec:
     """Rank r gets the combination of the contributions of ranks 0 to r."""
-    after = tuple(_piece(0, nbytes, tuple(range(r + 1))) for r in range(size))
+    after = tuple(_portion(0, nbytes, tuple(range(r + 1))) for r in range(size))
     return Spec("scan", _own([nbytes] * size), after)
 
 
 def exscan(size: int, nbytes: int) -> Spec:
     """Rank r gets the combination of the contributions of ranks 0 to r - 1; rank 0 gets nothing."""
-    after = tuple(_piece(0, nbytes, tuple(range(r))) for r in range(size))
+    after = tuple(_portion(0, nbytes, tuple(range(r))) for r in range(size))
     return Spec("exscan", _own([nbytes] * size), after)
 
 

@@ -23,9 +23,9 @@ from han.model.task_names import TaskNames
 from han.tasks.addresses import Addresses
 from han.tasks.graph import Task, stream_tag
 from han.tasks.outline import Outline
+from han.tasks.ring import Span
 
 NOWHERE = Ref(Base.NONE)
-Span = tuple[int, int]  # where bytes of the message start and stop
 Awaits = tuple[tuple[int, int], ...]  # streams, and positions in them
 
 

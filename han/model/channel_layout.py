@@ -30,6 +30,11 @@ def lines(nbytes: int) -> int:
     return -(-nbytes // LINE) * LINE
 
 
+def flag_at(slot: int, flag: int) -> int:
+    """Return the offset of a rank's flag in the flags area."""
+    return (slot * FLAGS + flag) * LINE
+
+
 def _pages(nbytes: int) -> int:
     return -(-nbytes // PAGE) * PAGE
 
@@ -94,14 +99,6 @@ class Geometry:
     def size(self) -> int:
         """Bytes of the whole channel."""
         return self.cells + self.ranks * self.ring
-
-    def flag_at(self, slot: int, flag: int) -> int:
-        """Offset of a rank's flag in the flags area."""
-        return (slot * FLAGS + flag) * LINE
-
-    def small_at(self, slot: int) -> int:
-        """Offset of a rank's slot in a bank of small slots."""
-        return slot * SMALL
 
     def area_at(self, slot: int) -> int:
         """Offset of a run's part of a rank's ring from its part of the first rank's ring."""

@@ -6,13 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from han.model.program import Ref
+from han.submodules.measured import SEGMENT, WINDOW
 from han.submodules.parts.pieces import Piece, cut, number
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.stream import Stream
-
-SEGMENT = 32 * 1024
-WINDOW = 8
 
 
 def sizes_of(context: Context) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from han.submodules.parts.trees import place
+from han.submodules.parts.trees import neighbours
 from han.tasks.context import Context
 
 # algorithm: (shape in submodules/parts/trees.py, default radix)
@@ -43,7 +43,7 @@ def kin(context: Context) -> Kin:
     if algorithm == "linear" and not context.builder.signature.commutative:
         return _linear(group.me, group.size, group.root)
     shape, radix = SHAPE[algorithm]
-    found = place(group, shape, context.choice.get("radix", radix))
+    found = neighbours(group, shape, context.choice.get("radix", radix))
     return Kin(found.parent, tuple(map(Child, found.children)))
 
 

@@ -30,7 +30,6 @@ from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, lines
 from han.model.program import Ref
 from han.submodules.exchange.layout import (
     BANKS,
-    HALF_CHUNK,
     LEAST_AREA,
     Layout,
     Partition,
@@ -44,8 +43,9 @@ from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.patterns import misfit_of_any
 from han.submodules.exchange.rounds import Rounds
 from han.submodules.exchange.steps import Recursive
+from han.submodules.measured import HALF_CHUNK
 from han.submodules.parts.cells import COMBINED, COUNTS, READ, RELEASED, Waits, tasks_at
-from han.submodules.parts.pieces import Piece, cut, number
+from han.submodules.parts.pieces import Piece, in_turn, number, numbered
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task
@@ -296,7 +296,7 @@ class _Broadcast:
         me, root = self.group.me, self.group.root
         self.parts = {k: self.copies.copied(me, k, root) for k in self.steps}
         self.homes = [self.copies.home(me, k, root) for k in (0, *self.steps)]
-        self.waits = Waits(context, self._flag)
+        self.waits = Waits(context, context.flag)
         self.others = tuple(m for m in range(size) if m != root)
 
     def put(self, piece: Piece) -> None:
@@ -317,7 +317,7 @@ class _Broadcast:
         if not piece.nbytes:
             self._await(piece, self.group.root, 0)
         if self.copies.recycled:
-            self.stream.post(self._flag(self.group.me, READ), piece.index + 1)
+            self.stream.post(self.context.flag(self.group.me, READ), piece.index + 1)
 
     def _copy(self, piece: Piece, step: int, part: Part, awaited: set[tuple[int, int]]) -> None:
         start, stop = self.copies.partition.span(piece.nbytes, part.first, part.stop)
@@ -335,36 +335,26 @@ class _Broadcast:
             self.stream.copy(cell, result, stop - start)
 
     def _cell(self, member: int, piece: Piece) -> Ref:
-        level, slot = self.group.level, self.group.slots[member]
         if self.copies.small:
             beside = FLAG if piece.nbytes <= INLINE else LINE
-            return (self.builder.small(level, slot) + beside).holding(piece.start)
+            return (self.context.small(member) + beside).holding(piece.start)
         bank = piece.index % BANKS * lines(self.copies.chunk)
-        return (self.builder.cells(level, slot) + (self.copies.base + bank)).holding(piece.start)
+        return (self.context.cells(member) + (self.copies.base + bank)).holding(piece.start)
 
     def _counter(self, member: int, piece: Piece, step: int) -> tuple[Ref, int]:
         """Return a member's flag, and its value once the member has copied in a step."""
         if self.copies.small:
-            return self.builder.small(self.group.level, self.group.slots[member]), SLOT_RELEASED
-        return self._flag(member, RELEASED), piece.index * len(self.steps) + step + 1
+            return self.context.small(member), SLOT_RELEASED
+        return self.context.flag(member, RELEASED), piece.index * len(self.steps) + step + 1
 
     def _await(self, piece: Piece, member: int, step: int) -> None:
         flag, value = self._counter(member, piece, step)
         self.stream.wait(flag, value, self.group.ranks[member])
 
-    def _flag(self, member: int, kind: int) -> Ref:
-        return self.builder.flag(self.group.level, self.group.slots[member], kind)
-
 
 def _broadcast(context: Context) -> None:
     """Emit this rank's operations for the broadcast of each task."""
-    stream, mine = context.stream, _Broadcast(context)
-    chunk = PAGE if mine.copies.small else mine.copies.chunk
-    pieces = cut(context.tasks, chunk, context.grain, stream.sequence)
-    stream.sequence += len(pieces)
-    for piece in pieces:
-        if piece.first:
-            stream.begin(piece.task)
+    mine = _Broadcast(context)
+    pieces = numbered(context, PAGE if mine.copies.small else mine.copies.chunk)
+    for piece in in_turn(context, pieces):
         (mine.put if context.group.leads else mine.take)(piece)
-        if piece.last:
-            stream.end(piece.task)

@@ -22,6 +22,7 @@ from han.submodules.exchange.arrays import reads_in_plan
 from han.submodules.exchange.gathered import Gathered
 from han.submodules.exchange.patterns import pattern_of
 from han.submodules.exchange.steps import Blocks, Pattern, Recursive, Steps
+from han.submodules.measured import EXCHANGE_CHUNK, HALF_CHUNK
 from han.submodules.parts.cells import COUNTS
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
@@ -29,8 +30,6 @@ from han.tasks.graph import Task
 from han.tasks.outline import Outline
 from han.tasks.shares import share
 
-CHUNK = 512 * 1024  # large: few waits, and cells that have left their writer's caches
-HALF_CHUNK = 128 * 1024  # of a reduce or a broadcast: what other levels wait for
 BANKS = 2
 
 
@@ -112,7 +111,7 @@ class Layout:
             alone = cls.of_first_members(choice, members, grain)
             if min(BANKS, len(tasks)) * alone.bank(lines(largest)) <= area:
                 one = alone
-        usual = CHUNK if kind == "allreduce" else HALF_CHUNK
+        usual = EXCHANGE_CHUNK if kind == "allreduce" else HALF_CHUNK
         chunk = min(choice.get("chunk", usual), lines(largest))
         chunk = max(chunk, plan.signature.nbytes * one.values >> COUNTS)
         at_once = len(tasks) == 1 and largest <= chunk and one.bank(chunk) <= area

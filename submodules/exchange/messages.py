@@ -26,8 +26,8 @@ from han.submodules.exchange.patterns import (
     misfit_of,
     own_factors,
 )
-from han.submodules.exchange.steps import OWN, Blocks, Steps, Take, spans
-from han.submodules.exchange.steps import Fold as Blocked
+from han.submodules.exchange.steps import OWN, Blocks, Fold, Steps, Take, spans
+from han.submodules.measured import SEGMENT
 from han.submodules.parts.fold import fold
 from han.submodules.parts.mail import MOST, Mail, Transfer
 from han.tasks.canonical import linear, rooms
@@ -35,7 +35,6 @@ from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.graph import Task
 
-SEGMENT = 32 * 1024  # below the eager limit of every MPI library over TCP
 Run = tuple[int, int]  # where bytes of a task start and stop
 Mailed = tuple[int, int, int]  # a member, and the run that it sends or receives
 Arrival = tuple[int, int, int, int]  # the same, and where in the scratch memory it comes
@@ -43,7 +42,7 @@ Gathering = tuple[tuple[Mailed, ...], tuple[Mailed, ...]]  # what arrives in a s
 T = TypeVar("T")
 
 
-class Fold(NamedTuple):
+class MessageFold(NamedTuple):
     """A run that this member combines, and the members whose operands it combines, in their order.
 
     This member is number `own` of them; `whole`: its operand is that of the call. `linear`: they
@@ -65,7 +64,7 @@ class Stage(NamedTuple):
 
     arrivals: tuple[Arrival, ...]
     departures: list[Mailed]
-    folds: list[Fold]
+    folds: list[MessageFold]
 
 
 Arriving = dict[int, list[Transfer]]  # by member
@@ -111,7 +110,7 @@ class Exchange:
         self.partition = partition_of(context.choice, self.steps, context.grain)
         self.start = self.nbytes = 0
         self._known: dict[tuple[str, int, int], Any] = {}  # by the size of a task
-        self._folded: dict[int, list[Blocked]] = {}  # by stage
+        self._folded: dict[int, list[Fold]] = {}  # by stage
         self.room = context.stream.room(self._room(context.tasks) if combines else 0)
 
     def begin(self, task: Task) -> None:
@@ -191,7 +190,7 @@ class Exchange:
         for transfer in transfers:
             self.mail.complete(transfer)
 
-    def _own(self, stage: int) -> list[Blocked]:
+    def _own(self, stage: int) -> list[Fold]:
         """Return what this member combines in a stage, in numbers of blocks."""
         if stage not in self._folded:
             self._folded[stage] = self.steps.folds(self.me, stage)
@@ -246,9 +245,9 @@ class Exchange:
             for run in self.runs(_operands(self.steps.folds(reader, stage), reader)[self.me])
         ]
 
-    def _folds(self, stage: int) -> list[Fold]:
+    def _folds(self, stage: int) -> list[MessageFold]:
         """Return the runs that this member combines in a stage."""
-        found = list[Fold]()
+        found = list[MessageFold]()
         groups = groupby(self._own(stage), key=lambda fold: fold[1])
         for sources, group in groups:
             members = [member for member, _ in sources]
@@ -256,10 +255,10 @@ class Exchange:
             linear_ = self.context.order_of(members) == linear(len(members))
             whole = sources[own][1] == OWN
             runs = self.runs(blocks for blocks, _ in group)
-            found += [Fold(run, members, own, whole, linear_) for run in runs]
+            found += [MessageFold(run, members, own, whole, linear_) for run in runs]
         return found
 
-    def _fold(self, one: Fold, arriving: Arriving, sends: Sequence[Transfer]) -> None:
+    def _fold(self, one: MessageFold, arriving: Arriving, sends: Sequence[Transfer]) -> None:
         """Combine the operands of a run in their order, as they arrive."""
         combine = self._combine_in_turn if one.linear else self._combine_in_order
         operand = self.context.source if one.whole else self.work
@@ -268,7 +267,13 @@ class Exchange:
             combine(one, operand, at, min(at + self.step, stop), arriving, sends)
 
     def _combine_in_turn(
-        self, one: Fold, own: Ref, at: int, end: int, arriving: Arriving, sends: Sequence[Transfer]
+        self,
+        one: MessageFold,
+        own: Ref,
+        at: int,
+        end: int,
+        arriving: Arriving,
+        sends: Sequence[Transfer],
     ) -> None:
         """Combine the operands of [at, end) from left to right.
 
@@ -292,7 +297,13 @@ class Exchange:
         stream.copy(result, total, end - at)
 
     def _combine_in_order(
-        self, one: Fold, own: Ref, at: int, end: int, arriving: Arriving, sends: Sequence[Transfer]
+        self,
+        one: MessageFold,
+        own: Ref,
+        at: int,
+        end: int,
+        arriving: Arriving,
+        sends: Sequence[Transfer],
     ) -> None:
         """Combine the operands of [at, end) in the canonical order."""
         order, stream = self.context.order_of(one.members), self.context.stream
@@ -331,7 +342,7 @@ class Exchange:
         return transfer.place.to(at)
 
 
-def _operands(folds: Iterable[Blocked], member: int) -> dict[int, list[Blocks]]:
+def _operands(folds: Iterable[Fold], member: int) -> dict[int, list[Blocks]]:
     """Return the blocks that a member with these folds receives, by the member that sends them."""
     return _by_member(
         [(source, blocks) for blocks, sources in folds for source, _ in sources if source != member]

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from han.submodules.exchange.steps import OWN, Blocks, Cyclic, Fold, OwnCells, Take
+from han.submodules.exchange.steps import OWN, Blocks, Circular, Cyclic, Fold, Take
 
 
 @dataclass(frozen=True)
-class Nested(OwnCells):
+class Nested(Circular):
     """The cyclic shift `inner` of consecutive members, within the steps of `outer` between groups.
 
     Each block of `inner` is cut into the blocks of `outer`.
@@ -24,7 +24,6 @@ class Nested(OwnCells):
 
     inner: Cyclic
     outer: Cyclic
-    releases = 0
 
     @property
     def size(self) -> int:
@@ -32,19 +31,9 @@ class Nested(OwnCells):
         return self.inner.size * self.outer.size
 
     @property
-    def blocks(self) -> int:
-        """How many blocks a message is cut into."""
-        return self.size
-
-    @property
     def stages(self) -> int:
         """How many combining stages there are."""
         return self.inner.stages + self.outer.stages
-
-    @property
-    def rooms(self) -> int:
-        """How many combining stages have memory of their own: all."""
-        return self.stages
 
     @property
     def gathers(self) -> int:
@@ -85,10 +74,6 @@ class Nested(OwnCells):
         if stage <= self.inner.stages:
             return [self._in(group, m) for m in self.inner.readers(place, stage)]
         return [self._in(g, place) for g in self.outer.readers(group, stage - self.inner.stages)]
-
-    def unheard(self, member: int) -> tuple[int, ...]:
-        """Return no member: each reader's results come back to the member."""
-        return ()
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return what the outer exchange has gathered, then what the inner one has."""

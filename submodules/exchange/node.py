@@ -40,7 +40,7 @@ from han.submodules.exchange.script import Script
 from han.submodules.exchange.steps import OWN, Pattern, Source
 from han.submodules.parts.cells import COMBINED, COPIED, tasks_at
 from han.submodules.parts.fold import fold, step_of
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, numbered, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
@@ -78,21 +78,11 @@ def lower(context: Context) -> None:
 
 def exchange_pieces(context: Context, exchange: Exchange) -> None:
     """Emit the operations of an exchange: each piece is shown before the previous one combined."""
-    stream, pieces = context.stream, exchange.pieces()
-    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
-        if piece.first:
-            stream.begin(piece.task)
-        if piece is pieces[0]:
-            exchange.show(piece)
-        if following is not None:
-            if following.task is not piece.task:
-                stream.begin(following.task)
-            exchange.show(following)
+    pieces = numbered(context, exchange.layout.chunk)
+    for piece in show_ahead(context, pieces, 1, exchange.show):
         exchange.combine_and_take(piece)
-        if following is None:
+        if piece is pieces[-1]:
             exchange.leave(piece)
-        if piece.last:
-            stream.end(piece.task)
 
 
 class Exchange:
@@ -119,13 +109,6 @@ class Exchange:
         """Return the layout of the group's cells."""
         tasks = self.builder.tasks_of(self.stream)
         return Layout.of(self.builder.plan, self.group.level, tasks, self.group.size)
-
-    def pieces(self) -> list[Piece]:
-        """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
-        stream, context = self.stream, self.context
-        pieces = cut(context.tasks, self.layout.chunk, context.grain, stream.sequence)
-        stream.sequence += len(pieces)
-        return pieces
 
     def _rooms_for_partials(self) -> list[Ref]:
         """Reserve memory for partial results, if the member combines more than two operands."""
@@ -309,7 +292,7 @@ class Exchange:
 
     def wait_until(self, member: int, kind: int, value: int) -> None:
         """Wait until a member's flag of a kind has reached a value."""
-        flag = self.builder.flag(self.group.level, self.group.slots[member], kind)
+        flag = self.context.flag(member, kind)
         self.stream.wait(flag, value, self.group.ranks[member])
 
     # ---- addresses and flags ----------------------------------------------------------------
@@ -334,21 +317,19 @@ class Exchange:
 
     def _region(self, member: int, piece: Piece, stage: int) -> Ref:
         """Return where a member shows its data after a stage; the last region: finished blocks."""
-        level, slot = self.group.level, self.group.slots[member]
         at = self.layout.region(stage)
         if self.layout.small:
-            return self.builder.small(level, slot) + (self.beside + at)
-        return self.builder.cells(level, slot) + (piece.index % self.banks * self.bank + at)
+            return self.context.small(member) + (self.beside + at)
+        return self.context.cells(member) + (piece.index % self.banks * self.bank + at)
 
     def counter(self, member: int, piece: Piece, stage: int) -> tuple[Ref, int]:
         """Return a member's flag, and its value once the data of a stage is there."""
-        level, slot = self.group.level, self.group.slots[member]
         if self.layout.small:
-            return self.builder.small(level, slot), stage + 1
+            return self.context.small(member), stage + 1
         if not stage:
-            return self.builder.flag(level, slot, COPIED), piece.index + 1
+            return self.context.flag(member, COPIED), piece.index + 1
         value = piece.index * self.values + stage
-        return self.builder.flag(level, slot, COMBINED), value
+        return self.context.flag(member, COMBINED), value
 
     def post(self, piece: Piece, stage: int) -> None:
         """Tell that this member's data of a stage is there."""

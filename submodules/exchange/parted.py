@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from han.submodules.exchange.steps import OWN, Blocks, Parted, Take
-from han.submodules.exchange.steps import Fold as Blocked
+from han.submodules.exchange.steps import OWN, Blocks, Fold, Parted, Take
 
 Numbers = tuple[int, ...]  # of lanes, of members or of cells
 RESULT = -1  # in place of the number of a cell
@@ -45,7 +44,7 @@ class Rooted:
         """Return no block."""
         return ()
 
-    def folds(self, member: int, stage: int) -> list[Blocked]:
+    def folds(self, member: int, stage: int) -> list[Fold]:
         """Return no fold."""
         return []
 
@@ -81,7 +80,7 @@ class Dealing(Rooted):
         """Return at the root the blocks of all others."""
         return sorted(self.others(member))
 
-    def folds(self, member: int, stage: int) -> list[Blocked]:
+    def folds(self, member: int, stage: int) -> list[Fold]:
         """Return one operand: the root's."""
         return [] if member == self.root else [((member,), ((self.root, 0),))]
 
@@ -105,7 +104,7 @@ class Collecting(Rooted):
         return [] if member == self.root else [self.root]
 
 
-class Fold(NamedTuple):
+class ShareFold(NamedTuple):
     """The share of a lane, which a member combines in a stage.
 
     `members` have the operands, in the cells `there`; number `own` of them is this member's own
@@ -142,7 +141,7 @@ class Moves(NamedTuple):
 
     shown: Numbers
     sources: tuple[Numbers, ...]
-    folds: tuple[tuple[Fold, ...], ...]
+    folds: tuple[tuple[ShareFold, ...], ...]
     readers: dict[int, Numbers]
     own: Numbers
     into: Numbers
@@ -227,7 +226,7 @@ class _Mover:
         last = stage == self.pattern.stages
         return (m for m in self.pattern.readers(self.me, stage) if m in self.owned or not last)
 
-    def _folds(self, stage: int) -> Iterable[Fold]:
+    def _folds(self, stage: int) -> Iterable[ShareFold]:
         """Yield what the member combines in a stage, lane by lane, and in which cells it is."""
         last = stage == self.pattern.stages
         into = {} if last else self._partials(self.me, stage)
@@ -237,9 +236,9 @@ class _Mover:
             there = [None if s == OWN else self._partials(m, s) for m, s in sources]
             for lane in self._lanes(blocks):
                 cells = tuple([0 if found is None else found[lane] for found in there])
-                yield Fold(lane, members, own, cells, into.get(lane, RESULT))
+                yield ShareFold(lane, members, own, cells, into.get(lane, RESULT))
 
-    def _sources(self, folds: Iterable[Fold]) -> Numbers:
+    def _sources(self, folds: Iterable[ShareFold]) -> Numbers:
         """Return the members whose operands are combined, the next ones of the circle first."""
         others = {m for fold in folds for m in fold.members} - {self.me}
         return tuple(sorted(others, key=lambda m: (m - self.me) % self.pattern.size))

@@ -24,8 +24,8 @@ from han.submodules.exchange.factors import (
     spell,
     twos,
 )
-from han.submodules.exchange.folded import Folded, fold
 from han.submodules.exchange.nested import Nested
+from han.submodules.exchange.paired import Paired, paired
 from han.submodules.exchange.rings import CopyIn, Ring
 from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
 from han.tasks.canonical import NOT_CANONICAL, are_blocks, starts_of
@@ -39,12 +39,12 @@ def _power(members: int) -> int:
 
 
 def _doubling(members: int) -> Steps:
-    return fold(Recursive((), twos(_power(members)), ()), members)
+    return paired(Recursive((), twos(_power(members)), ()), members)
 
 
 def _halving(members: int) -> Steps:
     factors = twos(_power(members))
-    return fold(Recursive(factors, (), factors), members)
+    return paired(Recursive(factors, (), factors), members)
 
 
 PRESETS: dict[str, Callable[[int], Steps]] = {
@@ -95,7 +95,7 @@ def message_steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
     recursive = choice.algorithm in ("recursive", "tree")
     free = recursive and not asked_factors(choice) and not asked_inner(choice)
     exchanging = core_of(members) if free else members
-    return fold(pattern_of(choice, exchanging, whole), members)
+    return paired(pattern_of(choice, exchanging, whole), members)
 
 
 def asked_factors(choice: LevelChoice) -> Factors | None:
@@ -205,7 +205,7 @@ def _starts_of_groups(question: Question) -> Iterator[tuple[int, ...]]:
 
 def _together(steps: Steps) -> Iterator[tuple[int, ...]]:
     """Yield for each combining stage the first members of all groups that it brings together."""
-    inner = steps.inner if isinstance(steps, Folded) else steps
+    inner = steps.inner if isinstance(steps, Paired) else steps
     assert isinstance(inner, Recursive), "other exchanges never combine in the canonical order"
     pairs = steps.size - inner.size
     places = (*range(0, 2 * pairs, 2), *range(2 * pairs, steps.size))

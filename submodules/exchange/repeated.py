@@ -16,7 +16,7 @@ from han.submodules.exchange.layout import Layout
 from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.rounds import Joined, Rounds
 from han.submodules.parts.cells import COMBINED, READ
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.outline import Outline
 
@@ -57,15 +57,10 @@ def _pass(context: Context) -> None:
     """Take no part in a reduce; a root counts the pieces if nobody has an operand."""
     stream, group, level = context.stream, context.group, context.group.level
     rounds = Rounds.of(context.builder.plan, level, "reduce")
-    for piece in cut(context.tasks, rounds.chunk, context.grain, stream.sequence):
-        stream.sequence += 1
-        if piece.first:
-            stream.begin(piece.task)
+    for piece in in_turn(context, numbered(context, rounds.chunk)):
         if group.leads and rounds.recycled:
-            flag = context.builder.flag(level, group.slots[group.me], COMBINED)
+            flag = context.flag(group.me, COMBINED)
             stream.post(flag, piece.index * rounds.values + rounds.values - 1)
-        if piece.last:
-            stream.end(piece.task)
 
 
 class _Allreduce(Exchange):
@@ -100,8 +95,7 @@ class _Allreduce(Exchange):
         """Carry out a piece, then count it."""
         super().combine_and_take(piece)
         if self.rounds.recycled:
-            level, slot = self.group.level, self.group.slots[self.group.me]
-            self.stream.post(self.builder.flag(level, slot, READ), piece.index + 1)
+            self.stream.post(self.context.flag(self.group.me, READ), piece.index + 1)
 
     def await_readers(self, piece: Piece) -> None:
         """Wait until all members have finished the piece that was in the bank before."""

@@ -12,8 +12,8 @@ from han.submodules.exchange.factors import Factors
 from han.submodules.exchange.steps import (
     OWN,
     Blocks,
+    Circular,
     Fold,
-    OwnCells,
     Take,
     taken_ahead,
     takers_behind,
@@ -23,7 +23,7 @@ ROOMS = 4  # at least 2, or each member would wait for the next one
 
 
 @dataclass(frozen=True)
-class CopyIn(OwnCells):
+class CopyIn(Circular):
     """Cyclic copy-in reduction: each member copies one block in, which goes round all members.
 
     In each stage, a member combines the block of the member before it with its own operand, which
@@ -34,12 +34,6 @@ class CopyIn(OwnCells):
 
     size: int
     gather: Factors
-    releases = 0
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks a message is cut into."""
-        return self.size
 
     @property
     def stages(self) -> int:
@@ -72,10 +66,6 @@ class CopyIn(OwnCells):
     def readers(self, member: int, stage: int) -> list[int]:
         """Return the next member."""
         return [(member + 1) % self.size]
-
-    def unheard(self, member: int) -> tuple[int, ...]:
-        """Return no member: each reader's results come back to the member."""
-        return ()
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return the blocks from the member's own on."""

@@ -21,8 +21,6 @@ from functools import lru_cache
 from han.model.channel_layout import PAGE, lines
 from han.submodules.exchange.layout import (
     BANKS,
-    CHUNK,
-    HALF_CHUNK,
     LEAST_AREA,
     Layout,
     Partition,
@@ -32,6 +30,7 @@ from han.submodules.exchange.layout import (
 )
 from han.submodules.exchange.patterns import misfit_of, misfit_of_any, pattern_of
 from han.submodules.exchange.steps import Blocks, Fold, Pattern, Recursive, Take
+from han.submodules.measured import EXCHANGE_CHUNK, HALF_CHUNK
 from han.submodules.parts.cells import COUNTS
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
@@ -176,7 +175,9 @@ class Rounds:
         ]
         values = 1 + max(one.values for one in several)
         area = geometry.area // kinds_at(plan, level)
-        chunk = min(choice.get("chunk", CHUNK if kind == "allreduce" else HALF_CHUNK), largest)
+        chunk = min(
+            choice.get("chunk", EXCHANGE_CHUNK if kind == "allreduce" else HALF_CHUNK), largest
+        )
         chunk = max(lines(chunk), sum(task.nbytes for task in tasks) * values >> COUNTS)
         chunk = min(one.fitting(chunk, area) for one in several)
         bank = max(one.bank(chunk) for one in several)

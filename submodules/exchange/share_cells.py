@@ -10,7 +10,8 @@ from han.common.kept import kept
 from han.model.channel_layout import LINE, RING_MIN, lines
 from han.submodules.exchange.parted import cells_of
 from han.submodules.exchange.steps import Parted
-from han.submodules.parts.cells import CHUNK, COUNTS
+from han.submodules.measured import CELL_CHUNK
+from han.submodules.parts.cells import COUNTS
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 from han.tasks.lanes import inner_levels, lanes_at
@@ -22,7 +23,7 @@ Patterns = Callable[[LevelChoice, int], Parted]  # the pattern of a choice for s
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShareCells:
     """A member's cells for slices of shares.
 
     A cell holds a slice of `chunk` bytes of a share. `banks` of `made` cells each, in which shares
@@ -38,16 +39,16 @@ class Layout:
     done: int
 
     @classmethod
-    def of(cls, plan: Outline, level: int, patterns: Patterns) -> Layout:
+    def of(cls, plan: Outline, level: int, patterns: Patterns) -> ShareCells:
         """Fit the configured number and size of cells into the part of the ring that a run has."""
         key = "shares", level
-        found: Layout = plan.layouts.get(key) or plan.layouts.setdefault(
+        found: ShareCells = plan.layouts.get(key) or plan.layouts.setdefault(
             key, cls._fit(plan, level, patterns)
         )
         return found
 
     @classmethod
-    def _fit(cls, plan: Outline, level: int, patterns: Patterns) -> Layout:
+    def _fit(cls, plan: Outline, level: int, patterns: Patterns) -> ShareCells:
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None, "supports() lets only levels with shared memory pass"
         several = [patterns(choice, members) for members in _sizes(plan, level)]
@@ -55,7 +56,9 @@ class Layout:
         made, done = _numbers(several, lanes)
         unit, longest = unit_of(plan.signature.grain), _longest(plan, level)
         counts = max(max(one.stages, one.gathers) for one in several)
-        wanted = max(choice.get("chunk", CHUNK) // lanes, plan.signature.nbytes * counts >> COUNTS)
+        wanted = max(
+            choice.get("chunk", CELL_CHUNK) // lanes, plan.signature.nbytes * counts >> COUNTS
+        )
         most = geometry.area // (banks * (made + done)) // LINE * LINE
         chunk = max(unit, min(wanted, most, max(longest)) // unit * unit)
         slices = sum(max(1, -(-share // chunk)) for share in longest)
@@ -111,7 +114,7 @@ def _longest(plan: Outline, level: int) -> list[int]:
 def footprint(plan: Outline, level: int, patterns: Patterns) -> int:
     """Return how many bytes of each rank's ring of cells a run takes."""
     works = any(k == level for _, k in plan.streams)
-    return Layout.of(plan, level, patterns).nbytes if works else 0
+    return ShareCells.of(plan, level, patterns).nbytes if works else 0
 
 
 def unfit(question: Question, patterns: Patterns) -> str | None:

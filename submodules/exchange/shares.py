@@ -17,6 +17,7 @@ Source: Jocksch et al., section 2 (reduce-scatter and allgather inside the node)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from han.model.channel_layout import PAGE
@@ -25,15 +26,16 @@ from han.submodules.exchange.parted import (
     RESULT,
     Collecting,
     Dealing,
-    Fold,
     Numbers,
+    ShareFold,
     Taking,
     moves,
 )
-from han.submodules.exchange.share_cells import Layout, Patterns
+from han.submodules.exchange.share_cells import Patterns, ShareCells
 from han.submodules.exchange.steps import Parted
 from han.submodules.parts.cells import COMBINED, COPIED, READ, RELEASED, Waits
 from han.submodules.parts.fold import step_of
+from han.submodules.parts.pieces import in_turn, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -96,13 +98,13 @@ class _Member:
     def __init__(self, context: Context, patterns: Patterns) -> None:
         self.context, self.stream, self.group = context, context.stream, context.group
         builder, group = context.builder, context.group
-        self.layout = Layout.of(builder.plan, group.level, patterns)
+        self.layout = ShareCells.of(builder.plan, group.level, patterns)
         self.pattern = _pattern(context, patterns)
         free = _free(context)
         self.has_all = free == group.me
         self.moves = moves(self.pattern, context.owners, group.me, free)
-        self.waits = Waits(context, self._flag)
-        self.cells = [builder.cells(group.level, slot) for slot in group.slots]
+        self.waits = Waits(context, cache(context.flag))  # a flag is one object: see `take_each`
+        self.cells = [context.cells(m) for m in range(group.size)]
         self.slices = self._slices()
 
     def _slices(self) -> list[Slice]:
@@ -117,22 +119,8 @@ class _Member:
         self.stream.sequence += len(found)
         return found
 
-    def begin(self, piece: Slice) -> None:
-        """Wait for what a task needs, before its first slice."""
-        if piece.first:
-            self.stream.begin(piece.task)
-        self.stream.label(piece.task)
-
-    def end(self, piece: Slice) -> None:
-        """End a task after its last slice."""
-        if piece.last:
-            self.stream.end(piece.task)
-
     def _post(self, kind: int, value: int) -> None:
-        self.stream.post(self._flag(self.group.me, kind), value)
-
-    def _flag(self, member: int, kind: int) -> Ref:
-        return self.context.builder.flag(self.group.level, self.group.slots[member], kind)
+        self.stream.post(self.context.flag(self.group.me, kind), value)
 
     def _cell(self, member: int, number: int) -> Ref:
         """Return a cell of a member in its first bank."""
@@ -171,18 +159,14 @@ class _Maker(_Member):
     def run(self) -> None:
         """Show slices ahead of the one that is combined: all banks but one are in use."""
         works = self.shown.lanes and any(self.moves.folds)
-        shown, ahead = 0, self.layout.banks - 1 if works else 0
-        for k, piece in enumerate(self.slices):
-            while shown < min(len(self.slices), k + 1 + ahead):
-                self.begin(self.slices[shown])
-                self._show_operand(self.slices[shown])
-                shown += 1
+        ahead = self.layout.banks - 1 if works else 0
+        for piece in show_ahead(self.context, self.slices, ahead, self._show_operand):
             self.stream.label(piece.task)
             self._combine(piece)
-            self.end(piece)
 
     def _show_operand(self, piece: Slice) -> None:
         """Show a slice of the operand, when readers have combined what was in the bank."""
+        self.stream.label(piece.task)
         before = (piece.index - self.layout.banks) * self.pattern.stages
         for stage, members in self.moves.readers.items():
             self.waits.wait(members, COMBINED, before + stage if before >= 0 else 0)
@@ -239,7 +223,7 @@ class _Maker(_Member):
                 order, self.partials, None, None,
             )  # fmt: skip
 
-    def _operands_of(self, fold: Fold, bank: int, image: bool) -> tuple[Ref, ...]:
+    def _operands_of(self, fold: ShareFold, bank: int, image: bool) -> tuple[Ref, ...]:
         """Return the operands of a fold: the same for all slices in one bank."""
         there = (0,) * len(fold.there) if image else fold.there
         cells = [self._cell(m, k) + bank for m, k in zip(fold.members, there, strict=True)]
@@ -264,13 +248,11 @@ class _Gatherer(_Member):
 
     def run(self) -> None:
         """Show slices of the own shares, and take those of the others."""
-        for piece in self.slices:
-            self.begin(piece)
+        for piece in in_turn(self.context, self.slices):
             bank = self.layout.done_in(piece.index)
             self._release(piece, bank)
             for step, taking in enumerate(self.steps, 1):
                 self._take(piece, bank, step, taking)
-            self.end(piece)
 
     def _release(self, piece: Slice, bank: int) -> None:
         """Show a slice of the finished shares, when takers have copied what was in the cells."""

@@ -4,7 +4,7 @@ A message is cut into blocks. After each combining stage, a member holds fewer b
 the operands of more members. In gathering steps, members take each other's finished blocks. Stage 0
 is the operand of each member. A pattern describes all members, in numbers of blocks and not bytes.
 Exchanges through cells and in messages have the same patterns. More of them are in
-:mod:`han.submodules.exchange.rings` and :mod:`han.submodules.exchange.folded`.
+:mod:`han.submodules.exchange.rings` and :mod:`han.submodules.exchange.paired`.
 
 Source: Jocksch et al., sections 2.1 (recursive exchange), 2.2 (cyclic shift), and 2.1.2 (steps
 between the two phases that combine without splitting).
@@ -128,7 +128,14 @@ class Pattern(Parted, Protocol):
 
 
 class OwnCells:
-    """A pattern whose members write their own cells only."""
+    """A pattern whose members write their own cells only, and stages have memory of their own."""
+
+    releases = 0
+
+    @property
+    def rooms(self: Pattern) -> int:
+        """How many combining stages have memory of their own: all."""
+        return self.stages
 
     def laid(self: Pattern, member: int, stage: int) -> Blocks:
         """Return the blocks that a member holds after a stage, or has finished after the last."""
@@ -166,7 +173,6 @@ class Recursive(OwnCells):
     scatter: Factors
     whole: Factors
     gather: Factors
-    releases = 0
 
     @kept
     def size(self) -> int:
@@ -182,11 +188,6 @@ class Recursive(OwnCells):
     def stages(self) -> int:
         """How many combining stages there are."""
         return len(self.scatter) + len(self.whole)
-
-    @property
-    def rooms(self) -> int:
-        """How many combining stages have memory of their own: all."""
-        return self.stages
 
     @property
     def gathers(self) -> int:
@@ -270,8 +271,21 @@ def _others(member: int, group: list[int]) -> list[int]:
     return group[me + 1 :] + group[:me]
 
 
+class Circular(OwnCells):
+    """A pattern with a block for each member, whose readers' results all come back to it."""
+
+    @property
+    def blocks(self: Pattern) -> int:
+        """How many blocks a message is cut into."""
+        return self.size
+
+    def unheard(self, member: int) -> tuple[int, ...]:
+        """Return no member."""
+        return ()
+
+
 @dataclass(frozen=True)
-class Cyclic(OwnCells):
+class Cyclic(Circular):
     """Cyclic shift: partners are at fixed distances around a circle; member m ends with block m.
 
     Both `scatter` and `gather` are in the order of an allgather, the smallest distance first; the
@@ -283,22 +297,11 @@ class Cyclic(OwnCells):
     size: int
     scatter: Factors
     gather: Factors
-    releases = 0
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks a message is cut into."""
-        return self.size
 
     @property
     def stages(self) -> int:
         """How many combining stages there are."""
         return len(self.scatter)
-
-    @property
-    def rooms(self) -> int:
-        """How many combining stages have memory of their own: all."""
-        return self.stages
 
     @property
     def gathers(self) -> int:
@@ -336,10 +339,6 @@ class Cyclic(OwnCells):
         """Return the members ahead, at the distances of the stage."""
         left = self.stages - stage
         return ahead(self.size, member, *(self._width(self.scatter, k) for k in (left, left + 1)))
-
-    def unheard(self, member: int) -> tuple[int, ...]:
-        """Return no member: each reader's results come back to the member."""
-        return ()
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return the blocks from the member's own on."""

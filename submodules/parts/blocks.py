@@ -8,8 +8,9 @@ from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN, lines
 from han.model.collectives import SPREADING
 from han.model.program import Ref
-from han.submodules.parts.cells import CELLS, CHUNK, GATHERED
-from han.submodules.parts.pieces import Piece, cut, number
+from han.submodules.measured import CELL_CHUNK, CELLS
+from han.submodules.parts.cells import GATHERED
+from han.submodules.parts.pieces import Piece, number, numbered
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
@@ -20,7 +21,7 @@ LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that fits the smallest ring
 
 
 @dataclass(frozen=True)
-class Layout:
+class BlockCells:
     """Cells used in turn; a cell holds one piece of every block that a rank shows to its peers.
 
     If all blocks fit into a page, the rank puts them into its small slot instead (`small`).
@@ -34,7 +35,7 @@ class Layout:
     pieces: int
 
     @classmethod
-    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Layout:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> BlockCells:
         """Fit the configured number and size of cells into the part of the ring that a run has."""
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
@@ -48,7 +49,7 @@ class Layout:
         if packed:
             cells, room = FEWEST, geometry.area // FEWEST // parts
         most = max(lines(t.nbytes) for t in tasks)
-        wanted = min(choice.get("chunk", CHUNK), most, room)
+        wanted = min(choice.get("chunk", CELL_CHUNK), most, room)
         chunk = max(grain, wanted // grain * grain)
         stride = chunk if packed else lines(chunk)
         return cls(False, parts, chunk, stride, cells, number(tasks, chunk, grain))
@@ -78,7 +79,7 @@ class Layout:
 def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
     tasks = plan.streams.get((plan.signature.collective, level))
-    return 0 if tasks is None else Layout.of(plan, level, tasks).nbytes
+    return 0 if tasks is None else BlockCells.of(plan, level, tasks).nbytes
 
 
 def misfit(signature: Signature, ranks: int) -> str | None:
@@ -106,7 +107,7 @@ class Blocks:
     """The blocks of one call, as one rank addresses them in its buffers and in all ranks' cells."""
 
     context: Context
-    layout: Layout
+    layout: BlockCells
     signature: Signature
     _rooms: dict[int, Ref] = field(default_factory=dict)  # by member
     _operands: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
@@ -117,26 +118,17 @@ class Blocks:
         """Return the blocks of the context's stream."""
         builder = context.builder
         tasks = builder.tasks_of(context.stream)
-        layout = Layout.of(builder.plan, context.group.level, tasks)
+        layout = BlockCells.of(builder.plan, context.group.level, tasks)
         return cls(context, layout, builder.signature)
 
     def pieces(self) -> list[Piece]:
         """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
-        context = self.context
-        pieces = cut(context.tasks, self.layout.chunk, context.grain, context.stream.sequence)
-        context.stream.sequence += len(pieces)
-        return pieces
+        return numbered(self.context, self.layout.chunk)
 
     @kept
     def me(self) -> int:
         """This rank's position in the group."""
         return self.context.group.me
-
-    @kept
-    def others(self) -> tuple[int, ...]:
-        """All other members, the next one first: members start their reads at different peers."""
-        size = self.context.group.size
-        return tuple((self.me + k) % size for k in range(1, size))
 
     # ---- addresses --------------------------------------------------------------------------
 
@@ -167,29 +159,27 @@ class Blocks:
 
     def _room(self, member: int) -> Ref:
         """Return where the cells of a member begin, or the data of its small slot."""
-        group, builder, layout = self.context.group, self.context.builder, self.layout
-        slot = group.slots[member]
+        layout = self.layout
         if layout.small:
             beside = layout.parts * layout.stride <= INLINE
-            room = builder.small(group.level, slot) + (FLAG if beside else LINE)
+            room = self.context.small(member) + (FLAG if beside else LINE)
         else:
-            room = builder.cells(group.level, slot)
+            room = self.context.cells(member)
         self._rooms[member] = room
         return room
 
     # ---- flags ------------------------------------------------------------------------------
 
     def _flag(self, member: int, kind: int) -> Ref:
-        group, builder = self.context.group, self.context.builder
         if self.layout.small:
-            return builder.small(group.level, group.slots[member])
-        return builder.flag(group.level, group.slots[member], kind)
+            return self.context.small(member)
+        return self.context.flag(member, kind)
 
     @kept
     def shows(self) -> tuple[tuple[int, Ref, int], ...]:
         """All other members, the flag that each posts when it has shown a piece, and its rank."""
         ranks = self.context.group.ranks
-        return tuple([(m, self._flag(m, GATHERED), ranks[m]) for m in self.others])
+        return tuple([(m, self._flag(m, GATHERED), ranks[m]) for m in self.context.others])
 
     def operands(self, piece: Piece) -> tuple[Ref, ...]:
         """Return where all members show a piece of this rank's block, which has its own in place.

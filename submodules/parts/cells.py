@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from han.common.kept import kept
 from han.model.channel_layout import LINE, PAGE, lines
 from han.model.program import Ref
+from han.submodules.measured import CELL_CHUNK, CELLS
 from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
 
-KiB = 1024
-CHUNK = 128 * KiB
-CELLS = 4
 FLAGS = ("gathered", "taken", "released", "read", "copied", "combined")  # every rank has these
 COUNTS = 23  # a run posts at most 2^COUNTS values in a flag (native/channel.h has 24 bits)
 GATHERED, TAKEN, RELEASED, READ, COPIED, COMBINED = range(len(FLAGS))
@@ -53,7 +51,7 @@ def _fit(chunk: int, most: int, plan: Outline, tasks: tuple[Task, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class Ring:
+class Cells:
     """Cells used in turn: piece i goes through cell number i modulo `cells`."""
 
     cells: int
@@ -61,25 +59,25 @@ class Ring:
     pieces: int
 
     @classmethod
-    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Cells:
         """Fit the configured number and size of cells into the part of the ring that a run has.
 
         `tasks` are all of a stream of the plan.
         """
         key = "ring", level, tasks[0].kind
-        found: Ring = plan.layouts.get(key) or plan.layouts.setdefault(
+        found: Cells = plan.layouts.get(key) or plan.layouts.setdefault(
             key, cls._fit(plan, level, tasks)
         )
         return found
 
     @classmethod
-    def _fit(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Ring:
+    def _fit(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Cells:
         geometry, choice = plan.geometries[level], _choice(plan, level, tasks)
         assert geometry is not None
         cells = choice.get("cells", CELLS)
         if choice.algorithm == "each":
             cells = max(2, cells)  # readers post no flag: see allreduce.each
-        chunk = _fit(choice.get("chunk", CHUNK), geometry.area // cells, plan, tasks)
+        chunk = _fit(choice.get("chunk", CELL_CHUNK), geometry.area // cells, plan, tasks)
         pieces = number(tasks, chunk, plan.signature.grain)
         return cls(cells, chunk, pieces)
 
@@ -121,7 +119,7 @@ class Shares:
         assert geometry is not None
         unit = max(LINE, plan.signature.grain)
         most = (geometry.area - 2 * unit - 8 * LINE) // 3
-        chunk = _fit(choice.get("chunk", CHUNK), most, plan, tasks)
+        chunk = _fit(choice.get("chunk", CELL_CHUNK), most, plan, tasks)
         pieces = number(tasks, chunk, plan.signature.grain)
         return cls(chunk, lines(chunk // 2 + unit), pieces)
 
@@ -144,7 +142,7 @@ def footprint(plan: Outline, level: int) -> int:
         if algorithm == "split":
             most = max(most, Shares.of(plan, level, tasks).nbytes)
         elif algorithm == "each" or not (algorithm == "direct" or is_small(plan, level)):
-            most = max(most, Ring.of(plan, level, tasks).nbytes)
+            most = max(most, Cells.of(plan, level, tasks).nbytes)
     return most
 
 

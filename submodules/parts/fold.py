@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from han.model.program import Ref
+from han.submodules.measured import FOLD_BLOCK
 from han.tasks.canonical import Order
 from han.tasks.stream import Stream
-
-BLOCK = 16 * 1024  # bytes combined at a time: partial results stay in the nearest cache
 
 
 def step_of(grain: int) -> int:
     """Return how many bytes are combined at a time: whole grains."""
-    return max(1, BLOCK // grain) * grain
+    return max(1, FOLD_BLOCK // grain) * grain
 
 
 def fold(

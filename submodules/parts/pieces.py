@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
+from han.tasks.context import Context
 from han.tasks.graph import Task
 
 
@@ -48,6 +50,57 @@ def cut(tasks: tuple[Task, ...], size: int, grain: int, index: int = 0) -> list[
             pieces.append(_made((index, task, start, stop, first, last, stop - start)))
             index += 1
     return pieces
+
+
+def numbered(context: Context, size: int) -> list[Piece]:
+    """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
+    pieces = cut(context.tasks, size, context.grain, context.stream.sequence)
+    context.stream.sequence += len(pieces)
+    return pieces
+
+
+class Turn(Protocol):
+    """A part of a task, such as a piece."""
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+
+    @property
+    def first(self) -> bool:
+        """Whether the task begins with it."""
+
+    @property
+    def last(self) -> bool:
+        """Whether the task ends with it."""
+
+
+T = TypeVar("T", bound=Turn)
+
+
+def in_turn(context: Context, pieces: Sequence[T]) -> Iterator[T]:
+    """Yield pieces one after the other, and begin and end their tasks."""
+    stream = context.stream
+    for piece in pieces:
+        if piece.first:
+            stream.begin(piece.task)
+        yield piece
+        if piece.last:
+            stream.end(piece.task)
+
+
+def show_ahead(
+    context: Context, pieces: Sequence[T], ahead: int, show: Callable[[T], None]
+) -> Iterator[T]:
+    """Yield pieces in turn; first show each, and so many of the following ones."""
+    shown = 0
+    for k, piece in enumerate(in_turn(context, pieces)):
+        for following in pieces[shown : k + 1 + ahead]:
+            if following.first and following is not piece:
+                context.stream.begin(following.task)
+            show(following)
+        shown = k + 1 + ahead
+        yield piece
 
 
 def number(tasks: tuple[Task, ...], size: int, grain: int) -> int:

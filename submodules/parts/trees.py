@@ -61,33 +61,32 @@ def _knomial_children(v: int, n: int, radix: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A family of trees; `keeps_order`: a parent that reduces its children in turn keeps order."""
+    """A family of trees."""
 
     parent: Parent
     children: Children
-    keeps_order: bool
 
 
 SHAPES = {
-    "flat": Shape(lambda v, n, k: 0, _flat_children, True),
-    "chain": Shape(_chain_parent, _chain_children, True),
-    "kary": Shape(lambda v, n, k: (v - 1) // k, _kary_children, False),
-    "knomial": Shape(_knomial_parent, _knomial_children, True),
+    "flat": Shape(lambda v, n, k: 0, _flat_children),
+    "chain": Shape(_chain_parent, _chain_children),
+    "kary": Shape(lambda v, n, k: (v - 1) // k, _kary_children),
+    "knomial": Shape(_knomial_parent, _knomial_children),
 }
 
 
 @dataclass(frozen=True)
-class Place:
-    """A member's place in a tree: the group positions of its parent and its children."""
+class Neighbours:
+    """A member's neighbours in a tree: the group positions of its parent and its children."""
 
     parent: int | None
     children: tuple[int, ...]
 
 
-def place(group: Group, shape: str, radix: int) -> Place:
-    """Return this rank's place in the group's tree of that shape and radix."""
+def neighbours(group: Group, shape: str, radix: int) -> Neighbours:
+    """Return this rank's neighbours in the group's tree of that shape and radix."""
     n, root = group.size, group.root
     v = (group.me - root) % n
     tree = SHAPES[shape]
     parent = None if v == 0 else (tree.parent(v, n, radix) + root) % n
-    return Place(parent, tuple((c + root) % n for c in tree.children(v, n, radix)))
+    return Neighbours(parent, tuple((c + root) % n for c in tree.children(v, n, radix)))

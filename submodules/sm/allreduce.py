@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import COMBINED, COPIED, Members, Ring, Shares
+from han.submodules.parts.cells import COMBINED, COPIED, Cells, Members, Shares
 from han.submodules.parts.fold import fold, step_of
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.parts.pieces import Piece, numbered, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import ANY, Algorithm
@@ -32,9 +32,9 @@ def direct(context: Context) -> None:
     begins a task has seen that all members have begun the task before, and so have finished the
     one before that. So members without an operand post too, and all members wait for them.
     """
-    stream, group, builder = context.stream, context.group, context.builder
+    stream, group = context.stream, context.group
     (task,) = context.tasks
-    slots = [builder.small(group.level, s) for s in group.slots]
+    slots = [context.small(m) for m in range(group.size)]
     beside = _beside(context, stream.sequence)
     data = [(s + beside).holding(task.start) for s in slots]
     source, result = (ref.to(task.start) for ref in (context.source, context.result))
@@ -82,23 +82,10 @@ def split(context: Context) -> None:
     which all members have therefore combined. So the cells of piece j - 1 are free, and two cells
     of each kind need no flags of readers.
     """
-    stream, mine = context.stream, _Shares.of(context)
-    pieces = cut(context.tasks, mine.layout.chunk, context.grain, stream.sequence)
-    stream.sequence += len(pieces)
-    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
-        if piece.first:
-            stream.begin(piece.task)
-        if piece is pieces[0]:
-            mine.copy_in(piece)
-        if following is not None and following.task is piece.task:
-            mine.copy_in(following)
-        elif following is not None:
-            stream.begin(following.task)
-            mine.copy_in(following)
+    mine = _Shares.of(context)
+    for piece in show_ahead(context, numbered(context, mine.layout.chunk), 1, mine.copy_in):
         mine.combine(piece)
         mine.copy_out(piece)
-        if piece.last:
-            stream.end(piece.task)
 
 
 def each(context: Context) -> None:
@@ -111,18 +98,11 @@ def each(context: Context) -> None:
     that shows piece x has combined piece x - ahead - 1, so all members had shown that one. Each of
     them had combined piece x - 2 ahead - 2 before, so the cell of that piece is free.
     """
-    stream, cells = context.stream, _Shown.of(context)
-    pieces = cut(context.tasks, cells.ring.chunk, context.grain, stream.sequence)
-    stream.sequence += len(pieces)
-    shown = 0
-    for k, piece in enumerate(pieces):
-        while shown < min(len(pieces), k + 1 + cells.ahead):
-            cells.show(pieces[shown])
-            shown += 1
-        stream.label(piece.task)
+    cells = _Shown.of(context)
+    pieces = numbered(context, cells.ring.chunk)
+    for piece in show_ahead(context, pieces, cells.ahead, cells.show):
+        context.stream.label(piece.task)
         cells.combine(piece)
-        if piece.last:
-            stream.end(piece.task)
 
 
 @dataclass(frozen=True)
@@ -130,13 +110,13 @@ class _Shown:
     """The cells in which each member shows its operand, piece by piece."""
 
     context: Context
-    ring: Ring
+    ring: Cells
 
     @classmethod
     def of(cls, context: Context) -> _Shown:
         """Return the cells of the context's stream."""
         builder = context.builder
-        ring = Ring.of(builder.plan, context.group.level, builder.tasks_of(context.stream))
+        ring = Cells.of(builder.plan, context.group.level, builder.tasks_of(context.stream))
         return cls(context, ring)
 
     @property
@@ -145,23 +125,16 @@ class _Shown:
         return max(0, self.ring.cells // 2 - 1)
 
     def _cell(self, member: int, piece: Piece) -> Ref:
-        group, builder = self.context.group, self.context.builder
-        cell = builder.cells(group.level, group.slots[member]) + self.ring.cell(piece.index)
+        cell = self.context.cells(member) + self.ring.cell(piece.index)
         return cell.holding(piece.start)
-
-    def _flag(self, member: int) -> Ref:
-        group, builder = self.context.group, self.context.builder
-        return builder.flag(group.level, group.slots[member], COPIED)
 
     def show(self, piece: Piece) -> None:
         """Copy a piece of this member's operand into its cell, and post that it is there."""
         context, stream, me = self.context, self.context.stream, self.context.group.me
-        if piece.first:
-            stream.begin(piece.task)
         stream.label(piece.task)
         if me in context.contributors:
             stream.copy(self._cell(me, piece), context.source.to(piece.start), piece.nbytes)
-        stream.post(self._flag(me), piece.index + 1)
+        stream.post(self.context.flag(me, COPIED), piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
         """Combine a piece of all operands in rank order, block by block.
@@ -177,8 +150,8 @@ class _Shown:
         operands = [self._cell(m, piece) for m in context.contributors]
         if group.size == len(operands) == 2 and builder.signature.native:
             operands[group.me] = context.source
-        for m in _others(group.me, group.size):
-            stream.wait(self._flag(m), piece.index + 1, group.ranks[m])
+        for m in context.others:
+            stream.wait(self.context.flag(m, COPIED), piece.index + 1, group.ranks[m])
         step = step_of(context.grain)
         if group.size == 2:  # there are no partial results
             step = max(1, piece.nbytes)
@@ -190,11 +163,6 @@ class _Shown:
                 stream, context.order, [operand.to(at) for operand in operands],
                 min(step, piece.stop - at), dst, [dst, *places],
             )  # fmt: skip
-
-
-def _others(me: int, size: int) -> list[int]:
-    """Return all other members, the next one first, so that members start at different peers."""
-    return [(me + k) % size for k in range(1, size)]
 
 
 @dataclass(frozen=True)
@@ -216,17 +184,17 @@ class _Shares:
     @classmethod
     def of(cls, context: Context) -> _Shares:
         """Return the cells of the context's stream, and memory for partial results."""
-        builder, level, slots = context.builder, context.group.level, context.group.slots
-        layout = Shares.of(builder.plan, level, builder.tasks_of(context.stream))
+        builder, members = context.builder, range(context.group.size)
+        layout = Shares.of(builder.plan, context.group.level, builder.tasks_of(context.stream))
         step = step_of(context.grain)
         return cls(
             context,
             layout,
             tuple(context.stream.room(step, k) for k in range(rooms(context.order))),
             step,
-            tuple(builder.cells(level, slot) for slot in slots),
-            tuple(builder.flag(level, slot, COPIED) for slot in slots),
-            tuple(builder.flag(level, slot, COMBINED) for slot in slots),
+            tuple(context.cells(m) for m in members),
+            tuple(context.flag(m, COPIED) for m in members),
+            tuple(context.flag(m, COMBINED) for m in members),
         )
 
     def bounds(self, piece: Piece) -> tuple[tuple[int, int], ...]:
@@ -301,7 +269,7 @@ class _Shares:
     def _others(self) -> tuple[tuple[Ref, ...], tuple[Ref, ...], Members]:
         """The cells, flags and ranks of the other members, the next one first."""
         group = self.context.group
-        others = _others(group.me, group.size)
+        others = self.context.others
         cells, flags = ([found[m] for m in others] for found in (self.cells, self.combined))
         return tuple(cells), tuple(flags), tuple([group.ranks[m] for m in others])
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.fold import step_of
-from han.submodules.parts.pieces import Piece
+from han.submodules.parts.pieces import Piece, in_turn, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 
@@ -28,37 +28,24 @@ def blocks(context: Context) -> None:
         return
     at_root, elsewhere = AT_ROOT[kind]
     move = at_root if context.group.leads else elsewhere
-    for piece in mine.pieces():
-        if piece.first:
-            context.stream.begin(piece.task)
+    for piece in in_turn(context, mine.pieces()):
         move(mine, piece)
-        if piece.last:
-            context.stream.end(piece.task)
 
 
 # ---- all to all ---------------------------------------------------------------------------------
 
 
 def _all_to_all(mine: Blocks, show: Move, take: Move) -> None:
-    """Show pieces and take those of all peers; :attr:`Layout.ahead` says how far to show ahead."""
-    stream, pieces = mine.context.stream, mine.pieces()
-    shown = 0
-    for k, piece in enumerate(pieces):
-        while shown < min(len(pieces), k + 1 + mine.layout.ahead):
-            following = pieces[shown]
-            _turn_to(mine, following)
-            show(mine, following)
-            shown += 1
+    """Show pieces and take those of all peers; `BlockCells.ahead` says how far ahead."""
+    stream = mine.context.stream
+
+    def shown(piece: Piece) -> None:
+        stream.label(piece.task)
+        show(mine, piece)
+
+    for piece in show_ahead(mine.context, mine.pieces(), mine.layout.ahead, shown):
         stream.label(piece.task)
         take(mine, piece)
-        if piece.last:
-            stream.end(piece.task)
-
-
-def _turn_to(mine: Blocks, piece: Piece) -> None:
-    if piece.first:
-        mine.context.stream.begin(piece.task)
-    mine.context.stream.label(piece.task)
 
 
 def _show_one(mine: Blocks, piece: Piece) -> None:
@@ -72,7 +59,7 @@ def _show_one(mine: Blocks, piece: Piece) -> None:
 def _show_parts(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer."""
     stream, cells, start = mine.context.stream, mine.own_cells(piece), piece.start
-    for m in mine.others:
+    for m in mine.context.others:
         source, nbytes = mine.sources[m].to(start), mine.nbytes(piece, m)
         stream.copy(cells[m].holding(start), source, nbytes, block=m)
     mine.post(GATHERED, piece.index + 1)
@@ -148,9 +135,9 @@ def _collect(mine: Blocks, piece: Piece) -> None:
 
 def _hand_out(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer at the root, after all have read the cell's earlier piece."""
-    for m in mine.others if mine.read_before_reuse(piece) else ():
+    for m in mine.context.others if mine.read_before_reuse(piece) else ():
         mine.wait(m, READ, mine.read_before_reuse(piece))
-    for m in mine.others:
+    for m in mine.context.others:
         source = mine.source(piece, m)
         mine.context.stream.copy(mine.shown(mine.me, piece, m), source, piece.nbytes)
     mine.post(RELEASED, piece.index + 1)

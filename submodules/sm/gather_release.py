@@ -11,9 +11,9 @@ from han.model.channel_layout import PAGE
 from han.model.program import Ref
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
 from han.submodules.parts.fold import fold
-from han.submodules.parts.pieces import Piece
-from han.submodules.parts.trees import Place
-from han.submodules.sm.tree_cells import Cells, place_of
+from han.submodules.parts.pieces import Piece, in_turn
+from han.submodules.parts.trees import Neighbours
+from han.submodules.sm.tree_cells import TreeCells, neighbours_of
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.stream import NOWHERE
@@ -27,7 +27,7 @@ class _Combining:
     Members without an operand are skipped, as this rank's own one is if it has none.
     """
 
-    def __init__(self, cells: Cells, members: Members) -> None:
+    def __init__(self, cells: TreeCells, members: Members) -> None:
         self.cells, self.members, self.stream = cells, members, cells.context.stream
         self.flags, self.ranks = cells.waits.of(members, GATHERED)
         self._operands: dict[int, tuple[Ref, ...]] = {}  # by cell
@@ -51,25 +51,21 @@ class _Combining:
 
 def gather(context: Context) -> None:
     """Reduce towards the group's root: children copy into their cells, parents combine."""
-    stream, group, cells = context.stream, context.group, Cells.of(context)
-    tree = place_of(context)
+    stream, group, cells = context.stream, context.group, TreeCells.of(context)
+    tree = neighbours_of(context)
     pieces = cells.pieces()
     combine = (_at_root if tree.parent is None else _below)(context, cells, tree)
     taken = cells.flag(group.me, TAKEN) if tree.children and cells.counts_reads else None
-    for piece in pieces:
-        if piece.first:
-            stream.begin(piece.task)
+    for piece in in_turn(context, pieces):
         combine(piece)
         if taken is not None:
             stream.post(taken, piece.index + 1)
         if tree.parent is not None and cells.trailing:
             until = cells.read_before_end(piece, piece is pieces[-1])
             cells.waits.wait((tree.parent,), TAKEN, until)
-        if piece.last:
-            stream.end(piece.task)
 
 
-def _below(context: Context, cells: Cells, tree: Place) -> Move:
+def _below(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
     """Return what combines a piece into this rank's cell, for its parent."""
     assert tree.parent is not None
     stream, source, me = context.stream, context.source, context.group.me
@@ -86,7 +82,7 @@ def _below(context: Context, cells: Cells, tree: Place) -> Move:
     return combine
 
 
-def _room(context: Context, cells: Cells) -> Ref | None:
+def _room(context: Context, cells: TreeCells) -> Ref | None:
     """Return where the root combines if not in its receive buffer (Jain et al., section III-E)."""
     if not context.group.leads or context.choice.get("in_recv", 1):
         return None
@@ -94,7 +90,7 @@ def _room(context: Context, cells: Cells) -> Ref | None:
     return context.stream.room(min(most, PAGE if cells.small else cells.ring.chunk))
 
 
-def _at_root(context: Context, cells: Cells, tree: Place) -> Move:
+def _at_root(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
     """Return what combines a piece into the result.
 
     In a flat tree members are combined in the canonical order, if this is asked for. Otherwise, if
@@ -128,7 +124,7 @@ def _at_root(context: Context, cells: Cells, tree: Place) -> Move:
     return combine
 
 
-def _combine_all(context: Context, cells: Cells, piece: Piece, dst: Ref, own: Ref) -> None:
+def _combine_all(context: Context, cells: TreeCells, piece: Piece, dst: Ref, own: Ref) -> None:
     """Combine a piece of all members in the canonical order."""
     stream, group, value = context.stream, context.group, cells.value(piece, GATHERED)
 
@@ -143,7 +139,7 @@ def _combine_all(context: Context, cells: Cells, piece: Piece, dst: Ref, own: Re
     fold(stream, context.order, operands(), piece.nbytes, dst, partials)
 
 
-def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[int]) -> Ref:
+def _combine_before(context: Context, cells: TreeCells, piece: Piece, members: list[int]) -> Ref:
     """Combine the children before the root; return where their combination is.
 
     It cannot be where the result goes, since in place the root's operand is there.
@@ -161,17 +157,15 @@ def _combine_before(context: Context, cells: Cells, piece: Piece, members: list[
 
 def release(context: Context) -> None:
     """Broadcast from the group's root: it copies into its cells, and all others copy out."""
-    stream, group, cells = context.stream, context.group, Cells.of(context)
-    tree = place_of(context)
+    stream, group, cells = context.stream, context.group, TreeCells.of(context)
+    tree = neighbours_of(context)
     pieces = cells.pieces()
     move = (_put if tree.parent is None else _take)(context, cells, tree)
     others = tuple([m for m in range(group.size) if m != group.root])
     waits = tree.parent is None and cells.counts_reads
     readers, ranks = cells.waits.of(others, READ) if waits else ((), ())
     read = cells.flag(group.me, READ) if tree.parent is not None and cells.counts_reads else None
-    for piece in pieces:
-        if piece.first:
-            stream.begin(piece.task)
+    for piece in in_turn(context, pieces):
         before = cells.read_before_reuse(piece) if waits else 0
         if before:
             stream.wait_each(readers, before, ranks)
@@ -180,11 +174,9 @@ def release(context: Context) -> None:
             cells.waits.wait(others, READ, cells.read_before_end(piece, piece is pieces[-1]))
         elif read is not None:
             stream.post(read, piece.index + 1)
-        if piece.last:
-            stream.end(piece.task)
 
 
-def _put(context: Context, cells: Cells, tree: Place) -> Move:
+def _put(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
     """Return what copies the root's piece into its cell, or the small slots of its children.
 
     It releases them.
@@ -201,7 +193,9 @@ def _put(context: Context, cells: Cells, tree: Place) -> Move:
     return put
 
 
-def _releasing(context: Context, cells: Cells, tree: Place) -> Callable[[Piece, Ref], None]:
+def _releasing(
+    context: Context, cells: TreeCells, tree: Neighbours
+) -> Callable[[Piece, Ref], None]:
     """Return what posts this rank's flag, or that of each child.
 
     It copies a small message to each child first.
@@ -222,7 +216,7 @@ def _releasing(context: Context, cells: Cells, tree: Place) -> Callable[[Piece, 
     return release_children
 
 
-def _take(context: Context, cells: Cells, tree: Place) -> Move:
+def _take(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
     """Return what waits until a piece is released, releases the children, and copies it out."""
     stream, group, result = context.stream, context.group, context.result
     assert tree.parent is not None

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import GATHERED, RELEASED, Ring, Waits, is_small
-from han.submodules.parts.pieces import Piece, cut
-from han.submodules.parts.trees import Place
+from han.submodules.parts.cells import GATHERED, RELEASED, Cells, Waits, is_small
+from han.submodules.parts.pieces import Piece, numbered
+from han.submodules.parts.trees import Neighbours
 from han.submodules.sm.trees import Tree
 from han.tasks.context import Context
 
@@ -20,39 +20,34 @@ WITH_DATA = (GATHERED, RELEASED)  # kinds of flags that tell that data is there
 
 
 @dataclass(frozen=True)
-class Cells:
+class TreeCells:
     """The flags and cells of all members in a gather or a release, as one member addresses them."""
 
     context: Context
-    ring: Ring
+    ring: Cells
     small: bool
     holders: frozenset[int]  # members that have an operand, or whose children bring them one
     _cells: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by member
 
     @classmethod
-    def of(cls, context: Context) -> Cells:
+    def of(cls, context: Context) -> TreeCells:
         """Return the cells of the context's stream."""
         plan, level = context.builder.plan, context.group.level
-        ring = Ring.of(plan, level, context.builder.tasks_of(context.stream))
+        ring = Cells.of(plan, level, context.builder.tasks_of(context.stream))
         return cls(context, ring, is_small(plan, level), _holders(context))
 
     def pieces(self) -> list[Piece]:
         """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
-        context = self.context
-        chunk = PAGE if self.small else self.ring.chunk
-        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
-        context.stream.sequence += len(pieces)
-        return pieces
+        return numbered(self.context, PAGE if self.small else self.ring.chunk)
 
     def flag(self, member: int, kind: int) -> Ref:
         """Return a member's flag of one kind.
 
         The data of a small message is in a member's small slot, and its flag beside it.
         """
-        group, builder = self.context.group, self.context.builder
         if self.small and kind in WITH_DATA:
-            return builder.small(group.level, group.slots[member])
-        return builder.flag(group.level, group.slots[member], kind)
+            return self.context.small(member)
+        return self.context.flag(member, kind)
 
     @kept
     def waits(self) -> Waits:
@@ -65,8 +60,7 @@ class Cells:
         The parent may be another rank in the next run, and may write before this run's parent has.
         So runs need different flags, which the banks of small slots provide.
         """
-        group, builder = self.context.group, self.context.builder
-        return builder.small(group.level, group.slots[member])
+        return self.context.small(member)
 
     def value(self, piece: Piece, kind: int) -> int:
         """Return the value of the flag once `piece` is there.
@@ -89,12 +83,11 @@ class Cells:
 
     def _cells_of(self, member: int, nbytes: int) -> tuple[Ref, ...]:
         """Return the cells of a member, or its small slot for a message of `nbytes` bytes."""
-        group, builder, ring = self.context.group, self.context.builder, self.ring
-        slot = group.slots[member]
+        ring = self.ring
         if self.small:
-            found: tuple[Ref, ...] = (builder.small(group.level, slot) + self._beside(nbytes),)
+            found: tuple[Ref, ...] = (self.context.small(member) + self._beside(nbytes),)
         else:
-            first = builder.cells(group.level, slot)
+            first = self.context.cells(member)
             found = tuple([first + ring.cell(k) for k in range(min(ring.cells, ring.pieces))])
         self._cells[member] = found
         return found
@@ -130,13 +123,13 @@ class Cells:
         return before if before > 0 and not self.small else 0
 
 
-def place_of(context: Context, member: int | None = None) -> Place:
-    """Return the place of this rank, or of a member, in the tree of the context's tasks."""
+def neighbours_of(context: Context, member: int | None = None) -> Neighbours:
+    """Return the neighbours of this rank, or of a member, in the tree of the context's tasks."""
     group, topology = context.group, context.builder.plan.topology
     if member is not None:
         group = replace(group, me=member)
     sockets = [topology.sockets[r] for r in group.ranks]
-    return Tree.of(context.choice).place(group, sockets)
+    return Tree.of(context.choice).neighbours(group, sockets)
 
 
 def _holders(context: Context) -> frozenset[int]:
@@ -144,7 +137,7 @@ def _holders(context: Context) -> frozenset[int]:
     group = context.group
     if not context.contributes or context.stream.kind != "reduce":
         return frozenset(range(group.size))
-    parents = [place_of(context, m).parent for m in range(group.size)]
+    parents = [neighbours_of(context, m).parent for m in range(group.size)]
     found: set[int] = set()
     for m in context.contributors:
         up: int | None = m

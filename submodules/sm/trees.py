@@ -13,12 +13,12 @@ from functools import lru_cache
 from itertools import chain
 
 from han.model.topology import Group
-from han.submodules.parts.trees import SHAPES, Place
+from han.submodules.measured import TREE_RADIX
+from han.submodules.parts.trees import SHAPES, Neighbours
 from han.tasks.canonical import canonical, starts_of
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import ANY, Algorithm, Parameter, Question
 
-RADIX = 4
 NAMES = ("flat", "kary", "knomial")
 IN_CELLS = ("cells", "chunk", "inline", "read_parent_flag", "in_recv", "trailing")
 PARAMETERS = {
@@ -75,7 +75,7 @@ class Tree:
     def of(cls, choice: LevelChoice) -> Tree:
         """Return the tree of tasks that run `choice`."""
         values, shape = dict(choice.parameters), choice.algorithm
-        radix = int(str(values.get("radix", RADIX)))
+        radix = int(str(values.get("radix", TREE_RADIX)))
         return cls(
             shape, radix, str(values.get("skew", "left")), str(values.get("leaders", "none")),
             str(values.get("socket_tree", shape)), int(str(values.get("socket_radix", radix))),
@@ -103,8 +103,8 @@ class Tree:
         skew = ", skewed right" if self.skew == "right" else ""
         return self.shape + skew + (", by sockets" if self.leaders != "none" else "")
 
-    def place(self, group: Group, sockets: Sequence[int]) -> Place:
-        """Return this rank's place; `sockets` holds the socket of each member of the group."""
+    def neighbours(self, group: Group, sockets: Sequence[int]) -> Neighbours:
+        """Return this rank's neighbours; `sockets` holds the socket of each member of the group."""
         turned = [(group.root + k) % group.size for k in range(group.size)]
         if self.leaders == "none":
             return self._within(turned, group.me, self.shape, self.radix)
@@ -119,11 +119,11 @@ class Tree:
         above = self._within(heads, group.me, self.shape, self.radix)
         parts = (above.children, inside.children)
         order = parts if self.leaders == "first" else reversed(parts)
-        return Place(above.parent, tuple(chain.from_iterable(order)))
+        return Neighbours(above.parent, tuple(chain.from_iterable(order)))
 
-    def _within(self, members: Sequence[int], me: int, shape: str, radix: int) -> Place:
-        """Return the place of `me` in a tree of `members`, the root first."""
+    def _within(self, members: Sequence[int], me: int, shape: str, radix: int) -> Neighbours:
+        """Return the neighbours of `me` in a tree of `members`, the root first."""
         n, v, tree = len(members), members.index(me), SHAPES[shape]
         children = [members[c] for c in tree.children(v, n, radix)]
         parent = None if v == 0 else members[tree.parent(v, n, radix)]
-        return Place(parent, tuple(children if self.skew == "left" else reversed(children)))
+        return Neighbours(parent, tuple(children if self.skew == "left" else reversed(children)))

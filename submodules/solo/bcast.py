@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from han.submodules.parts.cells import COPIED, READ, RELEASED
 from han.submodules.parts.pieces import Piece
-from han.submodules.parts.trees import SHAPES, Place, place
+from han.submodules.parts.trees import SHAPES, Neighbours, neighbours
 from han.submodules.solo.reads import Reads
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Parameter
@@ -51,19 +51,17 @@ def misfit(choice: LevelChoice) -> str | None:
 def pull(solo: Reads) -> None:
     """Read each piece from the parent, then let the children read it."""
     group = solo.context.group
-    tree = place(group, *tree_of(solo.context.choice))
-    for piece in solo.pieces:
-        solo.begin(piece)
+    tree = neighbours(group, *tree_of(solo.context.choice))
+    for piece in solo.turns():
         if tree.parent is not None:
             solo.await_(tree.parent, RELEASED, piece.index + 1)
             _read(solo, (piece.start, piece.stop), tree.parent)
         if tree.children:
             solo.post(RELEASED, piece.index + 1)
-        solo.end(piece)
     _leave(solo, tree)
 
 
-def _leave(solo: Reads, tree: Place) -> None:
+def _leave(solo: Reads, tree: Neighbours) -> None:
     """Tell the parent that this rank has read everything, then wait until the children have."""
     if tree.parent is not None:
         solo.post(READ, solo.last)
@@ -80,13 +78,11 @@ def spread(solo: Reads) -> None:
     """
     root, leads = solo.context.group.root, solo.context.group.leads
     readers = [m for m in solo.others if m != root]
-    for piece in solo.pieces:
-        solo.begin(piece)
+    for piece in solo.turns():
         if leads:
             solo.post(RELEASED, piece.index + 1)
         else:
             _gather_shares(solo, piece, readers)
-        solo.end(piece)
     if not leads:
         solo.post(READ, solo.last)
     for m in readers[:1] if leads else readers:

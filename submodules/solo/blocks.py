@@ -6,7 +6,7 @@ refuses an alltoall and a reduce-scatter in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from han.model.program import Base, Ref
 from han.submodules.parts.blocks import block_of
@@ -31,9 +31,8 @@ def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> 
         solo.pull(dst, source, nbytes, member, block=to)
 
 
-def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: list[int]) -> None:
+def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: Sequence[int]) -> None:
     """Before the first piece, let peers read this rank's blocks and wait until theirs are ready."""
-    solo.begin(piece)
     if piece is solo.pieces[0]:
         if posts:
             solo.post(kind, solo.last)
@@ -44,22 +43,20 @@ def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: lis
 def _allgather(solo: Reads) -> None:
     """Read the block of every rank."""
     me = solo.context.group.me
-    for piece in solo.pieces:
+    for piece in solo.turns():
         _post_and_wait(solo, piece, True, GATHERED, solo.others)
         for m in (me, *solo.others):
             _fetch(solo, piece, m, m)
-        solo.end(piece)
     _leave_together(solo)
 
 
 def _alltoall(solo: Reads) -> None:
     """Read every rank's block for this rank."""
     me = solo.context.group.me
-    for piece in solo.pieces:
+    for piece in solo.turns():
         _post_and_wait(solo, piece, True, GATHERED, solo.others)
         for m in (me, *solo.others):
             _fetch(solo, piece, m, m, me)
-        solo.end(piece)
     _leave_together(solo)
 
 
@@ -67,11 +64,10 @@ def _reduce_scatter(solo: Reads) -> None:
     """Combine every rank's block for this rank, in rank order."""
     signature, me = solo.context.builder.signature, solo.context.group.me
     combiner = Combiner.of(solo, max(piece.nbytes for piece in solo.pieces))
-    for piece in solo.pieces:
+    for piece in solo.turns():
         _post_and_wait(solo, piece, True, GATHERED, solo.others)
         nbytes = piece.within(signature.length(me))
         combiner.combine(piece.start, nbytes, _block(solo, Base.RECV, piece), me)
-        solo.end(piece)
     _leave_together(solo)
 
 
@@ -84,11 +80,10 @@ def _leave_together(solo: Reads) -> None:
 def _gather(solo: Reads) -> None:
     """Read the block of every rank at the root; the others wait until it has."""
     group = solo.context.group
-    for piece in solo.pieces:
+    for piece in solo.turns():
         _post_and_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else [])
         for m in (group.me, *solo.others) if group.leads else ():
             _fetch(solo, piece, m, m)
-        solo.end(piece)
     if group.leads:
         solo.post(TAKEN, solo.last)
     else:
@@ -98,10 +93,9 @@ def _gather(solo: Reads) -> None:
 def _scatter(solo: Reads) -> None:
     """Read this rank's block from the root, which waits until all ranks have read theirs."""
     group = solo.context.group
-    for piece in solo.pieces:
+    for piece in solo.turns():
         _post_and_wait(solo, piece, group.leads, RELEASED, [] if group.leads else [group.root])
         _fetch(solo, piece, 0, group.root, group.me)
-        solo.end(piece)
     if group.leads:
         solo.await_all(READ)
     else:

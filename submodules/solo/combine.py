@@ -7,14 +7,11 @@ from dataclasses import dataclass
 
 from han.model.channel_layout import LINE
 from han.model.program import Ref
+from han.submodules.measured import READ_BLOCK, SOLO_BLOCK
 from han.submodules.parts.blocks import block_of
 from han.submodules.parts.fold import fold
 from han.submodules.solo.reads import Reads
 from han.tasks.canonical import depths, rooms
-
-KiB = 1024
-BLOCK = 64 * KiB  # bytes combined at a time: partial results stay in a near cache
-READ_BLOCK = 256 * KiB  # with attach: operands stay in a cache, and few system calls read them
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Combiner:
         """Reserve the scratch memory to combine at most `most` bytes at once."""
         context = solo.context
         grain, builder = context.grain, context.builder
-        usual = BLOCK if solo.mapped else READ_BLOCK
+        usual = SOLO_BLOCK if solo.mapped else READ_BLOCK
         block = max(grain, context.choice.get("block", usual) // grain * grain)
         size = min(block, most + LINE + grain)
         number = rooms(context.order) if solo.mapped else max(depths(context.order)) + 1

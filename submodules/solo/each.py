@@ -10,9 +10,11 @@ overwrite. It reads the next piece before, so it has two buffers for each peer, 
 
 from __future__ import annotations
 
+from functools import partial
+
 from han.model.program import Ref
 from han.submodules.parts.cells import COPIED, TAKEN
-from han.submodules.parts.pieces import Piece
+from han.submodules.parts.pieces import Piece, show_ahead
 from han.submodules.solo.reads import Reads
 
 Rooms = dict[int, tuple[Ref, Ref]]  # two buffers for the operand of each other member
@@ -20,14 +22,9 @@ Rooms = dict[int, tuple[Ref, Ref]]  # two buffers for the operand of each other 
 
 def each(solo: Reads) -> None:
     """Read the operands of all peers one piece ahead, and combine them."""
-    rooms, before = _rooms(solo), None
-    for piece in solo.pieces:
-        _read(solo, piece, rooms)
-        if before is not None:
-            _combine(solo, before, rooms)
-        before = piece
-    assert before is not None, "a task has a piece"
-    _combine(solo, before, rooms)
+    rooms = _rooms(solo)
+    for piece in show_ahead(solo.context, solo.pieces, 1, partial(_read, solo, rooms)):
+        _combine(solo, rooms, piece)
 
 
 def _rooms(solo: Reads) -> Rooms:
@@ -36,9 +33,8 @@ def _rooms(solo: Reads) -> Rooms:
     return {m: (scratch(size), scratch(size)) for m in solo.others}
 
 
-def _read(solo: Reads, piece: Piece, rooms: Rooms) -> None:
+def _read(solo: Reads, rooms: Rooms, piece: Piece) -> None:
     """Read a piece of the operands of all peers, and post that it has been read."""
-    solo.begin(piece)
     solo.post(COPIED, piece.index + 1)
     for m in solo.others:
         solo.await_(m, COPIED, piece.index + 1)
@@ -47,7 +43,7 @@ def _read(solo: Reads, piece: Piece, rooms: Rooms) -> None:
     solo.post(TAKEN, piece.index + 1)
 
 
-def _combine(solo: Reads, piece: Piece, rooms: Rooms) -> None:
+def _combine(solo: Reads, rooms: Rooms, piece: Piece) -> None:
     """Combine a piece, after all peers have read this member's operand of it.
 
     Partial results are where one of their operands was read.
@@ -67,4 +63,3 @@ def _combine(solo: Reads, piece: Piece, rooms: Rooms) -> None:
                 target = context.result.to(piece.start)
             context.stream.reduce(target, left, right, nbytes)
             stack.append(target)
-    solo.end(piece)

@@ -34,8 +34,7 @@ def _lead(solo: Reads) -> None:
     The root adds one to its flag when it releases a piece, and one after each member.
     """
     context, size = solo.context, len(solo.members)
-    for piece in solo.pieces:
-        solo.begin(piece)
+    for piece in solo.turns():
         released = piece.index * size + 1
         solo.post(RELEASED, released)
         for nth, m in enumerate(solo.others, 1):
@@ -43,7 +42,6 @@ def _lead(solo: Reads) -> None:
             at = _cut(solo, piece)
             solo.push(context.result.to(at), context.source.to(at), piece.stop - at, m)
             solo.post(RELEASED, released + nth)
-        solo.end(piece)
     solo.await_all(READ)
 
 
@@ -51,13 +49,11 @@ def _follow(solo: Reads) -> None:
     """Allow the root to write, read the rest of each piece, and wait for the root's part."""
     context, group, size = solo.context, solo.context.group, len(solo.members)
     nth = (group.me - group.root) % size
-    for piece in solo.pieces:
-        solo.begin(piece)
+    for piece in solo.turns():
         if piece is solo.pieces[0]:
             solo.post(COPIED, solo.last)
         solo.await_(group.root, RELEASED, piece.index * size + 1)
         here, there = (ref.to(piece.start) for ref in (context.result, context.source))
         solo.pull(here, there, _cut(solo, piece) - piece.start, group.root)
         solo.await_(group.root, RELEASED, piece.index * size + 1 + nth)
-        solo.end(piece)
     solo.post(READ, solo.last)

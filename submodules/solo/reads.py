@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from han.model.channel_layout import LINE, lines
 from han.model.program import PEER_SLOTS, PeerBase, Ref
 from han.model.topology import Topology
-from han.submodules.parts.pieces import Piece, cut
+from han.submodules.measured import SOLO_CHUNK
+from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.lower import operand_of
 from han.tasks.outline import Outline, active_levels
 from han.tasks.shares import share
 from han.tasks.signature import Signature
 from han.tasks.stream import Peer
-
-KiB = 1024
-CHUNK = 512 * KiB
 
 
 def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
@@ -36,7 +35,7 @@ def chunk_of(plan: Outline, level: int, kind: str) -> int:
     Two shares of it, those of a reduce, must fit into the part of the ring that a run has.
     """
     grain = plan.signature.grain
-    chunk = plan.choice.levels[level].of(kind).get("chunk", CHUNK)
+    chunk = plan.choice.levels[level].of(kind).get("chunk", SOLO_CHUNK)
     geometry = plan.geometries[level]
     if geometry is not None:
         chunk = min(chunk, geometry.area - 4 * (LINE + grain))
@@ -63,30 +62,23 @@ class Reads:
         """Cut the context's tasks into pieces."""
         plan, level = context.builder.plan, context.group.level
         chunk = chunk_of(plan, level, context.tasks[0].kind)
-        pieces = cut(context.tasks, chunk, context.grain, context.stream.sequence)
-        context.stream.sequence += len(pieces)
+        pieces = numbered(context, chunk)
         mapped = reads_mapped(plan.topology, plan.signature, level)
         return cls(context, pieces, range(context.group.size), mapped)
 
     @property
-    def others(self) -> list[int]:
-        """All other members, the next one first: members start their reads at different peers."""
-        me, size = self.context.group.me, self.context.group.size
-        return [(me + k) % size for k in range(1, size)]
-
-    def flag(self, member: int, kind: int) -> Ref:
-        """Return a member's flag of one kind."""
-        group = self.context.group
-        return self.context.builder.flag(group.level, group.slots[member], kind)
+    def others(self) -> tuple[int, ...]:
+        """All other members, the next one first."""
+        return self.context.others
 
     def post(self, kind: int, value: int) -> None:
         """Post a value in a flag of this rank."""
-        self.context.stream.post(self.flag(self.context.group.me, kind), value)
+        self.context.stream.post(self.context.flag(self.context.group.me, kind), value)
 
     def await_(self, member: int, kind: int, value: int) -> None:
         """Wait until a flag of another rank has reached a value."""
         rank = self.context.group.ranks[member]
-        self.context.stream.wait(self.flag(member, kind), value, rank)
+        self.context.stream.wait(self.context.flag(member, kind), value, rank)
 
     def pull(self, dst: Ref, src: Ref, nbytes: int, member: int, block: int | None = None) -> None:
         """Read from a member's memory: copy if it is mapped, else attach.
@@ -121,7 +113,7 @@ class Reads:
         """Return where a member puts its share of a piece of a reduce."""
         group, builder = self.context.group, self.context.builder
         room = share_room(builder.plan, group.level, self.context.tasks[0].kind)
-        cell = builder.cells(group.level, group.slots[member]) + piece.index % 2 * room
+        cell = self.context.cells(member) + piece.index % 2 * room
         return cell.holding(self.bounds(piece, member)[0])
 
     def bounds(self, piece: Piece, member: int) -> tuple[int, int]:
@@ -129,15 +121,9 @@ class Reads:
         start, stop = share(piece.nbytes, self.context.grain, member, len(self.members))
         return piece.start + start, piece.start + stop
 
-    def begin(self, piece: Piece) -> None:
-        """Begin a task with its first piece."""
-        if piece.first:
-            self.context.stream.begin(piece.task)
-
-    def end(self, piece: Piece) -> None:
-        """End a task with its last piece."""
-        if piece.last:
-            self.context.stream.end(piece.task)
+    def turns(self) -> Iterator[Piece]:
+        """Yield the pieces in turn, and begin and end their tasks."""
+        return in_turn(self.context, self.pieces)
 
     @property
     def last(self) -> int:

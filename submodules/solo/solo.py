@@ -140,8 +140,7 @@ def _reduce(solo: Reads) -> None:
     """Combine a share at each member; the root collects the shares from two cells of each."""
     context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
     group, stream = context.group, context.stream
-    for piece in solo.pieces:
-        solo.begin(piece)
+    for piece in solo.turns():
         solo.post(GATHERED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
         if group.leads:
@@ -158,7 +157,6 @@ def _reduce(solo: Reads) -> None:
                 solo.await_(m, COMBINED, piece.index + 1)
                 stream.copy(context.result.to(start), solo.cell(m, piece), stop - start)
             solo.post(TAKEN, piece.index + 1)
-        solo.end(piece)
     solo.await_all(COMBINED)
 
 
@@ -166,8 +164,7 @@ def _allreduce(solo: Reads) -> None:
     """Combine a share of each piece, then read the shares of all other members."""
     context, combiner = solo.context, Combiner.of(solo, _largest_share(solo))
     group = context.group
-    for piece in solo.pieces:
-        solo.begin(piece)
+    for piece in solo.turns():
         solo.post(COPIED, piece.index + 1)
         start, _ = solo.bounds(piece, group.me)
         _combine_share(combiner, piece, context.result.to(start), COPIED)
@@ -177,7 +174,6 @@ def _allreduce(solo: Reads) -> None:
             solo.await_(m, COMBINED, piece.index + 1)
             at = context.result.to(start)
             solo.pull(at, at, stop - start, m)
-        solo.end(piece)
     solo.post(TAKEN, solo.last)
     solo.await_all(TAKEN)
 

@@ -15,8 +15,8 @@ from han.model.channel_layout import SMALL_BANKS
 from han.model.program import Coll
 from han.tasks.plan import Plan
 from han.tasks.simulate.loading import Loader, Meeting
-from han.tasks.simulate.places import Places
-from han.tasks.verify.places import Ring
+from han.tasks.simulate.placement import Placement
+from han.tasks.verify.address_spaces import RingUse
 
 Times = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -57,7 +57,7 @@ class Found:
 
 
 def run(
-    plan: Plan, places: Places, loader: Loader, runs: int, spans: bool,
+    plan: Plan, places: Placement, loader: Loader, runs: int, spans: bool,
     tell: Callable[[], None] | None,
 ) -> Found:  # fmt: skip
     """Simulate `runs` runs of the programs that have been loaded."""
@@ -89,7 +89,7 @@ def run(
     return replace(found, spans=simulate(arrays, sizes, lengths, tell))
 
 
-def _hosts(places: Places) -> tuple[Array, Times, Array]:
+def _hosts(places: Placement) -> tuple[Array, Times, Array]:
     """Return each rank's set of cores, the cores of each set, and whether ranks outnumber them."""
     node = places.machine.node
     host_of = np.zeros_like(places.node_of) if node.together else places.node_of
@@ -98,7 +98,7 @@ def _hosts(places: Places) -> tuple[Array, Times, Array]:
     return host_of, cores.astype(np.float64), (ranks > cores).astype(np.uint8)
 
 
-def _machine(places: Places) -> tuple[Times, Times, Times, Times]:
+def _machine(places: Placement) -> tuple[Times, Times, Times, Times]:
     """Return the levels, the rates of copies and of reductions, and the node (`sim_link` ...)."""
     machine, caches = places.machine, places.caches
     slow = caches.exist and not caches.hold_buffers
@@ -126,7 +126,7 @@ def _machine(places: Places) -> tuple[Times, Times, Times, Times]:
 
 def _gates(plan: Plan, runs: int) -> npt.NDArray[np.int32]:
     """Return, by run and channel, how many runs must end before its cells are free."""
-    rings = [Ring(g.ring) for g in plan.geometries if g is not None]
+    rings = [RingUse(g.ring) for g in plan.geometries if g is not None]
     footprint = plan.footprint()
     found = np.zeros((runs, len(rings)), np.int32)
     for run_ in range(runs):
@@ -136,7 +136,7 @@ def _gates(plan: Plan, runs: int) -> npt.NDArray[np.int32]:
     return found
 
 
-def _meetings(places: Places, meetings: list[Meeting]) -> tuple[Times, Array, Array]:
+def _meetings(places: Placement, meetings: list[Meeting]) -> tuple[Times, Array, Array]:
     """Return the seconds of each collective of the MPI library, and its members."""
     lengths = [len(meeting.ranks) for meeting in meetings]
     members = [rank for meeting in meetings for rank in meeting.ranks]
@@ -144,7 +144,7 @@ def _meetings(places: Places, meetings: list[Meeting]) -> tuple[Times, Array, Ar
     return seconds, np.cumsum([0, *lengths], dtype=np.int32), np.array(members, np.int32)
 
 
-def _postal(places: Places, meeting: Meeting) -> float:
+def _postal(places: Placement, meeting: Meeting) -> float:
     """Estimate an MPI collective by the postal model: a binomial tree, two for an allreduce."""
     ranks, nbytes, machine = meeting.ranks, meeting.nbytes, places.machine
     level = int(places.levels(ranks[0], np.array(ranks)).max())

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from han.model.program import Area, Base, Code, Coll
 from han.tasks.equal_roles import Role
 from han.tasks.plan import Plan
-from han.tasks.simulate.places import Places
+from han.tasks.simulate.placement import Placement
 from han.tasks.simulate.shapes import OPERATION, Shape, wrong
 
 Numbers = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ class Loaded:
 class Loader:
     """Loads programs, one after the other, and joins them."""
 
-    def __init__(self, plan: Plan, places: Places) -> None:
+    def __init__(self, plan: Plan, places: Placement) -> None:
         self.plan, self.places = plan, places
         self.size = plan.topology.size
         self.pieces = [np.zeros(0, OPERATION)]

@@ -16,7 +16,7 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate.engine import run
 from han.tasks.simulate.loading import Loader
-from han.tasks.simulate.places import Places
+from han.tasks.simulate.placement import Placement
 
 # The layout of `sim_span` (native/simulate/world.h).
 SPAN = np.dtype(
@@ -56,10 +56,6 @@ class Simulation:
         """Time of one of several runs back to back, on the slowest rank."""
         return max(self.finish[-1]) / len(self.finish)
 
-    def finish_of(self, rank: int) -> tuple[float, ...]:
-        """Return when a rank left each run."""
-        return tuple(run[rank] for run in self.finish)
-
 
 def _roles(plan: Plan, programs: Sequence[Program] | None) -> Iterator[Role]:
     """Yield the role of one rank after the other; given programs are each rank's own."""
@@ -87,7 +83,7 @@ def simulate(
     """
     place = plan.topology.homes if place is None else place
     _check_place(plan, machine, place)
-    places = Places(plan, machine, place)
+    places = Placement(plan, machine, place)
     loader = Loader(plan, places)
     with collector_off():
         for role in _roles(plan, programs):

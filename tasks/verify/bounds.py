@@ -20,8 +20,8 @@ from han.model.opcodes import (
 )
 from han.model.program import GIVEN, MAX_STREAMS, SHOWN, Area, Base, Code, Coll, PeerBase
 from han.tasks.plan import Plan
+from han.tasks.verify.address_spaces import Numbers
 from han.tasks.verify.events import MOST, Events
-from han.tasks.verify.places import Numbers
 from han.tasks.verify.story import Refuted
 
 INT_MAX = (1 << 31) - 1

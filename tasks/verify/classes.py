@@ -38,9 +38,9 @@ from han.model.opcodes import FLAG_OPERATIONS, READS, WRITES
 from han.model.program import Base, Code, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
+from han.tasks.verify.address_spaces import AddressSpaces, Numbers
 from han.tasks.verify.events import Events, Programs
 from han.tasks.verify.pairs import Pairs
-from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.report import Report
 from han.tasks.verify.story import Refuted
 from han.tasks.verify.turns import Access, Sizes, out_of_order, out_of_turn
@@ -88,7 +88,7 @@ class _Frames:
     def __init__(self, plan: Plan, programs: Programs, classes: Programs, in_place: bool) -> None:
         plans = [plan] * len(programs)
         specs = [spec_of(plan.signature, plan.topology.size) for _ in plans]
-        self.events = Events(plans, programs, Places(plans, specs, in_place))
+        self.events = Events(plans, programs, AddressSpaces(plans, specs, in_place))
         self.events.resolve()
         self.pairs = Pairs(self.events)
         self.nbytes = plan.signature.nbytes

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from han.model.opcodes import ATTACHED, COMBINATIONS, COPIES, MESSAGES
 from han.model.program import INSTRUCTION, PEER, Code, Coll, PeerBase, Program
 from han.tasks.plan import Plan
-from han.tasks.verify.places import Numbers, Places
+from han.tasks.verify.address_spaces import AddressSpaces, Numbers
 from han.tasks.verify.story import BEGIN, END, JOINT, Where
 
 FINISH = len(Code)  # the code of the end of a blocking collective
@@ -44,7 +44,7 @@ class Events:
     in mapped buffers of peers.
     """
 
-    def __init__(self, plans: Sequence[Plan], programs: Programs, places: Places) -> None:
+    def __init__(self, plans: Sequence[Plan], programs: Programs, places: AddressSpaces) -> None:
         self.plans, self.programs, self.places = plans, programs, places
         self.topology, self.size = plans[0].topology, plans[0].topology.size
         self._number()

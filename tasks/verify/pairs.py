@@ -22,9 +22,9 @@ import numpy as np
 from han.model.channel_layout import EPOCH_SHIFT, SMALL_BANKS
 from han.model.opcodes import MESSAGES, STARTS
 from han.model.program import EPOCH_TAGS, MAX_STREAMS, Area, Code, Coll
+from han.tasks.verify.address_spaces import Numbers
 from han.tasks.verify.bounds import call_of, line
 from han.tasks.verify.events import FINISH, Events
-from han.tasks.verify.places import Numbers
 from han.tasks.verify.story import Refuted
 
 RUNS = 1 << 16  # back to back, at most

@@ -15,6 +15,7 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS, UNEVEN, Spec
 from han.tasks.verify import bounds
+from han.tasks.verify.address_spaces import AddressSpaces, Numbers
 from han.tasks.verify.aliases import Apart, Operand, View
 from han.tasks.verify.contents import Plain, Span, combine, joined, plain
 from han.tasks.verify.events import FINISH, Events, Programs
@@ -22,7 +23,6 @@ from han.tasks.verify.expressions import Expressions
 from han.tasks.verify.memory import Memory
 from han.tasks.verify.order import Action, Row, Strand, Walk
 from han.tasks.verify.pairs import Pairs
-from han.tasks.verify.places import Numbers, Places
 from han.tasks.verify.report import Report
 from han.tasks.verify.story import BEGIN, END, Refuted
 
@@ -115,7 +115,7 @@ class _Verifier:
         self.size = plans[0].topology.size
         self._check_footprints()
         self.specs = [spec_of(plan.signature, self.size) for plan in plans]
-        self.places = Places(plans, self.specs, in_place)
+        self.places = AddressSpaces(plans, self.specs, in_place)
         self.events = Events(plans, programs, self.places)
         bounds.check(self.events)
         self.pairs = Pairs(self.events)

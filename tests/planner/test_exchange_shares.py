@@ -59,6 +59,16 @@ def test_nodes_of_two_to_nine_ranks(algorithm, ranks):
             verify([plan] * 3, in_place=root % 2 == 0)
 
 
+@pytest.mark.parametrize("algorithm", BOTH)
+@pytest.mark.parametrize("sizes", [(1, 3), (3, 1, 1)])
+def test_nodes_of_one_rank(algorithm, sizes):
+    """A group of one member makes no shares; where all nodes have one rank, lanes are refused."""
+    own = level_choice("exchange", algorithm)
+    for collective in LANES:
+        signature = signature_of(collective, 1000, 0, ordered=algorithm == "shares")
+        verify([planned(on_nodes(*sizes), signature, lanes(own, between(collective)))] * 2)
+
+
 @many
 @given(st.integers(0, 1 << 30))
 def test_lanes_of_any_machine(number):

@@ -20,7 +20,7 @@ from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
-from han.tasks.simulate.places import Places
+from han.tasks.simulate.placement import Placement
 from han.tuning.formulas import MaxRate, recursive_doubling, smp
 from han.tuning.parts import plan_of_choice
 from han.tuning.prediction import Where, predict, with_choice
@@ -317,10 +317,8 @@ def test_a_run_waits_for_the_memory_that_it_writes():
     for nbytes in (8, 1 << 15):
         plan = plan_of("bcast", node, nbytes, SM, LINEAR)
         slow = simulate(plan, machine(copy="1GB/s"), runs=30)
-        ahead = max(
-            sum(t <= done for t in slow.finish_of(0)) - k - 1
-            for k, done in enumerate(slow.finish_of(1))
-        )
+        leaves = list(zip(*slow.finish, strict=True))  # of each rank
+        ahead = max(sum(t <= done for t in leaves[0]) - k - 1 for k, done in enumerate(leaves[1]))
         assert 1 <= ahead <= SMALL_BANKS + 1
 
 
@@ -470,7 +468,7 @@ def test_inner_levels_have_a_size():
         load_machine({**SIMPLE, "levels": [socket, *SIMPLE["levels"]]})
     model = load_machine({**SIMPLE, "levels": [{**socket, "ranks": 2}, *SIMPLE["levels"]]})
     assert model.place(2, 3) == ((0, 0, 1, 2, 2, 3), (0, 0, 0, 1, 1, 1), (0,) * 6)
-    places = Places(plan_of("bcast", nodes_of(3, 3), 8, SM, LINEAR), model, model.place(2, 3))
+    places = Placement(plan_of("bcast", nodes_of(3, 3), 8, SM, LINEAR), model, model.place(2, 3))
     assert places.levels(0, np.array([1, 2, 3])).tolist() == [0, 1, 2]
     assert places.rails().tolist() == [0] * 6
 

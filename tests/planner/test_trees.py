@@ -17,7 +17,7 @@ from han.model.program import Code
 from han.model.topology import Group, Topology
 from han.submodules.parts.cells import RELEASED
 from han.submodules.sm.sm import Sm
-from han.submodules.sm.tree_cells import Cells
+from han.submodules.sm.tree_cells import TreeCells
 from han.submodules.sm.trees import NAMES, Tree
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Question
@@ -34,7 +34,7 @@ JAIN = Tree("kary", 2, "left", "first", "kary", 3)  # figures 5 to 7: five socke
 
 def places(tree, n, root, sockets):
     groups = [Group(0, tuple(range(n)), tuple(range(n)), root, me) for me in range(n)]
-    return [tree.place(group, sockets) for group in groups]
+    return [tree.neighbours(group, sockets) for group in groups]
 
 
 @pytest.mark.parametrize(("shape", "inner"), [*itertools.product(NAMES, NAMES)])
@@ -118,7 +118,7 @@ def test_parents_post_once_for_each_child(nbytes, inline):
 def test_flags_that_parents_of_several_runs_write_must_not_be_the_same():
     """A slow parent could post a lower value after the parent of the next run has posted."""
     with (
-        mock.patch.object(Cells, "own_flag", lambda self, m: self.flag(m, RELEASED)),
+        mock.patch.object(TreeCells, "own_flag", lambda self, m: self.flag(m, RELEASED)),
         pytest.raises(Refuted, match="may fall"),
     ):
         verify(bcasts(40_000))

@@ -19,7 +19,7 @@ from han.tasks.simulate.caches import Caches
 Numbers = npt.NDArray[np.int64]
 
 
-class Places:
+class Placement:
     """The place of each rank in the machine, and the ranks that share its channels.
 
     ``place[k, r]`` is the domain of rank r on level k of the machine. ``homes[c][r]`` numbers the

@@ -12,7 +12,7 @@ from han.submodules.exchange.steps import OWN, Blocks, Fold, Steps, Take
 
 
 @dataclass(frozen=True)
-class Folded:
+class Paired:
     """The exchange `inner` of some of `size` members.
 
     The first members form pairs. The odd member of a pair sends its operand to the even one before
@@ -101,6 +101,6 @@ class Folded:
         return member, max(0, stage) + 1 if combined else OWN
 
 
-def fold(inner: Steps, size: int) -> Steps:
+def paired(inner: Steps, size: int) -> Steps:
     """Return the exchange of `size` members by an exchange of at least half of them."""
-    return inner if inner.size == size else Folded(inner, size)
+    return inner if inner.size == size else Paired(inner, size)

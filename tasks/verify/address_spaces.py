@@ -18,7 +18,7 @@ PIECES = SMALL_BANKS + 2  # memories of a channel: banks of small slots, cells, 
 
 
 @dataclass
-class Ring:
+class RingUse:
     """The parts of a channel's rings that runs have taken (native/engine/runs.h)."""
 
     size: int
@@ -49,7 +49,7 @@ class Parts:
     needed: tuple[int, ...]
 
 
-class Places:
+class AddressSpaces:
     """Numbers all memories: those of channels first, then each rank's own in each run.
 
     ``one_buffer[run, rank]`` says that the send and the receive buffer are the same, and
@@ -88,7 +88,7 @@ class Places:
 
     def _take(self) -> Iterator[Parts]:
         geometries = [g for g in self.plans[0].geometries if g is not None]
-        rings = [Ring(g.ring) for g in geometries]
+        rings = [RingUse(g.ring) for g in geometries]
         for run, plan in enumerate(self.plans):
             for ring, nbytes in zip(rings, plan.footprint(), strict=True):
                 ring.take(run, nbytes)

@@ -1,0 +1,20 @@
+"""Defaults of submodules; where docs/decisions says what was measured, the page is named."""
+
+from __future__ import annotations
+
+KiB = 1024
+
+# ---- in shared memory ----------------------------------------------------------------------------
+CELL_CHUNK = 128 * KiB  # bytes of a cell of `sm`: cells-past-the-caches.md
+CELLS = 4  # of a rank's ring, by `sm`: copies in and out overlap (cells-of-blocks.md)
+EXCHANGE_CHUNK = 512 * KiB  # bytes of a piece of an allreduce by `exchange`: exchanges.md, Defaults
+HALF_CHUNK = 128 * KiB  # the same of a reduce or a broadcast, for which other levels wait
+SOLO_CHUNK = 512 * KiB  # bytes of a piece of `solo`
+SOLO_BLOCK = 64 * KiB  # bytes that `solo` combines at a time: partial results stay in a near cache
+READ_BLOCK = 256 * KiB  # the same with attach: few system calls read operands (attach-sizes.md)
+FOLD_BLOCK = 16 * KiB  # bytes combined at a time elsewhere: in the nearest cache (exchanges.md)
+TREE_RADIX = 4  # of the trees of `sm`
+
+# ---- in messages ---------------------------------------------------------------------------------
+SEGMENT = 32 * KiB  # bytes of a message: below the eager limit of every MPI library over TCP
+WINDOW = 8  # messages under way between two ranks: latency of a network is hidden
