@@ -249,7 +249,7 @@ class Comm(Handles):
                 # MPI keeps a freed communicator, with its attributes, while requests refer to it.
                 drop(self)
             if end is not None:
-                busy = self._lost is not None or (state is not None and state.parts.health.busy)
+                busy = self._lost is not None or (state is not None and state.busy)
                 self._state = None
                 (self._forget if busy else end)()
 

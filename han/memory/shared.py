@@ -139,6 +139,11 @@ class Lending:
             self.wanted, rank, naps, self.loans, reach.places, offsets, reach.held, self.notes
         )
 
+    def leave(self) -> None:
+        """Take the memory back when no other rank uses it, as some may know of it."""
+        for loan in self.loans.values():
+            loan.close(0)
+
     def cancel(self) -> None:
         """Take the memory back, if no other rank knows of it."""
         give_back(self.loans)

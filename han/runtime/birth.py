@@ -79,6 +79,8 @@ class Birth:
         try:
             told = meeting.numbers(self._told(given.number), STEP)
         except BaseException:
+            if self.lending is not None:
+                self.lending.leave()
             if self.rested is not None:
                 self.rested.drop()
             raise

@@ -21,8 +21,8 @@ class Given(NamedTuple):
     """The configuration, what all ranks must have alike (`settings`), and what they need not.
 
     `config` is None if it cannot be used; `problem` then says why. `statistics` is where counts of
-    calls go, or "". `tuned` is the tuned table. `number` stands for the settings; 0 if they name a
-    problem.
+    calls go, or "". `tuned` is the tuned table. `number` stands for the settings that were
+    read; 0 if they name a problem.
     """
 
     config: Any
@@ -45,9 +45,8 @@ class Given(NamedTuple):
         return cls(loaded, settings, problem, statistics, tuned, _number(settings))
 
     def using(self, tuned: Search) -> Given:
-        """Return the same with another tuned table, or none."""
-        settings = self.settings._replace(tuned=tuned.digest)
-        return self._replace(tuned=tuned, settings=settings, number=_number(settings))
+        """Return the same with another tuned table, or none; `number` still tells what was set."""
+        return self._replace(tuned=tuned, settings=self.settings._replace(tuned=tuned.digest))
 
 
 def _number(settings: Settings) -> int:

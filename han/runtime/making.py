@@ -54,7 +54,10 @@ def parts_of(comm: MPI.Intracomm, config: Any, inherited: Inherited | None) -> P
     if isinstance(known, Parts):
         known.serve(comm)
         return known
-    given = given.using(agreed_table(given.tuned, others)) if others else given
+    if known is not None and inherited is not None:
+        given = inherited.given
+    elif others:
+        given = given.using(agreed_table(given.tuned, others))
     if isinstance(known, Known):
         parts = _with_parent(meeting, given, known, inherited)
     else:

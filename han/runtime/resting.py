@@ -9,9 +9,11 @@ in the same order on all ranks. What is kept is limited, and ends with the paren
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from han.model.channel_layout import RING_MAX
@@ -46,6 +48,18 @@ class Rested(Protocol):
 
     def drop(self) -> None:
         """Give back all that they hold; not collective."""
+
+
+def do_all(acts: Iterable[Callable[[], object]]) -> None:
+    """Do all of `acts`, also if some raise; then raise the first error."""
+    left = iter(acts)
+    try:
+        for act in left:
+            act()
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            do_all(left)
+        raise
 
 
 class Nest:
@@ -126,8 +140,7 @@ class Nest:
             kept = [*self._kept.values()]
             for key in [*self._kept]:
                 self._taken(key)
-        for parts in reversed(kept):
-            parts.drop()
+        do_all(parts.drop for parts in reversed(kept))
 
     def close(self) -> None:
         """Give back all, and keep nothing more."""

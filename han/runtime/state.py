@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from mpi4py import MPI
@@ -25,7 +26,7 @@ from han.runtime.parts import Parts
 from han.runtime.prepared import Prepared
 from han.runtime.progress import tell_limit
 from han.runtime.request import Request
-from han.runtime.resting import Rested
+from han.runtime.resting import Rested, do_all
 
 check_compiled()
 
@@ -48,7 +49,7 @@ class State:
     def __init__(
         self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
     ) -> None:
-        self.comm, self.closed = comm, False
+        self.comm, self.closed, self.busy = comm, False, False
         self.parts: Parts = parts_of(comm, config, inherited)
         health, engines = self.parts.health, self.parts.engines
         self.rank, self.size = health.rank, health.size
@@ -192,7 +193,8 @@ class State:
     def close(self, free: bool = True) -> None:
         """Release everything; free han's communicator too if `free` (collective).
 
-        The second call does nothing.
+        Afterwards `busy` tells whether a call on the program's communicator was given up. The
+        second call does nothing.
         """
         if self.closed:
             return
@@ -204,8 +206,13 @@ class State:
             if free:
                 left = self.parts.rest()
         finally:  # also after an interrupt
-            for one in left:
-                if one is self.parts:
-                    self.parts.end(free)
-                else:
-                    one.drop()
+            try:
+                do_all(partial(self._end, one, free) for one in left)
+            finally:
+                self.busy = self.parts in left and self.parts.health.busy
+
+    def _end(self, parts: Rested, free: bool) -> None:
+        if parts is self.parts:
+            self.parts.end(free)
+        else:
+            parts.drop()

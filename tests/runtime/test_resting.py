@@ -6,6 +6,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import pytest
+
 from han.model.channel_layout import RING_MAX
 from han.runtime.resting import MOST, MOST_LEFT, MOST_ROOM, Nest
 
@@ -17,9 +19,12 @@ class Parts:
     room: int = 0
     nest: Nest = field(default_factory=Nest)
     ended: int = 0
+    error: str = ""
 
     def drop(self):
         self.ended += 1
+        if self.error:
+            raise OSError(self.error)
 
 
 def keep(nest, ranks, parts):
@@ -72,6 +77,15 @@ def test_a_nest_that_is_closed_has_given_all_back():
     assert [parts.ended for parts in every] == [1] * 4
     assert not nest.open
     assert not len(nest)
+
+
+def test_all_parts_end_if_some_cannot_be_given_back():
+    nest, every = Nest(), [Parts(k, error="" if k % 2 else f"error {k}") for k in range(4)]
+    for k, parts in enumerate(every):
+        keep(nest, (k,), parts)
+    with pytest.raises(OSError, match="error 2"):  # the latest is given back first
+        nest.close()
+    assert [parts.ended for parts in every] == [1] * 4
 
 
 def test_what_children_of_a_freed_child_left_counts_too():
