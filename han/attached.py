@@ -20,9 +20,9 @@ from han.common.uncaught import print_once
 from han.config.environment import warn_of_unknown
 from han.ranks.discover import try_to_load
 from han.ranks.health import raised_alike, revoked
+from han.runtime.given import tell_problem
 from han.runtime.inherited import Inherited
 from han.runtime.state import State
-from han.runtime.tuned import tell_problem
 
 if TYPE_CHECKING:
     from han.config.config import Config

@@ -15,10 +15,10 @@ from han.common.errors import ArgumentTypeError, HanError, RevokedError
 from han.handles import KINDS, Handles
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
-from han.message.mpi_objects import set_handle
+from han.message.unlocked import set_handle
 from han.ranks.health import check_live
-from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
 from han.runtime.inherited import Inherited
+from han.runtime.plans import NOTHING_KEPT, CacheInfo
 from han.runtime.state import State
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class Comm(Handles):
         """Return statistics of this rank's calls and plans; not collective.
 
         The result prints as text; its fields are those of
-        :class:`han.runtime.cache_info.CacheInfo`.
+        :class:`han.runtime.plans.CacheInfo`.
         """
         state = self._found()
         if state is None:

@@ -19,7 +19,7 @@ from han.config.config import load_config
 from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, Prepared, check_case, prepare
 from han.measure.session import Session, summary
 from han.model.measurements import Times
-from han.runtime.tuned import tell_problem
+from han.runtime.given import tell_problem
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.tuned.find import AUTO, OFF
 

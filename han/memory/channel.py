@@ -20,9 +20,8 @@ from typing import NamedTuple
 
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
-from han.memory.directory import directory
+from han.memory.arena import ArenaHandle, Mapped, directory, identity, map_arena
 from han.memory.loans import Loan, lend
-from han.memory.places import Mapped, Place, identity, map_place
 from han.model.channel_layout import (
     CONTROL,
     EPOCH_SHIFT,
@@ -258,7 +257,7 @@ Offsets = dict[int, int]  # by level: where a channel is in the arena of its fir
 
 
 def lend_channels(
-    wanted: Sequence[Wanted], rank: int, places: Sequence[Place], notes: int
+    wanted: Sequence[Wanted], rank: int, places: Sequence[ArenaHandle], notes: int
 ) -> dict[int, Loan] | None:
     """Lend the memory of the channels of which this rank is the first, by level; not collective.
 
@@ -292,9 +291,9 @@ def borrow_channels(
     rank: int,
     naps: bool,
     loans: Mapping[int, Loan],
-    places: Sequence[Place],
+    places: Sequence[ArenaHandle],
     offsets: Sequence[Offsets | Sequence[int]],
-    held: Mapping[Place, Mapped],
+    held: Mapping[ArenaHandle, Mapped],
     notes: int,
 ) -> list[Channel]:
     """Make the channels of a rank from memory that ranks lend; not collective.
@@ -313,10 +312,10 @@ def borrow_channels(
     return channels
 
 
-def hold(held: dict[Place, Mapped], place: Place, is_own: bool) -> None:
+def hold(held: dict[ArenaHandle, Mapped], place: ArenaHandle, is_own: bool) -> None:
     """Keep an arena mapped that lends memory; this process's own always is. Raises OSError."""
     if not is_own and place not in held:
-        held[place] = map_place(place, writes=True)
+        held[place] = map_arena(place, writes=True)
 
 
 # ---- channels in files --------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from han.memory.arena import process_arena
-from han.memory.attach import refusal
+import numpy as np
+
+from han import _native
+from han.memory.arena import ArenaHandle, Mapped, process_arena
 from han.memory.channel import (
     Channel,
     Offsets,
@@ -20,11 +23,45 @@ from han.memory.channel import (
 )
 from han.memory.loans import Loan
 from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_unasked
-from han.memory.places import Mapped, Place
 from han.memory.windows import Windows
 from han.model.channel_layout import CROWDED_BANKS, LENT_BANKS, SMALL_BANKS
 from han.model.topology import Topology
 from han.ranks.meeting import Meeting
+
+PROBE_STEP = "the making of a han.Comm"
+WORD = 0x68616E5F61747463  # plus the rank: the word that a peer must find
+
+
+def refusal(meeting: Meeting, channels: Sequence[Channel]) -> str:
+    """Read and write a word of every peer that shares a channel with this rank; collective.
+
+    Returns an empty string if all ranks can access all their peers. Otherwise returns the first
+    reason, the same on all ranks.
+    """
+    word = np.array([WORD + meeting.rank, 0], np.uint64)  # the second word is for peers to write to
+    _native.let_attach()
+    places = meeting.share(lambda: (os.getpid(), word.ctypes.data), PROBE_STEP)
+    peers = sorted({rank for channel in channels for rank in channel.ranks} - {meeting.rank})
+    reasons = meeting.share(
+        lambda: next(filter(None, (_try(meeting.rank, r, *places[r]) for r in peers)), ""),
+        PROBE_STEP,
+    )
+    return next(filter(None, reasons), "")
+
+
+def _try(rank: int, peer: int, pid: int, address: int) -> str:
+    try:
+        found = _native.peek(pid, address)
+    except OSError as error:
+        return f"rank {rank} may not read the memory of rank {peer}: {error.strerror}"
+    if found != WORD + peer:
+        return f"rank {rank} finds another process under the process number of rank {peer}"
+    try:
+        _native.poke(pid, address + 8, WORD)
+    except OSError as error:
+        return f"rank {rank} may not write to the memory of rank {peer}: {error.strerror}"
+    return ""
+
 
 STEP = "the making of shared memory"
 
@@ -39,9 +76,9 @@ class Reach:
     """
 
     nodes: tuple[int, ...]
-    places: tuple[Place, ...]
+    places: tuple[ArenaHandle, ...]
     mapping: Mapping | None
-    held: dict[Place, Mapped] = field(default_factory=dict)
+    held: dict[ArenaHandle, Mapped] = field(default_factory=dict)
 
     def part(self, ranks: Sequence[int], topology: Topology) -> Reach:
         """Return the reach of a communicator with these ranks and this topology.
@@ -53,7 +90,7 @@ class Reach:
         if topology.whole is None or topology.size == 1:
             mapping = None
         elif mapping is None or mapping.own is None:
-            mapping = map_known(places.index(Place.of(process_arena())), places)
+            mapping = map_known(places.index(ArenaHandle.of(process_arena())), places)
         else:
             mapping = mapping.part(ranks, mapping.own)
         return Reach(topology.firsts, places, mapping, self.held)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import RLock
+from time import perf_counter
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -19,6 +20,7 @@ from han.model.program import Program
 from han.model.topology import Topology
 from han.submodules.registry import others
 from han.tasks.choice import Choice
+from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
@@ -28,7 +30,7 @@ MOST = 64 << 20  # bytes of programs; beyond, the least recently used ones are d
 BESIDE = 4096  # bytes that a program takes besides its operations, about
 
 
-class Key(NamedTuple):
+class ProgramKey(NamedTuple):
     """Identifies a program of this process: the planner, and what a plan of it depends on."""
 
     planner: Planner
@@ -47,7 +49,7 @@ class Alike:
         self._most = most
         self._lock = RLock()  # a signal handler may make a call too
         self._planners: WeakValueDictionary[object, Planner] = WeakValueDictionary()
-        self._programs: OrderedDict[Key, Program] = OrderedDict()
+        self._programs: OrderedDict[ProgramKey, Program] = OrderedDict()
         self.nbytes = 0
 
     def planner(
@@ -73,7 +75,7 @@ class Alike:
                 self._planners[about] = found
         return found
 
-    def get(self, key: Key) -> Program | None:
+    def get(self, key: ProgramKey) -> Program | None:
         """Return a program, if it is kept."""
         with self._lock:
             program = self._programs.get(key)
@@ -81,7 +83,7 @@ class Alike:
                 self._programs.move_to_end(key)
         return program
 
-    def put(self, key: Key, program: Program) -> None:
+    def put(self, key: ProgramKey, program: Program) -> None:
         """Keep a program; drop others if they are too many bytes."""
         with self._lock:
             if key not in self._programs:
@@ -104,3 +106,28 @@ ALIKE = Alike()
 
 def _nbytes(program: Program) -> int:
     return BESIDE + program.nbytes
+
+
+class Programs:
+    """Gets programs: `made` of them in `seconds`.
+
+    `shared` ones had been made before in this process, by this communicator or by one alike.
+    """
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.made = self.shared = 0
+        self.seconds = 0.0
+
+    def of(self, plan: Plan) -> Program:
+        """Return the program of a plan of the planner."""
+        begun = perf_counter()
+        key = ProgramKey(self.planner, plan.signature, plan.choice, plan.geometries)
+        program = ALIKE.get(key)
+        self.shared += program is not None
+        if program is None:
+            program = self.planner.program(plan)
+            ALIKE.put(key, program)
+        self.seconds += perf_counter() - begun
+        self.made += 1
+        return program

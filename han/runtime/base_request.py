@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from mpi4py import MPI
 
 from han import _native
-from han.message.mpi_objects import WIDE_HANDLES, bytes_of, offset_of
+from han.message.unlocked import WIDE_HANDLES, bytes_of, offset_of
 
 Library = tuple[str, int, int, int, int, int, int, int]
 

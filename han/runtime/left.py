@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from mpi4py import MPI
 
@@ -14,7 +14,7 @@ from han.config.arrange import Facts
 from han.model.collectives import BY_BLOCKS
 from han.ranks.health import Health
 from han.ranks.meeting import Patience
-from han.runtime.progress import need_helper
+from han.runtime.waiting import need_helper
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -85,16 +85,6 @@ def watch(health: Health, call: int, step: str) -> None:
     health.expect_call(call, step)
 
 
-class Before(Protocol):
-    """A request that a request of the MPI library comes after."""
-
-    def Wait(self) -> object:
-        """Wait until complete."""
-
-    def Test(self) -> bool:
-        """Return whether it is complete."""
-
-
 class LeftRequest(MPI.Request):
     """A request of the MPI library whose ``Wait`` raises when another rank fails.
 
@@ -108,7 +98,7 @@ class LeftRequest(MPI.Request):
     _call: int  # the number of the latest call
     _own: MPI.Prequest  # if it is persistent
     persistent = False
-    after: Before | None = None
+    after: MPI.Request | None = None
     buffers: tuple[object, ...] = ()  # kept alive; see HeldRequest
 
     def __new__(cls, request: MPI.Request, health: Health, step: str) -> Self:

@@ -2,19 +2,154 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from mpi4py import MPI
 
 from han import _native
 from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
 from han.message.message import Message
-from han.runtime.binder import Binder
+from han.message.unlocked import group_of, return_errors
+from han.model.program import Program
+from han.ranks.health import Health
+from han.runtime.alike import Programs
 from han.runtime.engines import Engines
-from han.runtime.prepared import Prepared
-from han.runtime.programs import Programs
+from han.runtime.native_plans import Prepared, Ways, native_plan, trial_class
+from han.runtime.reports import reporter
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
+from han.trace.recorder import Recorder
+from han.trace.recording import Names
 from han.tuning.planner import Planned
+from han.tuning.trials import burst_of
+
+Members = tuple[int, ...]
+
+
+class Binder:
+    """Binds programs to scratch memory, communicators and mapped buffers.
+
+    `living` holds by number every prepared plan that is still referenced.
+    """
+
+    def __init__(self, health: Health, shared: SharedMemory, recorder: Recorder) -> None:
+        self._health, self._shared, self._recorder = health, shared, recorder
+        self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
+        self._numbers = itertools.count(1)
+        self._scratch: np.ndarray[Any, Any] | None = None
+        self._comms: dict[_native.Engine, dict[tuple[int, Members], MPI.Intracomm]] = {}
+
+    def bind(
+        self,
+        program: Program,
+        message: Message,
+        engine: _native.Engine,
+        planned: Planned | None = None,
+        *,
+        is_rival: bool = False,
+        mapping: Mapping | None = None,
+        own_scratch: bool = False,
+        known_as: Signature | None = None,
+    ) -> Prepared:
+        """Make the native plan of a program.
+
+        `planned` holds the plans that the call may run instead; a rival is set next. `is_rival`:
+        this one is a rival.
+        `mapping` is where this rank finds mapped buffers of its peers; None: the arenas. With
+        `own_scratch` the plan shares its scratch memory with no other one. `known_as` is the call
+        that peers compare and messages name, if it is not that of the message.
+        """
+        signature = known_as or message.signature
+        for channel, nbytes in zip(reporter(engine).channels, program.footprint, strict=False):
+            channel.make_room(nbytes)
+        comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
+        scratch = self._memory(program.scratch, own_scratch)
+        number = next(self._numbers)
+        mapped = (mapping or self._shared.mapping) if signature.mapped else None
+        ways = self._ways(planned, is_rival)
+        native = native_plan(
+            engine, program, message, comms, scratch, number, mapped, ways, known_as
+        )
+        prepared = Prepared(native, program, signature, number, planned, is_rival)
+        reporter(engine).know(prepared)
+        self.living[number] = prepared
+        self._recorder.know(partial(names_of, prepared))
+        return prepared
+
+    def _ways(self, planned: Planned | None, is_rival: bool) -> Ways:
+        whole = self._shared.whole_channel
+        if planned is None:
+            return Ways(whole=whole, is_rival=is_rival)
+        tried = None
+        if planned.rival is not None:
+            health, burst = self._health, burst_of(planned.signature)
+            tried = trial_class(planned), planned.first, health.rank, health.size, burst
+        arena = None if planned.alternative is None else self._shared.arena
+        return Ways(arena, whole, is_rival, tried)
+
+    def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:
+        """Return scratch memory; plans whose runs do not overlap share it."""
+        if not nbytes:
+            return None
+        if own:
+            return np.empty(nbytes, np.uint8)
+        if self._scratch is None or self._scratch.nbytes < nbytes:
+            self._scratch = np.empty(nbytes, np.uint8)
+        return self._scratch
+
+    @property
+    def room(self) -> int:
+        """The bytes of the scratch memory that plans share."""
+        return 0 if self._scratch is None else self._scratch.nbytes
+
+    def _comm(
+        self, engine: _native.Engine, tag: int, ranks: Members, signature: Signature
+    ) -> MPI.Intracomm:
+        """Return a communicator of some ranks, for submodules that use MPI's collectives.
+
+        Each engine has communicators of its own: collectives on one communicator must start in the
+        same order on all ranks, and the order between two engines is undefined. A communicator is
+        made when it is first needed. That call waits for its peers, even if it is nonblocking.
+        """
+        mine = self._comms.setdefault(engine, {})
+        if (tag, ranks) not in mine:
+            self._health.gather(f"the first {signature.describe()}", ranks)
+            whole = self._health.meeting.messages()
+            with group_of(whole, ranks) as members:
+                comm = whole.Create_group(members, tag)
+            return_errors(comm)
+            mine[tag, ranks] = comm
+        return mine[tag, ranks]
+
+    def names(self) -> list[tuple[int, Names]]:
+        """List the numbers of the plans in use with the names that they stand for in traces."""
+        return [names_of(prepared) for prepared in self.living.values()]
+
+    def forget(self, engine: _native.Engine) -> None:
+        """Free the communicators of an engine's plans."""
+        for comm in self._comms.pop(engine, {}).values():
+            comm.Free()
+
+    def clear(self, free: bool) -> None:
+        """Forget the communicators of all engines; free them if `free`."""
+        if not free:
+            self._comms.clear()
+        for engine in list(self._comms):
+            self.forget(engine)
+
+
+def names_of(prepared: Prepared) -> tuple[int, Names]:
+    """Return the number of a plan and the names of its streams and tasks."""
+    signature, program = prepared.signature, prepared.program
+    streams = tuple(stream.name for stream in program.streams)
+    names = Names(signature.collective, signature.nbytes, streams, program.tasks)
+    return prepared.number, names
 
 
 class Maker:

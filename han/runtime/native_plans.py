@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,23 @@ from han.tuning.planner import Planned
 
 if TYPE_CHECKING:
     from han.memory.mapping import Mapping
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A native plan, its program and the call that it serves; `number` identifies it.
+
+    `planned` is kept if the call may run an alternative or a rival. Their native plans are
+    ``native.alternative``, which is made when it is first needed, and ``native.rival``.
+    """
+
+    native: _native.Plan
+    program: Program
+    signature: Signature
+    number: int = 0
+    planned: Planned | None = None
+    is_rival: bool = False
+
 
 BRIEF = 64 << 10  # bytes up to which a run may hold Python's lock
 

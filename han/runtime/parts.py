@@ -15,14 +15,13 @@ from han.memory.shared import SharedMemory
 from han.model.topology import Topology
 from han.ranks.discover import Conditions
 from han.ranks.health import FREED, Health
-from han.runtime.binder import Binder
 from han.runtime.engines import Engines
 from han.runtime.given import Given
 from han.runtime.inherited import Inherited, world_ranks
-from han.runtime.maker import Maker
+from han.runtime.maker import Binder, Maker
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
-from han.runtime.resting import Nest, Ranks, Rested
+from han.runtime.resting import Nest, Ranks
 from han.runtime.roots import ROOTS
 from han.trace.tracing import Tracing
 from han.tuning.planner import Planner
@@ -100,7 +99,7 @@ class Parts:
         made = bool(self.persistent.slots.leased) or bool(self.shared.windows)
         return not (asked or made or health.busy or health.meeting.own is not None)
 
-    def rest(self) -> Sequence[Rested]:
+    def rest(self) -> Sequence[Parts]:
         """Leave the parts to the next child of the same ranks.
 
         Returns what is to be dropped: the parts themselves if they cannot serve another

@@ -4,16 +4,81 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from dataclasses import replace
+from typing import NamedTuple
 
+import numpy as np
+
+from han.common.errors import MismatchError
 from han.message.message import Message
-from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
+from han.model.element_types import kernel
+from han.ranks.health import Health
+from han.ranks.notices import DEVICES
 from han.runtime.engines import Engines
 from han.runtime.maker import Maker
-from han.runtime.on_device import agreement
-from han.runtime.prepared import Prepared
+from han.runtime.native_plans import Prepared, identity
 from han.submodules.registry import submodule
 from han.tasks.signature import Signature
 from han.tuning.planner import Planned
+
+AGREEMENT = Signature("allreduce", 1, 8, "sum", "uint64")
+
+
+def agreement(signature: Signature, health: Health) -> Message:
+    """Make the allreduce that comes before a call; its end raises MismatchError."""
+    mine, total = np.array([identity(signature)], np.uint64), np.zeros(1, np.uint64)
+
+    def end() -> None:
+        if total[0] != mine.repeat(health.size).sum(dtype=np.uint64):
+            raise health.give_up(
+                MismatchError(
+                    f"the ranks do not make the same calls: rank {health.rank} calls "
+                    f"{signature.describe()}, another rank does not; {DEVICES}"
+                )
+            )
+
+    return Message(
+        AGREEMENT, mine.ctypes.data, total.ctypes.data, (mine, total), end=end,
+        numbers=kernel("sum", "uint64"),
+    )  # fmt: skip
+
+
+class CacheInfo(NamedTuple):
+    """Statistics of a communicator's calls on this rank.
+
+    A call whose plan is kept is a hit, any other one a miss. At most `maxsize` plans are kept
+    (HAN_PLANS). The least recently used one is evicted. The look-up in C does not count as a use
+    until the next eviction, which empties it. `made` plans took `seconds` in all, including those
+    of persistent requests. `shared` of them had been planned before, by this communicator or by
+    one with the same topology and configuration.
+    """
+
+    hits: int
+    misses: int
+    maxsize: int
+    currsize: int
+    evictions: int
+    made: int
+    seconds: float
+    shared: int
+
+    def since(self, before: CacheInfo) -> CacheInfo:
+        """Return the statistics without those of `before`, an earlier time."""
+        return CacheInfo(
+            self.hits - before.hits, self.misses - before.misses, self.maxsize, self.currsize,
+            self.evictions - before.evictions, self.made - before.made,
+            self.seconds - before.seconds, self.shared - before.shared,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        calls, each = self.hits + self.misses, self.seconds / max(1, self.made)
+        return (
+            f"{self.currsize} of at most {self.maxsize} plans; {self.hits} of {calls} calls found "
+            f"theirs, {self.evictions} dropped; {self.made} made in {self.seconds * 1e3:.2f} ms "
+            f"({each * 1e6:.0f} us each), {self.shared} of them shared with earlier ones"
+        )
+
+
+NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0.0, 0)  # of a communicator that is not used yet
 
 
 class Plans:

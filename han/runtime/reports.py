@@ -22,11 +22,9 @@ from han.common.errors import (
 from han.memory.channel import Channel
 from han.model.program import Code
 from han.ranks.health import Health
-from han.ranks.mismatch import DEVICES, mismatch
-from han.ranks.notices import LATEST
+from han.ranks.notices import DEVICES, LATEST, mismatch
 from han.runtime.eager import Eager
-from han.runtime.native_plans import identity
-from han.runtime.prepared import Prepared
+from han.runtime.native_plans import Prepared, identity
 from han.tasks.signature import ON_DEVICE
 from han.tasks.size_classes import exact
 

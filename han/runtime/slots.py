@@ -27,7 +27,7 @@ from han.model.channel_layout import LENT_BANKS, PAGE, SMALL_BANKS
 from han.ranks.health import Health
 from han.ranks.meeting import Patience, Words
 from han.runtime.engines import Engines
-from han.runtime.prepared import Prepared
+from han.runtime.native_plans import Prepared
 from han.runtime.reports import differs, reporter
 from han.tasks.outline import geometries
 from han.tasks.signature import ON_DEVICE as DEVICE

@@ -11,9 +11,8 @@ from mpi4py import MPI
 
 from han.common.errors import HanError
 from han.ranks.clocks import STEP as CLOCKS
-from han.ranks.clocks import Clock, Reading, read_clock
+from han.ranks.clocks import Clock, Reading, last_reading, read_clock
 from han.ranks.health import Health
-from han.ranks.last_reading import last_reading
 from han.trace.recorder import Recorder
 from han.trace.recording import EVENTS, Recording
 from han.trace.trace_files import TraceFile, part_of

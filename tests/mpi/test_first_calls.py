@@ -30,7 +30,7 @@ import han
 from han import attached
 from han.memory import arena
 from han.model.topology import MAX_LEVELS
-from han.runtime.birth import TOLD
+from han.runtime.making import TOLD
 
 CALLS = {
     "blocking": lambda comm: comm.Barrier(),
@@ -295,7 +295,7 @@ def test_every_handle_knows_that_the_set_up_failed_on_this_rank(mpi_ranks, monke
     with opened(han.Comm(MPI.COMM_SELF.Dup())) as comm:
         plain, child = MPI.COMM_SELF.Dup(), comm.Dup()
         handles = [han.Comm.fromhandle(child.handle), child]
-        for step in ("han.memory.shared.borrow_channels", "han.runtime.birth.Birth.introduce"):
+        for step in ("han.memory.shared.borrow_channels", "han.runtime.making.Birth.introduce"):
             with monkeypatch.context() as patch:
                 patch.setattr(step, interrupted)
                 first = plain if "introduce" in step else child

@@ -29,10 +29,9 @@ from han.message.message import Message
 from han.model.element_types import kernel
 from han.model.loops import roll
 from han.model.topology import Topology, virtual
-from han.runtime.alike import ALIKE
+from han.runtime.alike import ALIKE, Programs
 from han.runtime.maker import Maker
 from han.runtime.plans import Plans
-from han.runtime.programs import Programs
 from han.runtime.state import State
 from han.tasks.call import call_signature
 from han.tasks.lower import lower

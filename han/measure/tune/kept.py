@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from han.measure.bench_calls import Buffers
 from han.measure.tune.distinct import Distinct
-from han.runtime.forced import Forced
+from han.runtime.state import Forced
 from han.tasks.choice import Choice
 from han.tasks.outline import Outline
 from han.tasks.signature import Signature
