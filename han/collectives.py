@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han.attached import Attached
 from han.message import parsers
 from han.message.message import in_place
 from han.message.parsers import Parser
 from han.runtime.left import NOTHING, HeldRequest, LeftRequest, left_request
 from han.runtime.request import Request
-from han.runtime.state import Served, State
+from han.runtime.state import Served
 from han.tasks.signature import ON_DEVICE
 
 Started = Request | LeftRequest | MPI.Request  # of nonblocking and persistent calls
 
 
-class Collectives(MPI.Intracomm):
+class Collectives(Attached):
     """Collectives of an intra-communicator. Arguments are spelled as in mpi4py.
 
     A buffer is an array, another object with a buffer or a tensor, or a list such as
@@ -43,18 +44,6 @@ class Collectives(MPI.Intracomm):
     - CollectiveTimeoutError if no progress was made for ``HAN_TIMEOUT`` seconds;
     - RevokedError if an earlier error has made the communicator unusable.
     """
-
-    _state: State | None = None
-
-    @property
-    def _han(self) -> State:
-        raise NotImplementedError("han.Comm has the state")
-
-    def _found(self) -> State | None:
-        raise NotImplementedError("han.Comm has the state")
-
-    def _check_live(self) -> None:
-        raise NotImplementedError("han.Comm knows its health")
 
     def _run(self, parser: Parser, *arguments: object) -> None:
         """Run a blocking call that the look-up did not serve."""

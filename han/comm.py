@@ -10,13 +10,12 @@ import numpy as np
 from mpi4py import MPI
 
 from han import arguments
-from han.attached import PERMANENT, Lost, attach, drop, keep, kept, revoke
+from han.attached import PERMANENT, drop, kept, revoke
 from han.common.errors import ArgumentTypeError, HanError, RevokedError
-from han.handles import KINDS, Handles
+from han.communicators import KINDS, Communicators
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
 from han.message.unlocked import set_handle
-from han.ranks.health import check_live
 from han.runtime.inherited import Inherited
 from han.runtime.plans import NOTHING_KEPT, CacheInfo
 from han.runtime.state import State
@@ -45,7 +44,7 @@ def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
         yield
 
 
-class Comm(Handles):
+class Comm(Communicators):
     """An intra-communicator with hierarchical, pipelined collectives.
 
     Making one is collective over `comm`. It stands for `comm` and is no duplicate. A second
@@ -87,47 +86,6 @@ class Comm(Handles):
         levels = " < ".join(state.parts.topology.names)
         failed = ", failed" if state.closed or state.health.failed else ""
         return f"<{name} rank {state.rank} of {state.parts.topology.describe()}: {levels}{failed}>"
-
-    @property
-    def _han(self) -> State:
-        """The State; the first use makes it (collective)."""
-        if self._state is None:
-            self._check_live()
-            self._state = self._attached(self._config)
-        return self._state
-
-    @property
-    def _lost(self) -> str | None:
-        """Why a step of this communicator, which is not set up, failed on this rank, if it did."""
-        unused = self._state is None and self != MPI.COMM_NULL
-        found = kept(self) if unused else None
-        return found.why if isinstance(found, Lost) else None
-
-    def _attached(self, config: Any) -> State:
-        """Return the State of this communicator; make it if there is none (collective)."""
-        return attach(MPI.Intracomm(self), config)
-
-    def _found(self) -> State | None:
-        """Return the State, which another han.Comm of the communicator may have made, or None."""
-        if self._state is None and self != MPI.COMM_NULL:
-            found = kept(self)
-            self._state = found if isinstance(found, State) else None
-        return self._state
-
-    def _inherit(self, config: Inherited | None) -> None:
-        """Keep what the first call sets this communicator up with, for other handles too."""
-        self._config = config
-        if config is not None:
-            keep(self, config)
-
-    def _check_live(self) -> None:
-        """Raise RevokedError if this is null or revoked; not collective."""
-        if self._state is not None:
-            self._state.health.live()
-        elif self == MPI.COMM_NULL:
-            raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed or never made")
-        else:
-            check_live(self._lost)
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: type[Comm] | None = None) -> Comm:

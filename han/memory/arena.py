@@ -3,7 +3,8 @@
 The arena is a sparse file without a name. Its size is the limit of what it may hold. Memory of the
 file is reserved when an array is made, and given back when the array is freed. The file lives as
 long as the process or the last array in it. Making an array involves no other rank. Peers map the
-file when a collective first reads from it (``han/memory/mapping.py``).
+file when a collective first reads from it (``han/memory/mapping.py``): a rank opens a peer's arena
+through ``/proc/PID/fd``, which the system allows between processes of one user.
 
 Source: NEP 49 (NumPy's data allocators).
 """

@@ -9,25 +9,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from han import _native
-from han.memory.arena import ArenaHandle, Mapped, process_arena
+from han.memory.arena import ArenaHandle, Mapped, map_arena, process_arena
 from han.memory.channel import (
     Channel,
-    Offsets,
     Wanted,
-    borrow_channels,
-    give_back,
-    hold,
-    lend_channels,
+    introduce_all,
     open_channels,
     open_several,
 )
-from han.memory.loans import Loan
+from han.memory.loans import Loan, lend
 from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_unasked
 from han.memory.windows import Windows
 from han.model.channel_layout import CROWDED_BANKS, LENT_BANKS, SMALL_BANKS
 from han.model.topology import Topology
 from han.ranks.meeting import Meeting
 
+Offsets = dict[int, int]  # by level: where a channel is in the arena of its first rank
 PROBE_STEP = "the making of a han.Comm"
 WORD = 0x68616E5F61747463  # plus the rank: the word that a peer must find
 
@@ -133,7 +130,9 @@ class Site:
             reach = parent.part(ranks, topology)
             wanted = Wanted.all_of(topology, rank, memory, banks, whole)
             for w in wanted:
-                hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
+                place = reach.places[w.ranks[0]]
+                if w.ranks[0] != rank and place not in reach.held:
+                    reach.held[place] = map_arena(place, writes=True)
         except OSError:  # also SharedMemoryError
             return None
         return cls(wanted, reach)
@@ -159,8 +158,16 @@ class Lending:
         """
         if site is None:
             return None
-        loans = lend_channels(site.wanted, rank, site.reach.places, notes)
-        return None if loans is None else cls(site.wanted, site.reach, loans, notes)
+        lending = cls(site.wanted, site.reach, {}, notes)
+        for w in site.wanted:
+            loan = lend(w.geometry, notes * len(w.ranks)) if w.ranks[0] == rank else None
+            if loan is not None:
+                lending.loans[w.level] = loan
+                introduce_all(loan.memory(w.geometry.cells), w.ranks, site.reach.places)
+            elif w.ranks[0] == rank:
+                lending.cancel()
+                return None
+        return lending
 
     @property
     def offsets(self) -> Offsets:
@@ -170,11 +177,16 @@ class Lending:
     def channels(
         self, rank: int, naps: bool, offsets: Sequence[Offsets | Sequence[int]]
     ) -> list[Channel]:
-        """Make the channels; `offsets` are those of all ranks."""
-        reach = self.reach
-        return borrow_channels(
-            self.wanted, rank, naps, self.loans, reach.places, offsets, reach.held, self.notes
-        )
+        """Make the channels in memory that ranks lend; `offsets` are those of all ranks."""
+        channels = []
+        for w in self.wanted:
+            first, size, loan = w.ranks[0], len(w.ranks), self.loans.get(w.level)
+            if loan is None:
+                arena = self.reach.held[self.reach.places[first]]
+                loan = Loan(arena.address, offsets[first][w.level], size, arena)
+            view = loan.memory(w.geometry.cells + self.notes * size)
+            channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, view, naps, loan))
+        return channels
 
     def leave(self) -> None:
         """Take the memory back when no other rank uses it, as some may know of it."""
@@ -183,7 +195,8 @@ class Lending:
 
     def cancel(self) -> None:
         """Take the memory back, if no other rank knows of it."""
-        give_back(self.loans)
+        for loan in self.loans.values():
+            loan.end()
 
 
 class SharedMemory:

@@ -3,6 +3,11 @@
 Rank 0's clock is the reference. Ranks of one system share its clock. For every other clock, its
 lowest rank exchanges messages with rank 0. Of several exchanges, the one with the shortest round
 trip counts (as in NTP). Half of its round trip bounds the error.
+
+In the last comparison, before a communicator is freed, a rank that is late must not delay the
+others for long, and must not wait for ranks that have left. Therefore no step of it is collective.
+Each rank tells rank 0 that it has arrived. A rank that gets no answer within a time limit tells
+rank 0 that it leaves. Rank 0 decides which ranks take part and sends each rank its reading.
 """
 
 from __future__ import annotations

@@ -15,9 +15,16 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError, RevokedError, SetupError, SharedMemoryError
-from han.ranks.departures import Departure, lost_call, lost_run, lost_step
 from han.ranks.meeting import Meeting, abandon
-from han.ranks.notices import Notices, first_cause, peer_error
+from han.ranks.notices import (
+    Departure,
+    Notices,
+    first_cause,
+    lost_call,
+    lost_run,
+    lost_step,
+    peer_error,
+)
 
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at the same step
 FREED = "it has been freed"

@@ -1,4 +1,4 @@
-"""Values of all ranks on rank 0 when a program ends, without waiting long for any rank.
+"""Values of all ranks when a program ends, without waiting long for any rank.
 
 A rank may be late, or have died. Therefore this is not collective: each rank sends its value, and
 rank 0 answers when it has received the values or waits no more.
@@ -20,20 +20,19 @@ WAIT = 10.0  # seconds that a rank waits for rank 0
 WAIT_FOR_OTHERS = 5.0  # shorter, so that ranks that wait for rank 0 get its answer in time
 
 
-def last_words(comm: MPI.Intracomm, value: object, waits: bool = True) -> dict[int, Any]:
-    """Return the values of the ranks that come in time, by rank; empty on other ranks than 0.
-
-    `comm` is used for nothing else. A rank that does not wait only sends its value.
-    """
-    if comm.Get_rank():
-        tell(comm, value, waits)
-        return {}
-    return {0: value} | hear(comm, time.monotonic() + (WAIT_FOR_OTHERS if waits else 0.0))
-
-
 def tell(comm: MPI.Intracomm, value: object, waits: bool = True) -> None:
-    """Send a value to rank 0, and wait for its answer."""
-    _tell(comm, value, WAIT if waits else 0.0)
+    """Send a value to rank 0, and wait for its answer if it `waits`.
+
+    `comm` is used for nothing else.
+    """
+    _send(comm, pickle.dumps(value), 0, VALUE)
+    limit, patience = WAIT if waits else 0.0, Patience()
+    while patience.waited < limit:
+        if comm.Iprobe(0, ANSWER):
+            # Some libraries complain of messages that nobody received.
+            comm.Recv([bytearray(0), MPI.BYTE], 0, ANSWER)
+            return
+        patience.pause()
 
 
 def hear(comm: MPI.Intracomm, until: float) -> dict[int, Any]:
@@ -53,18 +52,6 @@ def _send(comm: MPI.Intracomm, data: bytes | bytearray, peer: int, tag: int) -> 
     if not request.Test():
         abandon((request, data))
     return request
-
-
-def _tell(comm: MPI.Intracomm, value: object, limit: float) -> None:
-    """Send a value to rank 0, and wait for its answer."""
-    _send(comm, pickle.dumps(value), 0, VALUE)
-    patience = Patience()
-    while patience.waited < limit:
-        if comm.Iprobe(0, ANSWER):
-            # Some libraries complain of messages that nobody received.
-            comm.Recv([bytearray(0), MPI.BYTE], 0, ANSWER)
-            return
-        patience.pause()
 
 
 def _hear(comm: MPI.Intracomm, found: dict[int, Any], until: float) -> None:
@@ -117,7 +104,16 @@ class Values:
 
 
 class Reporters:
-    """The place of this rank in the trees; joining is collective over each communicator."""
+    """The place of this rank in the trees; joining is collective over each communicator.
+
+    The ranks of all communicators that joined form trees. A rank tells its parent, which tells its
+    own parent; the top of a tree has the values of all its ranks. So each value arrives once, also
+    from ranks that are in several communicators.
+
+    A rank without parent and children takes any parent. The top of a tree takes a parent only if
+    the name of the parent's tree is less than its own: the ranks below it have names that are not
+    less, so no rank becomes its own ancestor.
+    """
 
     def __init__(self) -> None:
         rank = MPI.COMM_WORLD.Get_rank()

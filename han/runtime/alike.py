@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import RLock
-from time import perf_counter
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -20,7 +19,6 @@ from han.model.program import Program
 from han.model.topology import Topology
 from han.submodules.registry import others
 from han.tasks.choice import Choice
-from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
@@ -106,28 +104,3 @@ ALIKE = Alike()
 
 def _nbytes(program: Program) -> int:
     return BESIDE + program.nbytes
-
-
-class Programs:
-    """Gets programs: `made` of them in `seconds`.
-
-    `shared` ones had been made before in this process, by this communicator or by one alike.
-    """
-
-    def __init__(self, planner: Planner) -> None:
-        self.planner = planner
-        self.made = self.shared = 0
-        self.seconds = 0.0
-
-    def of(self, plan: Plan) -> Program:
-        """Return the program of a plan of the planner."""
-        begun = perf_counter()
-        key = ProgramKey(self.planner, plan.signature, plan.choice, plan.geometries)
-        program = ALIKE.get(key)
-        self.shared += program is not None
-        if program is None:
-            program = self.planner.program(plan)
-            ALIKE.put(key, program)
-        self.seconds += perf_counter() - begun
-        self.made += 1
-        return program

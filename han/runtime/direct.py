@@ -15,9 +15,9 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import PeerError
-from han.ranks.departures import IN_FLIGHT
 from han.ranks.health import Health
 from han.ranks.meeting import LOOK, YIELDS, Patience, abandon
+from han.ranks.notices import IN_FLIGHT
 
 T = TypeVar("T")
 

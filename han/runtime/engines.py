@@ -13,8 +13,8 @@ from han.message.message import Message
 from han.message.reader import READER
 from han.model.collectives import ROWS
 from han.model.program import EPOCH_TAGS, MAX_STREAMS
-from han.ranks.departures import Departure
 from han.ranks.health import Health
+from han.ranks.notices import Departure
 from han.runtime.base_request import library
 from han.runtime.eager import Eager
 from han.runtime.native_plans import empty_plan

@@ -12,11 +12,11 @@ from mpi4py import MPI
 from han.config.arrange import Facts
 from han.memory.shared import Reach, Site
 from han.model.topology import Topology
-from han.ranks.departures import IN_FLIGHT
 from han.ranks.discover import Conditions, discover, facts_of
 from han.ranks.health import FREED, Health
 from han.ranks.mail import Mail
 from han.ranks.meeting import Meeting, setup_limit
+from han.ranks.notices import IN_FLIGHT
 from han.runtime.given import Given
 from han.runtime.resting import Nest
 

@@ -21,7 +21,7 @@ from mpi4py import MPI
 from han import _native
 from han.common.uncaught import uncaught, watch_exit
 from han.config.environment import aborts
-from han.ranks.departures import ENDED, Departure
+from han.ranks.notices import ENDED, Departure
 from han.runtime.parts import Parts
 from han.runtime.reports import reporter
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,7 +19,7 @@ from han.message.message import Message
 from han.message.unlocked import group_of, return_errors
 from han.model.program import Program
 from han.ranks.health import Health
-from han.runtime.alike import Programs
+from han.runtime.alike import ALIKE, ProgramKey
 from han.runtime.engines import Engines
 from han.runtime.native_plans import Prepared, Ways, native_plan, trial_class
 from han.runtime.reports import reporter
@@ -26,24 +27,104 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.trace.recorder import Recorder
 from han.trace.recording import Names
-from han.tuning.planner import Planned
+from han.tuning.planner import Planned, Planner
 from han.tuning.trials import burst_of
 
 Members = tuple[int, ...]
 
 
-class Binder:
-    """Binds programs to scratch memory, communicators and mapped buffers.
+class Maker:
+    """Makes the native plans of blocking, nonblocking and persistent calls; it keeps none.
 
-    `living` holds by number every prepared plan that is still referenced.
+    All plans that a call may run take the same part of the rings. `living` holds by number every
+    prepared plan that is still referenced. `made` programs took `seconds`; `reused` ones had
+    been made before in this process, by this communicator or by one alike.
     """
 
-    def __init__(self, health: Health, shared: SharedMemory, recorder: Recorder) -> None:
-        self._health, self._shared, self._recorder = health, shared, recorder
+    def __init__(
+        self,
+        planner: Planner,
+        health: Health,
+        shared: SharedMemory,
+        engines: Engines,
+        recorder: Recorder,
+    ) -> None:
+        self.planner, self._health, self._shared = planner, health, shared
+        self._engines, self._recorder = engines, recorder
+        self.made = self.reused = 0
+        self.seconds = 0.0
         self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
         self._numbers = itertools.count(1)
         self._scratch: np.ndarray[Any, Any] | None = None
         self._comms: dict[_native.Engine, dict[tuple[int, Members], MPI.Intracomm]] = {}
+
+    def make(
+        self,
+        planned: Planned,
+        message: Message,
+        engine: _native.Engine,
+        *,
+        mapping: Mapping | None = None,
+        known_as: Signature | None = None,
+    ) -> Prepared:
+        """Make the plan of a call for an engine, and its rival.
+
+        `mapping` and `known_as` are those of :meth:`bind`.
+        """
+        if planned.talks:
+            self._engines.let_talk()
+        program = self.program(planned.plan)
+        for other in planned.others:
+            program = program.reaching(other.footprint())
+        prepared = self.bind(
+            program,
+            replace(message, signature=planned.signature),
+            engine,
+            planned if planned.others else None,
+            mapping=mapping,
+            known_as=known_as,
+        )
+        if planned.rival is not None:
+            rival = self._other(prepared, planned.rival, message, engine, is_rival=True)
+            prepared.native.rival = rival
+        return prepared
+
+    def offer(
+        self, prepared: Prepared, message: Message, engine: _native.Engine, send: int, recv: int
+    ) -> None:
+        """Make the alternative when this rank first has buffers for it; peers may have none."""
+        planned, native = prepared.planned, prepared.native
+        if planned is None or planned.alternative is None or native.alternative is not None:
+            return
+        if self._shared.holds(send, recv):
+            native.alternative = self._other(prepared, planned.alternative, message, engine)
+
+    def _other(
+        self,
+        prepared: Prepared,
+        plan: Plan,
+        message: Message,
+        engine: _native.Engine,
+        is_rival: bool = False,
+    ) -> _native.Plan:
+        program = replace(self.program(plan), footprint=prepared.program.footprint)
+        message = replace(message, signature=plan.signature)
+        return self.bind(program, message, engine, is_rival=is_rival).native
+
+    def program(self, plan: Plan) -> Program:
+        """Return this rank's program of a plan of the planner."""
+        begun = perf_counter()
+        key = ProgramKey(self.planner, plan.signature, plan.choice, plan.geometries)
+        program = ALIKE.get(key)
+        self.reused += program is not None
+        if program is None:
+            program = self.planner.program(plan)
+            ALIKE.put(key, program)
+        self.seconds += perf_counter() - begun
+        self.made += 1
+        return program
+
+    # ---- binding ----------------------------------------------------------------------------
 
     def bind(
         self,
@@ -54,22 +135,20 @@ class Binder:
         *,
         is_rival: bool = False,
         mapping: Mapping | None = None,
-        own_scratch: bool = False,
         known_as: Signature | None = None,
     ) -> Prepared:
         """Make the native plan of a program.
 
         `planned` holds the plans that the call may run instead; a rival is set next. `is_rival`:
         this one is a rival.
-        `mapping` is where this rank finds mapped buffers of its peers; None: the arenas. With
-        `own_scratch` the plan shares its scratch memory with no other one. `known_as` is the call
-        that peers compare and messages name, if it is not that of the message.
+        `mapping` is where this rank finds mapped buffers of its peers; None: the arenas. `known_as`
+        is the call that peers compare and messages name, if it is not that of the message.
         """
         signature = known_as or message.signature
         for channel, nbytes in zip(reporter(engine).channels, program.footprint, strict=False):
             channel.make_room(nbytes)
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
-        scratch = self._memory(program.scratch, own_scratch)
+        scratch = self._memory(program.scratch, engine)
         number = next(self._numbers)
         mapped = (mapping or self._shared.mapping) if signature.mapped else None
         ways = self._ways(planned, is_rival)
@@ -93,11 +172,11 @@ class Binder:
         arena = None if planned.alternative is None else self._shared.arena
         return Ways(arena, whole, is_rival, tried)
 
-    def _memory(self, nbytes: int, own: bool) -> np.ndarray[Any, Any] | None:
-        """Return scratch memory; plans whose runs do not overlap share it."""
+    def _memory(self, nbytes: int, engine: _native.Engine) -> np.ndarray[Any, Any] | None:
+        """Return scratch memory; plans of the own engine share it, as their runs do not overlap."""
         if not nbytes:
             return None
-        if own:
+        if engine is not self._engines.own:
             return np.empty(nbytes, np.uint8)
         if self._scratch is None or self._scratch.nbytes < nbytes:
             self._scratch = np.empty(nbytes, np.uint8)
@@ -150,76 +229,3 @@ def names_of(prepared: Prepared) -> tuple[int, Names]:
     streams = tuple(stream.name for stream in program.streams)
     names = Names(signature.collective, signature.nbytes, streams, program.tasks)
     return prepared.number, names
-
-
-class Maker:
-    """Makes the native plans of blocking, nonblocking and persistent calls; it keeps none.
-
-    All plans that a call may run take the same part of the rings.
-    """
-
-    def __init__(
-        self, programs: Programs, binder: Binder, shared: SharedMemory, engines: Engines
-    ) -> None:
-        self.programs, self.binder = programs, binder
-        self._shared, self._engines = shared, engines
-
-    def make(
-        self,
-        planned: Planned,
-        message: Message,
-        engine: _native.Engine,
-        *,
-        mapping: Mapping | None = None,
-        known_as: Signature | None = None,
-    ) -> Prepared:
-        """Make the plan of a call for an engine, and its rival.
-
-        `mapping` and `known_as` are those of :meth:`Binder.bind`.
-        """
-        if planned.talks:
-            self._engines.let_talk()
-        program = self.programs.of(planned.plan)
-        for other in planned.others:
-            program = program.reaching(other.footprint())
-        prepared = self.binder.bind(
-            program,
-            replace(message, signature=planned.signature),
-            engine,
-            planned if planned.others else None,
-            mapping=mapping,
-            own_scratch=self._alone(engine),
-            known_as=known_as,
-        )
-        if planned.rival is not None:
-            rival = self._other(prepared, planned.rival, message, engine, is_rival=True)
-            prepared.native.rival = rival
-        return prepared
-
-    def offer(
-        self, prepared: Prepared, message: Message, engine: _native.Engine, send: int, recv: int
-    ) -> None:
-        """Make the alternative when this rank first has buffers for it; peers may have none."""
-        planned, native = prepared.planned, prepared.native
-        if planned is None or planned.alternative is None or native.alternative is not None:
-            return
-        if self._shared.holds(send, recv):
-            native.alternative = self._other(prepared, planned.alternative, message, engine)
-
-    def _other(
-        self,
-        prepared: Prepared,
-        plan: Plan,
-        message: Message,
-        engine: _native.Engine,
-        is_rival: bool = False,
-    ) -> _native.Plan:
-        program = replace(self.programs.of(plan), footprint=prepared.program.footprint)
-        message = replace(message, signature=plan.signature)
-        return self.binder.bind(
-            program, message, engine, is_rival=is_rival, own_scratch=self._alone(engine)
-        ).native
-
-    def _alone(self, engine: _native.Engine) -> bool:
-        """Whether runs of an engine may overlap those of the communicator's own one."""
-        return engine is not self._engines.own

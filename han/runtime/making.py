@@ -1,4 +1,10 @@
-"""How the parts of a communicator are made: with what its parent knows, or from nothing."""
+"""How the parts of a communicator are made: with what its parent knows, or from nothing.
+
+In the first step every rank tells the token of the communicator's parent, if it has one, what it
+lends, and a number that stands for its settings. If all ranks have the same parent, nothing more
+has to be asked. If they have not, and their settings differ or a rank has a problem, they also
+exchange the settings.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +22,13 @@ from han.ranks.health import AGREED, Health
 from han.ranks.mail import Mail
 from han.ranks.meeting import Line, Meeting, setup_limit
 from han.ranks.notices import Notices
-from han.runtime.alike import ALIKE, Programs
+from han.runtime.alike import ALIKE
 from han.runtime.engines import Engines
 from han.runtime.given import Given, agreed_table
 from han.runtime.inherited import Draft, Inherited
 from han.runtime.leaving import at_end
 from han.runtime.left import leave_blocks
-from han.runtime.maker import Binder, Maker
+from han.runtime.maker import Maker
 from han.runtime.parts import Parts
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
@@ -272,11 +278,10 @@ def _made(
     engines.open(shared.channels, planner.bounds, topology.whole is not None)
     health.engines = engines
     health.alert()  # messages may have arrived before
-    binder = Binder(health, shared, recorder)
-    maker = Maker(Programs(planner), binder, shared, engines)
+    maker = Maker(planner, health, shared, engines, recorder)
     plans, persistent = Plans(maker, engines), Persistent(health, engines, shared, maker)
-    recorder.follow(engines, binder)
+    recorder.follow(engines, maker)
     return Parts(
-        given, conditions, facts, health, shared, tracing, engines, planner, binder, maker, plans,
+        given, conditions, facts, health, shared, tracing, engines, planner, maker, plans,
         persistent, origin, is_root,
     )  # fmt: skip

@@ -93,7 +93,7 @@ class Persistent:
     ) -> None:
         self._health, self._engines = health, engines
         self._shared, self._maker = shared, maker
-        self._planner, config = maker.programs.planner, maker.programs.planner.config
+        self._planner, config = maker.planner, maker.planner.config
         self._checks = config.check
         self.slots = Slots(health, engines, shared, config.memory)
         self._kinds: OrderedDict[tuple[Signature, Reducer], Kind] = OrderedDict()

@@ -24,7 +24,13 @@ AGREEMENT = Signature("allreduce", 1, 8, "sum", "uint64")
 
 
 def agreement(signature: Signature, health: Health) -> Message:
-    """Make the allreduce that comes before a call; its end raises MismatchError."""
+    """Make the allreduce that comes before a call on memory of a device.
+
+    A rank whose buffers are on the host cannot know of a peer's that are not. It would wait in
+    han's call, and the peer in MPI's. So a rank with memory of a device first takes part in an
+    allreduce of a number that stands for its call. Ranks that make another call show another
+    number, or none. The end of the allreduce raises MismatchError then.
+    """
     mine, total = np.array([identity(signature)], np.uint64), np.zeros(1, np.uint64)
 
     def end() -> None:
@@ -86,7 +92,7 @@ class Plans:
 
     def __init__(self, maker: Maker, engines: Engines) -> None:
         self._maker, self._engines = maker, engines
-        self.planner, self.binder = maker.programs.planner, maker.binder
+        self.planner = maker.planner
         self.config = self.planner.config
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
         self._counts: Counter[str] = Counter()
@@ -149,15 +155,15 @@ class Plans:
         self._before = self._sums()
 
     def _sums(self) -> CacheInfo:
-        counts, programs = self._counts, self._maker.programs
+        counts, maker = self._counts, self._maker
         return CacheInfo(
             counts["hits"] + self._engines.calls.hits, counts["misses"], self.config.plans,
-            len(self._kept), counts["evictions"], programs.made, programs.seconds, programs.shared,
+            len(self._kept), counts["evictions"], maker.made, maker.seconds, maker.reused,
         )  # fmt: skip
 
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:
         """List the executor's counts of all plans in use that serve a signature."""
-        living = [p for p in self.binder.living.values() if not p.is_rival]
+        living = [p for p in self._maker.living.values() if not p.is_rival]
         natives = [p.native for p in living if p.signature == signature]
         for p in living:
             other = p.planned.alternative if p.planned is not None else None
@@ -168,7 +174,7 @@ class Plans:
 
     def tried(self, signature: Signature) -> tuple[int, int]:
         """Return the number of runs of the plans in use for a signature, and of their rivals."""
-        living = [p for p in self.binder.living.values() if p.signature == signature]
+        living = [p for p in self._maker.living.values() if p.signature == signature]
         natives = [p.native for p in living if p.native.rival]
         rivals = [native.rival for native in natives if native.rival]
         return sum(n.counts[0] for n in natives), sum(n.counts[0] for n in rivals)
@@ -176,7 +182,7 @@ class Plans:
     def clear(self, free: bool) -> None:
         """Forget all plans; free their communicators if `free`."""
         self._kept.clear()
-        self.binder.clear(free)
+        self._maker.clear(free)
 
 
 def _handles(message: Message) -> tuple[int, int, bool]:

@@ -1,4 +1,8 @@
-"""The wait policy as the numbers that an engine takes."""
+"""How a process waits: the numbers that an engine takes, and the helper.
+
+The helper is a thread that steps collectives which the other threads leave alone; its work is done
+in native/engine/helper.h.
+"""
 
 from __future__ import annotations
 

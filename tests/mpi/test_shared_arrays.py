@@ -49,7 +49,7 @@ def solo(names, fused, **more):
 
 def newest(comm):
     """Return the native plan that was made last."""
-    living = comm._han.parts.binder.living
+    living = comm._han.parts.maker.living
     return living[max(living)]
 
 

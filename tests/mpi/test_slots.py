@@ -96,7 +96,7 @@ def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
 def test_a_known_request_is_made_without_a_message(mpi_ranks):
     with opened(new_comm(FLAT)) as comm:
         send, recv = np.full(4, comm.rank), np.empty(4, int)
-        plans, meeting = comm._han.parts.binder.living, comm._han.health.meeting
+        plans, meeting = comm._han.parts.maker.living, comm._han.health.meeting
         for turn in range(60):
             request = comm.Allreduce_init(send, recv)
             request.Start()

@@ -225,7 +225,7 @@ def fails_on_one_rank(error, patch, call):
 
 
 PLACES = (
-    "han.runtime.alike.Programs.of",
+    "han.runtime.maker.Maker.program",
     "han.runtime.maker.native_plan",
     "han.message.message._op",
     "han.tuning.planner.Planner.decide",
