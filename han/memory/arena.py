@@ -27,6 +27,7 @@ import numpy as np
 from han import _native
 from han.common.errors import ConfigError, SharedMemoryError
 from han.common.units import format_size, parse_size
+from han.memory.measured import KEPT
 from han.memory.pages import WHEN_TOUCHED, policy
 from han.ranks.quota import memory, memory_groups
 
@@ -42,7 +43,6 @@ def directory() -> str:
 VARIABLE = "HAN_ARENA"
 MOST = 1 << 44  # bytes at most: a process maps the arenas of many ranks
 LEAST = 1 << 20
-KEPT = 64 << 20  # bytes of free memory that stay reserved: new pages would have to be cleared
 
 
 class Usage(NamedTuple):

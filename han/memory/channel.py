@@ -22,6 +22,7 @@ from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
 from han.memory.arena import ArenaHandle, directory, identity
 from han.memory.loans import Loan
+from han.memory.measured import SPARE
 from han.model.channel_layout import (
     CONTROL,
     EPOCH_SHIFT,
@@ -35,7 +36,6 @@ from han.ranks.meeting import Meeting
 from han.ranks.notices import Departure
 from han.ranks.quota import room
 
-SPARE = 4 << 20  # bytes below a memory limit that stay free for the kernel's own needs
 # The first line of a control record (native/channel.h: han_control). The bits of `entered` below
 # EPOCH_SHIFT hold choices of recent runs.
 FIELDS = {

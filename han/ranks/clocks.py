@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
+from han.ranks.measured import TRIES, WAIT, WAIT_FOR_OTHERS
 from han.ranks.meeting import TAG_CLOCK, TAG_LAST, Meeting, Patience, abandon
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-TRIES = 20
 STEP = "the comparison of clocks"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 NAMESPACE = "/proc/self/ns/time"
@@ -151,8 +151,6 @@ def _receive(meeting: Meeting, peer: int) -> tuple[int, int]:
     return int(data[0]), int(data[1])
 
 
-WAIT = 10.0  # seconds that a rank waits for rank 0
-WAIT_FOR_OTHERS = 5.0  # shorter, so that ranks that wait for rank 0 get its answer in time
 GONE = None  # sent to rank 0: the sender leaves; sent by rank 0: the receiver takes no part
 PING = "ping"
 

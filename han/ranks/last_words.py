@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
+from han.ranks.measured import WAIT, WAIT_FOR_OTHERS
 from han.ranks.meeting import Patience, abandon
 
 VALUE, ANSWER = 1, 2  # tags
-WAIT = 10.0  # seconds that a rank waits for rank 0
-WAIT_FOR_OTHERS = 5.0  # shorter, so that ranks that wait for rank 0 get its answer in time
 
 
 def tell(comm: MPI.Intracomm, value: object, waits: bool = True) -> None:

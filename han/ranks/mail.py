@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han.ranks.measured import MOST_EARLY
 from han.ranks.meeting import TAG_DATA, abandon
 
 LEAST_LIMIT = 32767  # of tags, in every MPI library
-EARLY = 256  # communicators for which messages are kept that arrive before the communicator is made
 LABEL = struct.Struct("=QQQ")  # of data: the tokens of the mail and of the communicator, the call
 
 
@@ -161,7 +161,7 @@ class Mail:
             receiver.arrived(source, fields)
             return
         self._early.setdefault(token, []).append((source, fields))
-        if len(self._early) > EARLY:
+        if len(self._early) > MOST_EARLY:
             self._early.popitem(last=False)
 
     def close(self, free: bool) -> None:

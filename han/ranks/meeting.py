@@ -21,15 +21,12 @@ from mpi4py import MPI
 from han import _native
 from han.common.errors import CollectiveTimeoutError, MismatchError, PeerError, SetupError
 from han.message.unlocked import group_of, return_errors
+from han.ranks.measured import LOOK, NAP, SETUP_LEAST, YIELDS
 
 T = TypeVar("T")
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 # Tags on han's own communicators; engines' tags are larger.
 TAG_DATA, TAG_COME, TAG_GO, TAG_CLOCK, TAG_LAST = range(5)
-YIELDS = 200  # rounds with a yield; later rounds sleep
-NAP = 50e-6  # seconds
-SETUP_LEAST = 30.0  # seconds; the least limit of set-up: ranks still import modules
-LOOK = 0.02  # seconds between two checks of the time limit and of notices
 ROOM = 504  # bytes of a pickled value in a slot
 SLOT = np.dtype([("size", "i8"), ("data", "u1", ROOM)])
 _abandoned: list[object] = []  # MPI may still write to memory that these own

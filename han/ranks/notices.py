@@ -11,12 +11,11 @@ import numpy as np
 
 from han.common.errors import HanError, MismatchError, PeerError, RevokedError
 from han.ranks.mail import Fields, Mail
+from han.ranks.measured import FLUSH, GRACE, IN_FLIGHT
 from han.ranks.meeting import Meeting, Patience, abandon
 from han.tasks.signature import ON_DEVICE
 
-IN_FLIGHT = 0.1  # seconds in which the last messages of a rank that left arrive
 ENDED = "its program ended (at its last line, by sys.exit or by MPI.Finalize)"
-GRACE = 1.0  # seconds in which a rank whose program ended may still make calls, at exit
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,6 @@ LATEST = 1 << 62  # the call number of a notice that concerns all calls
 DEPARTURE = -1  # stands in place of the call number if the sender leaves
 WITHDRAWAL = -2  # and this, if it then stops to wait for the departure of the receiver
 LONGEST = 2000  # characters of a text at most
-FLUSH = 1.0  # seconds in which all ranks come to free a communicator that had errors
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,13 @@ from han.model.channel_layout import Geometry
 from han.model.collectives import added
 from han.model.program import Program
 from han.model.topology import Topology
+from han.runtime.measured import BESIDE, MOST_PROGRAMS
 from han.submodules.registry import others
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.tuned.table import TunedTable
-
-MOST = 64 << 20  # bytes of programs; beyond, the least recently used ones are dropped
-BESIDE = 4096  # bytes that a program takes besides its operations, about
 
 
 class ProgramKey(NamedTuple):
@@ -43,7 +41,7 @@ class Alike:
     A planner stays while a communicator or a program uses it.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_PROGRAMS) -> None:
         self._most = most
         self._lock = RLock()  # a signal handler may make a call too
         self._planners: WeakValueDictionary[object, Planner] = WeakValueDictionary()

@@ -15,6 +15,7 @@ from han.message.message import Message
 from han.model.channel_layout import MAX_CHANNELS
 from han.model.opcodes import COMBINATIONS, COPIES
 from han.model.program import INSTRUCTION, LOOP, Program
+from han.runtime.measured import BRIEF
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.planner import Planned
@@ -37,9 +38,6 @@ class Prepared:
     number: int = 0
     planned: Planned | None = None
     is_rival: bool = False
-
-
-BRIEF = 64 << 10  # bytes up to which a run may hold Python's lock
 
 
 class Ways(NamedTuple):

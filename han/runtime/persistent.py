@@ -27,6 +27,7 @@ from han.ranks.health import Health
 from han.ranks.meeting import Words
 from han.runtime.engines import Engines
 from han.runtime.maker import Maker
+from han.runtime.measured import MOST_IDLE, MOST_KINDS
 from han.runtime.native_plans import Prepared, identity
 from han.runtime.request import Prequest, Request
 from han.runtime.slots import Lease, Need, Slot, Slots
@@ -34,8 +35,6 @@ from han.tasks.signature import Signature
 from han.tasks.size_classes import exact
 
 STEP = "the making of a persistent request"
-MOST_KINDS = 256  # kinds of requests that are remembered
-PLAN_BYTES = 64 << 10  # at most, of a plan that a slot keeps: operations and scratch memory
 SPREAD = 0x9E3779B97F4A7C15  # an odd number: it spreads sizes over the numbers of calls
 COUNTED = 0xC2B2AE3D27D4EB4F  # the same for their positions, so that a rank that raised is noticed
 PARSED, MAPPED, NO_ARENA, NO_WINDOW = 1, 2, 4, 8  # what is true on a rank, in an exchange
@@ -375,4 +374,4 @@ def _expect_alike(answers: Sequence[Signature | str], problem: Exception | None)
 def _small(prepared: Prepared) -> bool:
     """Return whether an idle plan takes little memory."""
     program = prepared.program
-    return program.nbytes + program.scratch <= PLAN_BYTES
+    return program.nbytes + program.scratch <= MOST_IDLE

@@ -24,6 +24,7 @@ from han.model.program import Code
 from han.ranks.health import Health
 from han.ranks.notices import DEVICES, LATEST, mismatch
 from han.runtime.eager import Eager
+from han.runtime.measured import ANSWER, MOST_KNOWN
 from han.runtime.native_plans import Prepared, identity
 from han.tasks.signature import ON_DEVICE
 from han.tasks.size_classes import exact
@@ -45,9 +46,7 @@ class Status(IntEnum):
     LONG = 13
 
 
-ANSWER = 1.0  # seconds that a rank waits for a peer's notice
 OFFER, VERDICT = range(len(Code), len(Code) + 2)  # of han_where.code: native/engine/choice.h
-KNOWN = 512  # plans remembered; the oldest is dropped first
 DIFFERENT = {  # how a rank sees that a peer makes another call
     Status.MISMATCH: "",
     Status.SHORT: "its message has fewer bytes than expected",
@@ -85,7 +84,7 @@ class Reporter:
     def know(self, prepared: Prepared) -> None:
         """Remember the plan that a signature's number stands for."""
         self._known[identity(prepared.signature, prepared.is_rival)] = prepared
-        if len(self._known) > KNOWN:
+        if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
 
     def keep(self, plans: Iterable[Prepared]) -> None:

@@ -16,11 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from han.model.channel_layout import RING_MAX
-
-MOST = 64  # sets of ranks of which a parent keeps parts
-MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
-MOST_ROOM = 2 * RING_MAX  # bytes of a rank's memory that it keeps, unless one set alone has more
+from han.runtime.measured import MOST_LEFT, MOST_RESTED, MOST_ROOM
 
 Parts: TypeAlias = Any  # of a freed communicator: han.runtime.parts.Parts
 Ranks = tuple[int, ...]
@@ -77,7 +73,7 @@ class Nest:
     def _dropped(self) -> list[Parts]:
         """Take out the oldest parts beyond the limits."""
         found = []
-        while len(self._kept) > 1 and (self.sets > MOST or self.room > MOST_ROOM):
+        while len(self._kept) > 1 and (self.sets > MOST_RESTED or self.room > MOST_ROOM):
             oldest = next(iter(self._kept))
             found.append(self._kept[oldest])
             self._taken(oldest)

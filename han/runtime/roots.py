@@ -17,9 +17,8 @@ from mpi4py import MPI
 
 from han.runtime.given import Given
 from han.runtime.inherited import Inherited, world_ranks
+from han.runtime.measured import MOST_ROOTS
 from han.runtime.resting import do_all
-
-MOST = 8  # roots of a process: each keeps one of the MPI library's communicators
 
 
 class Roots:
@@ -29,7 +28,7 @@ class Roots:
     replaced: the same on all ranks of a root.
     """
 
-    def __init__(self, room: int = MOST) -> None:
+    def __init__(self, room: int = MOST_ROOTS) -> None:
         self._lock = threading.Lock()  # threads may make communicators at the same time
         self.kept: list[Inherited] = []
         self.made: list[Inherited] = []

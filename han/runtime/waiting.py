@@ -14,6 +14,7 @@ from mpi4py import MPI
 from han import _native
 from han.config.parts import Wait
 from han.ranks.discover import Conditions
+from han.runtime.measured import HELPER_LOOK, PATIENT_LOOK
 
 
 class Waiting(NamedTuple):
@@ -53,8 +54,6 @@ def naps(wait: Wait, conditions: Conditions) -> bool:
     return wait.policy == "futex" or (wait.policy == "auto" and scarce)
 
 
-LOOK = 300e-6  # seconds between two looks of the helper at collectives that are under way
-PATIENT_LOOK = 3e-3  # the same where ranks outnumber processors: each look delays a rank
 _told: list[bool] = []
 _needed: list[bool] = []  # ranks wait inside the MPI library while runs are under way
 _crowded: list[bool] = []  # ranks outnumber processors, as some communicator of the process found
@@ -68,7 +67,7 @@ def set_helper(wait: Wait, conditions: Conditions) -> None:
     """
     if conditions.oversubscribed:
         _crowded.append(True)
-    look = PATIENT_LOOK if _crowded else LOOK
+    look = PATIENT_LOOK if _crowded else HELPER_LOOK
     at_once, off = wait.progress == "thread", wait.progress == "off" and not _needed
     _native.helper(off, _any_thread_may(), 0.0 if at_once else look)
 

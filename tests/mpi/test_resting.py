@@ -15,7 +15,7 @@ import han
 from han.memory.arena import process_arena
 from han.memory.loans import take_back
 from han.ranks.meeting import Meeting
-from han.runtime.resting import MOST
+from han.runtime.measured import MOST_RESTED
 
 WORLD = MPI.COMM_WORLD
 
@@ -256,12 +256,12 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
     before = arena.usage().taken
     with opened(new_comm(FLAT)) as parent:
         used(parent)
-        for order in islice(permutations(range(parent.size)), MOST + 8):
+        for order in islice(permutations(range(parent.size)), MOST_RESTED + 8):
             child = parent.Split(0, order[parent.rank])
             used(child)
             child.Free()
         nest = parent._han.parts.nest
-        assert 0 < len(nest) <= MOST
+        assert 0 < len(nest) <= MOST_RESTED
         comm.Barrier()
         take_back()
         between = arena.usage().taken

@@ -13,7 +13,8 @@ from mpi4py import MPI
 import han
 from han.memory.arena import process_arena
 from han.memory.loans import take_back
-from han.runtime.roots import MOST, ROOTS
+from han.runtime.measured import MOST_ROOTS
+from han.runtime.roots import ROOTS
 from han.tuning.tuned.find import Search
 
 on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
@@ -21,7 +22,7 @@ on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 
 @pytest.fixture(autouse=True)
 def roots(monkeypatch):
-    monkeypatch.setattr(ROOTS, "room", MOST)
+    monkeypatch.setattr(ROOTS, "room", MOST_ROOTS)
 
 
 def mail_of(comm):
@@ -109,12 +110,12 @@ def test_nothing_descends_from_a_communicator_with_an_error(comm):
 
 @on_some
 def test_a_process_has_few_roots(comm):
-    for plans in range(1, MOST + 4):
+    for plans in range(1, MOST_ROOTS + 4):
         made_and_freed(plans=plans)
-    assert len(ROOTS.kept) == MOST
+    assert len(ROOTS.kept) == MOST_ROOTS
     _, mail = made_and_freed(plans=1)
     assert mail is ROOTS.kept[0].mail
-    last = [made_and_freed(plans=MOST + 3)[1] for _ in range(2)]
+    last = [made_and_freed(plans=MOST_ROOTS + 3)[1] for _ in range(2)]
     assert last[0] is not last[1]
 
 

@@ -10,7 +10,8 @@ from mpi4py import MPI
 import han
 from han.config.config import Config, load_config
 from han.model.topology import virtual
-from han.runtime.alike import ALIKE, BESIDE, Alike, ProgramKey
+from han.runtime.alike import ALIKE, Alike, ProgramKey
+from han.runtime.measured import BESIDE
 from han.submodules import registry
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
