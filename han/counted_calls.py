@@ -28,31 +28,18 @@ class SizedBy(NamedTuple):
 
 
 _SEND, _RECV = "sendbuf", "recvbuf"
-_WHOLE = SizedBy((_SEND, _RECV))
-_SIZED_BY = {
-    "Barrier": SizedBy(),
-    "Bcast": SizedBy(("buf",)),
-    "Reduce": _WHOLE,
-    "Allreduce": _WHOLE,
-    "Scan": _WHOLE,
-    "Exscan": _WHOLE,
-    "Gather": SizedBy((_SEND, _RECV), (_RECV,)),
-    "Gatherv": SizedBy((_SEND, _RECV), (_RECV,)),
-    "Allgather": SizedBy((_SEND, _RECV), (_RECV,)),
-    "Allgatherv": SizedBy((_SEND, _RECV), (_RECV,)),
-    "Scatter": SizedBy((_RECV, _SEND), (_SEND,)),
-    "Scatterv": SizedBy((_RECV, _SEND), (_SEND,)),
-    "Alltoall": SizedBy((_SEND, _RECV), (_SEND, _RECV)),
-    "Alltoallv": SizedBy((_SEND, _RECV), (_SEND, _RECV)),
-    "Alltoallw": SizedBy((_SEND, _RECV), (_SEND, _RECV)),
-    "Reduce_scatter": SizedBy((_SEND, _RECV), (_SEND, _RECV)),
-    "Reduce_scatter_block": SizedBy((_SEND, _RECV), (_SEND, _RECV)),
-    "Neighbor_allgather": SizedBy((_SEND,)),
-    "Neighbor_allgatherv": SizedBy((_SEND,)),
-    "Neighbor_alltoall": SizedBy((_SEND,)),
-    "Neighbor_alltoallv": SizedBy((_SEND,)),
-    "Neighbor_alltoallw": SizedBy((_SEND,)),
+_OF_KINDS = {
+    SizedBy(): "Barrier",
+    SizedBy(("buf",)): "Bcast",
+    SizedBy((_SEND, _RECV)): "Reduce Allreduce Scan Exscan",
+    SizedBy((_SEND, _RECV), (_RECV,)): "Gather Gatherv Allgather Allgatherv",
+    SizedBy((_RECV, _SEND), (_SEND,)): "Scatter Scatterv",
+    SizedBy((_SEND, _RECV), (_SEND, _RECV)): "Alltoall Alltoallv Alltoallw Reduce_scatter "
+    "Reduce_scatter_block",
+    SizedBy((_SEND,)): "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall "
+    "Neighbor_alltoallv Neighbor_alltoallw",
 }
+_SIZED_BY = {kind: sized_by for sized_by, kinds in _OF_KINDS.items() for kind in kinds.split()}
 _OF_OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
 _PICKLED = ("scan", "exscan", "neighbor_allgather", "neighbor_alltoall")
 

@@ -64,7 +64,7 @@ def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
         places = meeting.share(lambda: ArenaHandle.of(process_arena()), STEP)
     except SetupError as error:
         return Mapping(str(error))
-    return _map_places(meeting, channels, places)
+    return map_places(meeting, channels, places)
 
 
 def ask_places(meeting: Meeting) -> list[ArenaHandle] | str:
@@ -83,18 +83,6 @@ def ask_places(meeting: Meeting) -> list[ArenaHandle] | str:
     return found if len(found) == len(places) else ""
 
 
-def map_unasked(
-    meeting: Meeting, channels: Sequence[Channel], places: list[ArenaHandle] | str
-) -> Mapping | None:
-    """Map the arenas before shared arrays are known to be used; collective.
-
-    `places` is the answer of :func:`ask_places`. Returns None if addresses are limited.
-    """
-    if isinstance(places, str):
-        return Mapping(places) if places else None
-    return _map_places(meeting, channels, places)
-
-
 def map_known(rank: int, places: Sequence[ArenaHandle]) -> Mapping:
     """Map the arenas of all ranks; not collective. Raises OSError."""
     peers = (r for r in range(len(places)) if r != rank)
@@ -108,9 +96,10 @@ def _mapping(rank: int, places: Sequence[ArenaHandle], mapped: dict[int, Mapped]
     return Mapping("", shifts, tuple(mapped.values()), own=places[rank])
 
 
-def _map_places(
+def map_places(
     meeting: Meeting, channels: Sequence[Channel], places: Sequence[ArenaHandle]
 ) -> Mapping:
+    """Map the arenas of all ranks that share a channel with this rank; collective."""
     rank = meeting.rank
     peers = sorted({r for channel in channels for r in channel.ranks} - {rank})
     mapped: dict[int, Mapped] = {}
@@ -125,16 +114,11 @@ def _map_all(
     rank: int, peers: Sequence[int], places: Sequence[ArenaHandle], mapped: dict[int, Mapped]
 ) -> str:
     """Map the arenas of all peers; return why one cannot be mapped, or ""."""
-    for r in peers:
-        reason = _try(r, places[r], mapped)
-        if reason:
-            return f"rank {rank} cannot map the shared arrays of rank {r}: {reason}"
-    return ""
-
-
-def _try(rank: int, place: ArenaHandle, mapped: dict[int, Mapped]) -> str:
+    r = rank
     try:
-        mapped[rank] = map_arena(place)
+        for r in peers:
+            mapped[r] = map_arena(places[r])
     except (OSError, ValueError) as error:
-        return str(getattr(error, "strerror", None) or error)
+        reason = getattr(error, "strerror", None) or error
+        return f"rank {rank} cannot map the shared arrays of rank {r}: {reason}"
     return ""

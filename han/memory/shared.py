@@ -18,7 +18,7 @@ from han.memory.channel import (
     open_several,
 )
 from han.memory.loans import Loan, lend
-from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_unasked
+from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_places
 from han.memory.windows import Windows
 from han.model.channel_layout import CROWDED_BANKS, LENT_BANKS, SMALL_BANKS
 from han.model.topology import Topology
@@ -241,7 +241,11 @@ class SharedMemory:
         channels = open_channels(meeting, topology, memory, naps, banks=banks)
         refused, places = refusal(meeting, channels), ask_places(meeting)
         whole = topology.whole is not None and topology.size > 1
-        mapping = map_unasked(meeting, channels, places) if whole else None
+        mapping = None
+        if whole and not isinstance(places, str):
+            mapping = map_places(meeting, channels, places)
+        elif whole and isinstance(places, str) and places:
+            mapping = Mapping(places)
         near = not (refused or (mapping is not None and mapping.refused))
         reach = None
         if near and not isinstance(places, str):

@@ -118,15 +118,16 @@ def _folders(folder: Path) -> list[Path]:
         return []
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """Return what a file of the system says, "" if nothing: an adapter may be down."""
     try:
-        return file.read_text(encoding="ascii", errors="replace")
-    except OSError:  # of adapters that are down or have no rate
+        return file.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
         return ""
 
 
 def _number(file: Path) -> int:
-    text = _text(file).strip()
+    text = text_of(file)
     return int(text) if text.lstrip("-").isdigit() else 0
 
 
@@ -140,7 +141,7 @@ def _speed(adapter: Path) -> float:
 def _gigabits(file: Path) -> float:
     """Return the Mbit/s of ``100 Gb/sec (4X EDR)``."""
     try:
-        return float(_text(file).split()[0]) * 1000
+        return float(text_of(file).split()[0]) * 1000
     except (IndexError, ValueError):
         return 0.0
 

@@ -17,7 +17,7 @@ from han import _native
 from han.common.units import plural
 from han.common.version import __version__
 from han.config.parts import Wait
-from han.ranks.adapters import link_rate
+from han.ranks.adapters import link_rate, text_of
 from han.ranks.quota import processors
 from han.tuning.tuned.fingerprint import Fingerprint
 
@@ -97,11 +97,11 @@ SYSTEM = Path("/sys/devices/system")
 
 def layout(system: Path = SYSTEM) -> str:
     """Return ``2 sockets, 8 NUMA domains, 16 L3 caches``; "" if the system does not tell."""
-    online = listed(_line_of(system / "cpu/online"))
+    online = listed(text_of(system / "cpu/online"))
     near = Path("cache/index3/shared_cpu_list")
-    shared = _groups(online, lambda cpu: listed(_line_of(_cpu(system, cpu) / near)))
-    sockets = {_line_of(_cpu(system, first) / "topology/physical_package_id") for first in shared}
-    domains = listed(_line_of(system / "node/has_cpu"))
+    shared = _groups(online, lambda cpu: listed(text_of(_cpu(system, cpu) / near)))
+    sockets = {text_of(_cpu(system, first) / "topology/physical_package_id") for first in shared}
+    domains = listed(text_of(system / "node/has_cpu"))
     counts = (len(sockets), "socket"), (len(domains), "NUMA domain"), (len(shared), "L3 cache")
     return ", ".join(plural(count, unit) for count, unit in counts if count) if online else ""
 
@@ -133,10 +133,3 @@ def _groups(cpus: list[int], members: Callable[[int], list[int]]) -> list[int]:
 
 def _cpu(system: Path, cpu: int) -> Path:
     return system / f"cpu/cpu{cpu}"
-
-
-def _line_of(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

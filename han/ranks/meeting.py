@@ -176,6 +176,12 @@ class Meeting:
             for place in peers:
                 move(place, tag)
 
+    def _exchanged(self, request: MPI.Request, step: str, keep: object) -> None:
+        """Wait for an exchange of all ranks, and hear whether one gave up after its part of it."""
+        self.wait(request, step, keep)
+        if self.look is not None:
+            self.look(step)
+
     def allgather(self, value: T, step: str) -> list[T]:
         """Return the values that all ranks pass, by rank; values are pickled.
 
@@ -185,9 +191,7 @@ class Meeting:
         mine, slots = np.zeros(1, SLOT), np.empty(self.size, SLOT)
         mine["size"], mine["data"][0, : data.size] = data.size, data[:ROOM]
         moved = [mine.view(np.uint8), slots.view(np.uint8)]
-        self.wait(self.comm.Iallgather(*moved), step, moved)
-        if self.look is not None:  # a rank that gave up may have left its part of the exchange
-            self.look(step)
+        self._exchanged(self.comm.Iallgather(*moved), step, moved)
         counts = slots["size"]
         if counts.max() <= ROOM:
             self.steps += 1
@@ -201,18 +205,14 @@ class Meeting:
     def numbers(self, mine: Sequence[int], step: str) -> list[list[int]]:
         """Return the numbers that all ranks pass, by rank; all pass as many."""
         sent, table = np.array(mine, np.int64), np.empty((self.size, len(mine)), np.int64)
-        self.wait(self.comm.Iallgather(sent, table), step, (sent, table))
-        if self.look is not None:  # as in `allgather`
-            self.look(step)
+        self._exchanged(self.comm.Iallgather(sent, table), step, (sent, table))
         self.steps += 1
         return table.tolist()
 
     def common(self, words: Words, step: str) -> Words:
         """Return the bits that are set in the words of all ranks; all pass as many words."""
         found = np.empty_like(words)
-        self.wait(self.comm.Iallreduce(words, found, MPI.BAND), step, (words, found))
-        if self.look is not None:  # as in `allgather`
-            self.look(step)
+        self._exchanged(self.comm.Iallreduce(words, found, MPI.BAND), step, (words, found))
         self.steps += 1
         return found
 

@@ -85,7 +85,33 @@ def watch(health: Health, call: int, step: str) -> None:
     health.expect_call(call, step)
 
 
-class LeftRequest(MPI.Request):
+class CollectiveRequest(MPI.Request):
+    """What requests of collectives have in common."""
+
+    def wait(self, status: MPI.Status | None = None) -> None:
+        """Wait until complete."""
+        self.Wait(status)
+
+    def test(self, status: MPI.Status | None = None) -> tuple[bool, None]:
+        """Make progress; return whether it is complete."""
+        return self.Test(status), None
+
+    def Cancel(self) -> None:
+        """Raise HanError: MPI does not allow cancelling collectives."""
+        raise HanError("Cancel: a collective cannot be cancelled; call Wait")
+
+    def cancel(self) -> None:
+        """Raise HanError: MPI does not allow cancelling collectives."""
+        self.Cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.Free()
+
+
+class LeftRequest(CollectiveRequest):
     """A request of the MPI library whose ``Wait`` raises when another rank fails.
 
     It is complete after the request `after`, if there is one. While it waits, han's own requests
@@ -150,24 +176,6 @@ class LeftRequest(MPI.Request):
         _native.progress()
         self.look()
         return False
-
-    def wait(self, status: MPI.Status | None = None) -> None:
-        """Wait until complete."""
-        self.Wait(status)
-
-    def test(self, status: MPI.Status | None = None) -> tuple[bool, None]:
-        """Make progress; return whether it is complete."""
-        return self.Test(status), None
-
-    def Cancel(self) -> None:
-        """Raise HanError: MPI does not allow cancelling collectives."""
-        raise HanError("Cancel: a collective cannot be cancelled; call Wait")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.Free()
 
 
 class LeftPrequest(LeftRequest, MPI.Prequest):

@@ -21,7 +21,7 @@ from han.model.program import Program
 from han.ranks.health import Health
 from han.runtime.alike import ALIKE, ProgramKey
 from han.runtime.engines import Engines
-from han.runtime.native_plans import Prepared, Ways, native_plan, trial_class
+from han.runtime.native_plans import Prepared, native_plan, trial_class
 from han.runtime.reports import reporter
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -151,26 +151,26 @@ class Maker:
         scratch = self._memory(program.scratch, engine)
         number = next(self._numbers)
         mapped = (mapping or self._shared.mapping) if signature.mapped else None
-        ways = self._ways(planned, is_rival)
         native = native_plan(
-            engine, program, message, comms, scratch, number, mapped, ways, known_as
-        )
+            engine, program, message, comms, scratch, number, mapped, known_as,
+            whole=self._shared.whole_channel, is_rival=is_rival,
+            **({} if planned is None else self._choices(planned)),
+        )  # fmt: skip
         prepared = Prepared(native, program, signature, number, planned, is_rival)
         reporter(engine).know(prepared)
         self.living[number] = prepared
         self._recorder.know(partial(names_of, prepared))
         return prepared
 
-    def _ways(self, planned: Planned | None, is_rival: bool) -> Ways:
-        whole = self._shared.whole_channel
-        if planned is None:
-            return Ways(whole=whole, is_rival=is_rival)
-        tried = None
+    def _choices(self, planned: Planned) -> dict[str, Any]:
+        """Return what `native_plan` takes for a call that may run other plans."""
+        found: dict[str, Any] = {}
+        if planned.alternative is not None:
+            found["arena"] = self._shared.arena
         if planned.rival is not None:
             health, burst = self._health, burst_of(planned.signature)
-            tried = trial_class(planned), planned.first, health.rank, health.size, burst
-        arena = None if planned.alternative is None else self._shared.arena
-        return Ways(arena, whole, is_rival, tried)
+            found["tried"] = trial_class(planned), planned.first, health.rank, health.size, burst
+        return found
 
     def _memory(self, nbytes: int, engine: _native.Engine) -> np.ndarray[Any, Any] | None:
         """Return scratch memory; plans of the own engine share it, as their runs do not overlap."""

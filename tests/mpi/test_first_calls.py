@@ -350,7 +350,7 @@ ASKED = (
     "han.runtime.making.gather_facts",
     "han.memory.shared.refusal",
     "han.memory.shared.ask_places",
-    "han.memory.shared.map_unasked",
+    "han.memory.shared.map_places",
 )
 
 
