@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ class Lost:
 
 
 Kept = State | Inherited | Lost
+Count = Callable[[MPI.Intracomm, str], None]
 
 
 def _key() -> int:
@@ -111,8 +112,11 @@ def drop(comm: MPI.Comm) -> None:
     comm.Delete_attr(_key())
 
 
-def attach(comm: MPI.Intracomm, config: Any) -> State:
-    """Return the communicator's State; make it if there is none (collective)."""
+def attach(comm: MPI.Intracomm, config: Any, count: Count) -> State:
+    """Return the communicator's State; make it if there is none (collective).
+
+    `count` counts its calls from then on, if statistics are wanted.
+    """
     found = kept(comm)
     if isinstance(found, Lost):
         raise revoked(found.why)
@@ -125,10 +129,10 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
     if isinstance(config, Inherited):
         with in_step(comm):
             config.nest.forget(comm.handle)
-            return _counted(comm, State(comm, config.config, config))
+            return _with_state(comm, State(comm, config.config, config), count)
     try:
         with in_step(comm):
-            state = _counted(comm, _agreed(comm, config))
+            state = _with_state(comm, _agreed(comm, config), count)
     finally:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
@@ -136,14 +140,12 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
     return state
 
 
-def _counted(comm: MPI.Intracomm, state: State) -> State:
+def _with_state(comm: MPI.Intracomm, state: State, count: Count) -> State:
     """Attach a State to its communicator, and count its calls if statistics are wanted."""
     keep(comm, state)
     output = state.parts.given.statistics
     if output:
-        from han.statistics import count_calls
-
-        count_calls(comm, output)
+        count(comm, output)
     return state
 
 
@@ -192,8 +194,7 @@ class Attached(MPI.Intracomm):
         return found.why if isinstance(found, Lost) else None
 
     def _attached(self, config: Any) -> State:
-        """Return the State of this communicator; make it if there is none (collective)."""
-        return attach(MPI.Intracomm(self), config)
+        raise NotImplementedError("han.Comm counts its calls")
 
     def _found(self) -> State | None:
         """Return the State, which another han.Comm of the communicator may have made, or None."""

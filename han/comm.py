@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han import arguments
-from han.attached import PERMANENT, drop, kept, revoke
+from han.attached import PERMANENT, attach, drop, kept, revoke
 from han.common.errors import ArgumentTypeError, HanError, RevokedError
 from han.communicators import KINDS, Communicators
 from han.intercomm import Intercomm
@@ -86,6 +86,10 @@ class Comm(Communicators):
         levels = " < ".join(state.parts.topology.names)
         failed = ", failed" if state.closed or state.health.failed else ""
         return f"<{name} rank {state.rank} of {state.parts.topology.describe()}: {levels}{failed}>"
+
+    def _attached(self, config: Any) -> State:
+        """Return the State of this communicator; make it if there is none (collective)."""
+        return attach(MPI.Intracomm(self), config, _count)
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: type[Comm] | None = None) -> Comm:
@@ -298,6 +302,12 @@ class Comm(Communicators):
         The arguments are those of :meth:`explain`.
         """
         return self.explain(collective, nbytes, op, dtype, root).graph
+
+
+def _count(comm: MPI.Intracomm, output: str) -> None:
+    from han.statistics import count_calls
+
+    count_calls(comm, output)
 
 
 class Topocomm(MPI.Topocomm, Comm):
