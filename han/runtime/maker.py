@@ -166,7 +166,7 @@ class Maker:
         """Return what `native_plan` takes for a call that may run other plans."""
         found: dict[str, Any] = {}
         if planned.alternative is not None:
-            found["arena"] = self._shared.arena
+            found["arena"] = self._shared.arena or (0, 0)
         if planned.rival is not None:
             health, burst = self._health, burst_of(planned.signature)
             found["tried"] = trial_class(planned), planned.first, health.rank, health.size, burst
