@@ -1,4 +1,4 @@
-"""The State of a communicator, kept in an attribute of MPI's.
+"""The State of a communicator, kept in an attribute of MPI's, and the communicators that have one.
 
 A communicator that is not used yet has what it inherits from its parent in its place, or why it
 cannot be set up.
@@ -9,20 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from han.common.errors import ConfigError
+from han.common.errors import ConfigError, RevokedError
 from han.common.uncaught import print_once
 from han.config.environment import warn_of_unknown
 from han.ranks.discover import try_to_load
-from han.ranks.health import raised_alike, revoked
+from han.ranks.health import check_live, raised_alike, revoked
+from han.runtime.given import tell_problem
 from han.runtime.inherited import Inherited
 from han.runtime.state import State
-from han.runtime.tuned import tell_problem
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -40,6 +40,7 @@ class Lost:
 
 
 Kept = State | Inherited | Lost
+Count = Callable[[MPI.Intracomm, str], None]
 
 
 def _key() -> int:
@@ -111,8 +112,11 @@ def drop(comm: MPI.Comm) -> None:
     comm.Delete_attr(_key())
 
 
-def attach(comm: MPI.Intracomm, config: Any) -> State:
-    """Return the communicator's State; make it if there is none (collective)."""
+def attach(comm: MPI.Intracomm, config: Any, count: Count) -> State:
+    """Return the communicator's State; make it if there is none (collective).
+
+    `count` counts its calls from then on, if statistics are wanted.
+    """
     found = kept(comm)
     if isinstance(found, Lost):
         raise revoked(found.why)
@@ -125,10 +129,10 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
     if isinstance(config, Inherited):
         with in_step(comm):
             config.nest.forget(comm.handle)
-            return _counted(comm, State(comm, config.config, config))
+            return _with_state(comm, State(comm, config.config, config), count)
     try:
         with in_step(comm):
-            state = _counted(comm, _agreed(comm, config))
+            state = _with_state(comm, _agreed(comm, config), count)
     finally:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
@@ -136,14 +140,12 @@ def attach(comm: MPI.Intracomm, config: Any) -> State:
     return state
 
 
-def _counted(comm: MPI.Intracomm, state: State) -> State:
+def _with_state(comm: MPI.Intracomm, state: State, count: Count) -> State:
     """Attach a State to its communicator, and count its calls if statistics are wanted."""
     keep(comm, state)
     output = state.parts.given.statistics
     if output:
-        from han.statistics import count_calls
-
-        count_calls(comm, output)
+        count(comm, output)
     return state
 
 
@@ -168,3 +170,50 @@ def _expect_same(own: Config, config: Any) -> None:
             "this communicator already has a han.Comm with another configuration; "
             "duplicate it first: han.Comm(comm.Dup(), config=...)"
         )
+
+
+class Attached(MPI.Intracomm):
+    """An intra-communicator with a State, which its first collective step makes."""
+
+    _state: State | None = None
+    _config: Any = None  # of a communicator without a State: what its State is made with
+
+    @property
+    def _han(self) -> State:
+        """The State; the first use makes it (collective)."""
+        if self._state is None:
+            self._check_live()
+            self._state = self._attached(self._config)
+        return self._state
+
+    @property
+    def _lost(self) -> str | None:
+        """Why a step of this communicator, which is not set up, failed on this rank, if it did."""
+        unused = self._state is None and self != MPI.COMM_NULL
+        found = kept(self) if unused else None
+        return found.why if isinstance(found, Lost) else None
+
+    def _attached(self, config: Any) -> State:
+        raise NotImplementedError("han.Comm counts its calls")
+
+    def _found(self) -> State | None:
+        """Return the State, which another han.Comm of the communicator may have made, or None."""
+        if self._state is None and self != MPI.COMM_NULL:
+            found = kept(self)
+            self._state = found if isinstance(found, State) else None
+        return self._state
+
+    def _inherit(self, config: Inherited | None) -> None:
+        """Keep what the first call sets this communicator up with, for other handles too."""
+        self._config = config
+        if config is not None:
+            keep(self, config)
+
+    def _check_live(self) -> None:
+        """Raise RevokedError if this is null or revoked; not collective."""
+        if self._state is not None:
+            self._state.health.live()
+        elif self == MPI.COMM_NULL:
+            raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed or never made")
+        else:
+            check_live(self._lost)

@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han.attached import Attached
 from han.message import parsers
 from han.message.message import in_place
 from han.message.parsers import Parser
 from han.runtime.left import NOTHING, HeldRequest, LeftRequest, left_request
 from han.runtime.request import Request
-from han.runtime.state import Served, State
+from han.runtime.state import Served
 from han.tasks.signature import ON_DEVICE
 
 Started = Request | LeftRequest | MPI.Request  # of nonblocking and persistent calls
 
 
-class Collectives(MPI.Intracomm):
+class Collectives(Attached):
     """Collectives of an intra-communicator. Arguments are spelled as in mpi4py.
 
     A buffer is an array, another object with a buffer or a tensor, or a list such as
@@ -43,18 +44,6 @@ class Collectives(MPI.Intracomm):
     - CollectiveTimeoutError if no progress was made for ``HAN_TIMEOUT`` seconds;
     - RevokedError if an earlier error has made the communicator unusable.
     """
-
-    _state: State | None = None
-
-    @property
-    def _han(self) -> State:
-        raise NotImplementedError("han.Comm has the state")
-
-    def _found(self) -> State | None:
-        raise NotImplementedError("han.Comm has the state")
-
-    def _check_live(self) -> None:
-        raise NotImplementedError("han.Comm knows its health")
 
     def _run(self, parser: Parser, *arguments: object) -> None:
         """Run a blocking call that the look-up did not serve."""
@@ -90,7 +79,10 @@ class Collectives(MPI.Intracomm):
         return left
 
     def _init(self, parser: Parser, info: MPI.Info, *arguments: object) -> Started:
-        """Make a persistent request."""
+        """Make a persistent request, which the look-up may have served."""
+        made: Any = parser.init != "" and getattr(self._quick, parser.init)(*arguments)
+        if made is not False:
+            return made  # type: ignore[no-any-return]
         state, name = self._han, f"{parser.name}_init"
         served, request = state.init(parser, *arguments)
         if request is not None:
@@ -308,13 +300,11 @@ class Collectives(MPI.Intracomm):
 
     def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Barrier`; collective."""
-        made = self._quick.barrier_init()
-        return self._init(parsers.BARRIER, info) if made is False else made
+        return self._init(parsers.BARRIER, info)
 
     def Bcast_init(self, buf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Bcast`; collective."""
-        made = self._quick.bcast_init(buf, root)
-        return self._init(parsers.BCAST, info, buf, root) if made is False else made
+        return self._init(parsers.BCAST, info, buf, root)
 
     def Reduce_init(  # type: ignore[override]
         self,
@@ -325,10 +315,7 @@ class Collectives(MPI.Intracomm):
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
         """Make a persistent request for :meth:`Reduce`; collective."""
-        made = self._quick.reduce_init(sendbuf, recvbuf, op, root)
-        return (
-            self._init(parsers.REDUCE, info, sendbuf, recvbuf, op, root) if made is False else made
-        )
+        return self._init(parsers.REDUCE, info, sendbuf, recvbuf, op, root)
 
     def Allreduce_init(  # type: ignore[override]
         self,
@@ -338,50 +325,39 @@ class Collectives(MPI.Intracomm):
         info: MPI.Info = MPI.INFO_NULL,
     ) -> Started:
         """Make a persistent request for :meth:`Allreduce`; collective."""
-        made = self._quick.allreduce_init(sendbuf, recvbuf, op)
-        return self._init(parsers.ALLREDUCE, info, sendbuf, recvbuf, op) if made is False else made
+        return self._init(parsers.ALLREDUCE, info, sendbuf, recvbuf, op)
 
     def Gather_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Gather`; collective."""
-        made = self._quick.gather_init(sendbuf, recvbuf, root)
-        return self._init(parsers.GATHER, info, sendbuf, recvbuf, root) if made is False else made
+        return self._init(parsers.GATHER, info, sendbuf, recvbuf, root)
 
     def Scatter_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, root: int = 0, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Scatter`; collective."""
-        made = self._quick.scatter_init(sendbuf, recvbuf, root)
-        return self._init(parsers.SCATTER, info, sendbuf, recvbuf, root) if made is False else made
+        return self._init(parsers.SCATTER, info, sendbuf, recvbuf, root)
 
     def Allgather_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Allgather`; collective."""
-        made = self._quick.allgather_init(sendbuf, recvbuf)
-        return self._init(parsers.ALLGATHER, info, sendbuf, recvbuf) if made is False else made
+        return self._init(parsers.ALLGATHER, info, sendbuf, recvbuf)
 
     def Alltoall_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Alltoall`; collective."""
-        made = self._quick.alltoall_init(sendbuf, recvbuf)
-        return self._init(parsers.ALLTOALL, info, sendbuf, recvbuf) if made is False else made
+        return self._init(parsers.ALLTOALL, info, sendbuf, recvbuf)
 
     def Reduce_scatter_block_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Reduce_scatter_block`; collective."""
-        made = self._quick.reduce_scatter_block_init(sendbuf, recvbuf, op)
-        return (
-            self._init(parsers.REDUCE_SCATTER_BLOCK, info, sendbuf, recvbuf, op)
-            if made is False
-            else made
-        )
+        return self._init(parsers.REDUCE_SCATTER_BLOCK, info, sendbuf, recvbuf, op)
 
     def Allgatherv_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Allgatherv`; collective."""
-        made = self._quick.allgatherv_init(sendbuf, recvbuf)
-        return self._init(parsers.ALLGATHERV, info, sendbuf, recvbuf) if made is False else made
+        return self._init(parsers.ALLGATHERV, info, sendbuf, recvbuf)
 
     def Reduce_scatter_init(  # type: ignore[override]
         self,
@@ -394,7 +370,4 @@ class Collectives(MPI.Intracomm):
         """Make a persistent request for :meth:`Reduce_scatter`; collective."""
         if recvcounts is None:
             recvcounts = self._counts(sendbuf, recvbuf)
-        made = self._quick.reduce_scatter_init(sendbuf, recvbuf, recvcounts, op)
-        if made is not False:
-            return made  # type: ignore[no-any-return]
         return self._init(parsers.REDUCE_SCATTER, info, sendbuf, recvbuf, recvcounts, op)

@@ -10,15 +10,14 @@ import numpy as np
 from mpi4py import MPI
 
 from han import arguments
-from han.attached import PERMANENT, Lost, attach, drop, keep, kept, revoke
+from han.attached import PERMANENT, attach, drop, kept, revoke
 from han.common.errors import ArgumentTypeError, HanError, RevokedError
-from han.handles import KINDS, Handles
+from han.communicators import KINDS, Communicators
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
-from han.message.mpi_objects import set_handle
-from han.ranks.health import check_live
-from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
+from han.message.unlocked import set_handle
 from han.runtime.inherited import Inherited
+from han.runtime.plans import NOTHING_KEPT, CacheInfo
 from han.runtime.state import State
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def shared_arrays(comm: Comm | None = None) -> Iterator[None]:
         yield
 
 
-class Comm(Handles):
+class Comm(Communicators):
     """An intra-communicator with hierarchical, pipelined collectives.
 
     Making one is collective over `comm`. It stands for `comm` and is no duplicate. A second
@@ -88,46 +87,9 @@ class Comm(Handles):
         failed = ", failed" if state.closed or state.health.failed else ""
         return f"<{name} rank {state.rank} of {state.parts.topology.describe()}: {levels}{failed}>"
 
-    @property
-    def _han(self) -> State:
-        """The State; the first use makes it (collective)."""
-        if self._state is None:
-            self._check_live()
-            self._state = self._attached(self._config)
-        return self._state
-
-    @property
-    def _lost(self) -> str | None:
-        """Why a step of this communicator, which is not set up, failed on this rank, if it did."""
-        unused = self._state is None and self != MPI.COMM_NULL
-        found = kept(self) if unused else None
-        return found.why if isinstance(found, Lost) else None
-
     def _attached(self, config: Any) -> State:
         """Return the State of this communicator; make it if there is none (collective)."""
-        return attach(MPI.Intracomm(self), config)
-
-    def _found(self) -> State | None:
-        """Return the State, which another han.Comm of the communicator may have made, or None."""
-        if self._state is None and self != MPI.COMM_NULL:
-            found = kept(self)
-            self._state = found if isinstance(found, State) else None
-        return self._state
-
-    def _inherit(self, config: Inherited | None) -> None:
-        """Keep what the first call sets this communicator up with, for other handles too."""
-        self._config = config
-        if config is not None:
-            keep(self, config)
-
-    def _check_live(self) -> None:
-        """Raise RevokedError if this is null or revoked; not collective."""
-        if self._state is not None:
-            self._state.health.live()
-        elif self == MPI.COMM_NULL:
-            raise RevokedError("this han.Comm is MPI.COMM_NULL: it was freed or never made")
-        else:
-            check_live(self._lost)
+        return attach(MPI.Intracomm(self), config, _count)
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: type[Comm] | None = None) -> Comm:
@@ -249,7 +211,7 @@ class Comm(Handles):
                 # MPI keeps a freed communicator, with its attributes, while requests refer to it.
                 drop(self)
             if end is not None:
-                busy = self._lost is not None or (state is not None and state.parts.health.busy)
+                busy = self._lost is not None or (state is not None and state.busy)
                 self._state = None
                 (self._forget if busy else end)()
 
@@ -300,7 +262,7 @@ class Comm(Handles):
         """Return statistics of this rank's calls and plans; not collective.
 
         The result prints as text; its fields are those of
-        :class:`han.runtime.cache_info.CacheInfo`.
+        :class:`han.runtime.plans.CacheInfo`.
         """
         state = self._found()
         if state is None:
@@ -340,6 +302,12 @@ class Comm(Handles):
         The arguments are those of :meth:`explain`.
         """
         return self.explain(collective, nbytes, op, dtype, root).graph
+
+
+def _count(comm: MPI.Intracomm, output: str) -> None:
+    from han.statistics import count_calls
+
+    count_calls(comm, output)
 
 
 class Topocomm(MPI.Topocomm, Comm):

@@ -17,7 +17,7 @@ UNFIT = "calls that no rule and no submodule can serve"
 DEVICE = "calls on memory of a device"
 
 
-class Layout(NamedTuple):
+class SizedBy(NamedTuple):
     """The buffers whose bytes are the size of a call; the first one that is there counts.
 
     `parted` are those that hold a block for each rank, as the size is that of one block.
@@ -28,31 +28,18 @@ class Layout(NamedTuple):
 
 
 _SEND, _RECV = "sendbuf", "recvbuf"
-_WHOLE = Layout((_SEND, _RECV))
-_LAYOUTS = {
-    "Barrier": Layout(),
-    "Bcast": Layout(("buf",)),
-    "Reduce": _WHOLE,
-    "Allreduce": _WHOLE,
-    "Scan": _WHOLE,
-    "Exscan": _WHOLE,
-    "Gather": Layout((_SEND, _RECV), (_RECV,)),
-    "Gatherv": Layout((_SEND, _RECV), (_RECV,)),
-    "Allgather": Layout((_SEND, _RECV), (_RECV,)),
-    "Allgatherv": Layout((_SEND, _RECV), (_RECV,)),
-    "Scatter": Layout((_RECV, _SEND), (_SEND,)),
-    "Scatterv": Layout((_RECV, _SEND), (_SEND,)),
-    "Alltoall": Layout((_SEND, _RECV), (_SEND, _RECV)),
-    "Alltoallv": Layout((_SEND, _RECV), (_SEND, _RECV)),
-    "Alltoallw": Layout((_SEND, _RECV), (_SEND, _RECV)),
-    "Reduce_scatter": Layout((_SEND, _RECV), (_SEND, _RECV)),
-    "Reduce_scatter_block": Layout((_SEND, _RECV), (_SEND, _RECV)),
-    "Neighbor_allgather": Layout((_SEND,)),
-    "Neighbor_allgatherv": Layout((_SEND,)),
-    "Neighbor_alltoall": Layout((_SEND,)),
-    "Neighbor_alltoallv": Layout((_SEND,)),
-    "Neighbor_alltoallw": Layout((_SEND,)),
+_OF_KINDS = {
+    SizedBy(): "Barrier",
+    SizedBy(("buf",)): "Bcast",
+    SizedBy((_SEND, _RECV)): "Reduce Allreduce Scan Exscan",
+    SizedBy((_SEND, _RECV), (_RECV,)): "Gather Gatherv Allgather Allgatherv",
+    SizedBy((_RECV, _SEND), (_SEND,)): "Scatter Scatterv",
+    SizedBy((_SEND, _RECV), (_SEND, _RECV)): "Alltoall Alltoallv Alltoallw Reduce_scatter "
+    "Reduce_scatter_block",
+    SizedBy((_SEND,)): "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall "
+    "Neighbor_alltoallv Neighbor_alltoallw",
 }
+_SIZED_BY = {kind: sized_by for sized_by, kinds in _OF_KINDS.items() for kind in kinds.split()}
 _OF_OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
 _PICKLED = ("scan", "exscan", "neighbor_allgather", "neighbor_alltoall")
 
@@ -67,7 +54,7 @@ class Method(NamedTuple):
     @property
     def why(self) -> str:
         """Why all its calls are the MPI library's own; "" if han may serve them."""
-        if self.kind not in _LAYOUTS:
+        if self.kind not in _SIZED_BY:
             return OBJECTS if self.kind in _PICKLED else ""
         return "" if self.kind.lower() in calls() else NEVER
 
@@ -75,19 +62,19 @@ class Method(NamedTuple):
         """Return the size of a call; None if it is not known."""
         if self.kind == "Barrier":
             return 0
-        if self.kind not in _LAYOUTS:
+        if self.kind not in _SIZED_BY:
             return None
         names = ("buf",) if self.kind == "Bcast" else (_SEND, _RECV)
         given = {**dict(zip(names, args, strict=False)), **more}
         try:
-            return _first(comm, given, _LAYOUTS[self.kind])
+            return _first(comm, given, _SIZED_BY[self.kind])
         except Exception:  # a count must never make a call fail
             return None
 
 
 def methods() -> Iterator[Method]:
     """Yield all collective methods of mpi4py's communicators."""
-    for kind in _LAYOUTS:
+    for kind in _SIZED_BY:
         yield Method(kind, kind)
         yield Method(f"I{kind.lower()}", kind)
         yield Method(f"{kind}_init", kind, persistent=True)
@@ -109,12 +96,12 @@ def why_left(name: str, together: bool, on_device: bool = False) -> str:
     return APART if by_blocks and not together else UNFIT
 
 
-def _first(comm: MPI.Comm, given: Mapping[str, Any], layout: Layout) -> int | None:
-    for name in layout.buffers:
+def _first(comm: MPI.Comm, given: Mapping[str, Any], sized_by: SizedBy) -> int | None:
+    for name in sized_by.buffers:
         spec = given.get(name)
         if spec is None or spec is MPI.IN_PLACE:
             continue
-        parts = comm.Get_size() if name in layout.parted else 1
+        parts = comm.Get_size() if name in sized_by.parted else 1
         return _nbytes(spec) // parts
     return None
 

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from han.comm import Comm
 from han.common.errors import HanError
-from han.message.mpi_objects import set_handle
+from han.message.unlocked import set_handle
 
 NAMES = ("COMM_WORLD", "COMM_SELF")
 OWN = ("mpi4py", "han")  # packages whose modules may keep MPI's communicators

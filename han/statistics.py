@@ -184,7 +184,7 @@ def count_calls(comm: MPI.Intracomm, output: str) -> None:
     """Count the calls of all communicators from now on, and report at exit; collective.
 
     `output` is PRINTED or the path of a JSON file. The ranks of `comm` report together where
-    :class:`~han.ranks.reporters.Reporters` connects them.
+    :class:`~han.ranks.last_words.Reporters` connects them.
     """
     if not _running:
         counting = Counting()

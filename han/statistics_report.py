@@ -15,7 +15,7 @@ from han.common.tables import shown_table
 from han.common.units import UNITS, plural, spans
 from han.config.environment import PRINTED, VARIABLE
 from han.model.statistics import UNKNOWN, Record, Row, Statistics
-from han.ranks.reporters import Reporters
+from han.ranks.last_words import Reporters
 from han.runtime.leaving import leave
 
 HEADS = ("call", "size", "ranks", "by", "calls", "bytes", "least s", "median s", "most s")

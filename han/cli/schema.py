@@ -10,7 +10,7 @@ import typer
 
 from han.cli.common import check_files, say, write_file
 from han.cli.endings import is_first
-from han.config.schema import schema_text
+from han.config.documents import schema_text
 from han.submodules.catalogue import catalogue
 
 EDITORS_LINE = "# yaml-language-server: $schema="

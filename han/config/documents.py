@@ -6,8 +6,9 @@ Each model checks one part of a document. `document.data()` returns it as plain 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+import json
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     ConfigDict,
@@ -38,6 +39,7 @@ from han.config.document_types import (
     values_of,
 )
 from han.config.errors import Inconsistent, Origin, Problem
+from han.config.machine import MachineModel
 from han.config.rules import Composition, Schedule
 from han.model.topology import MAX_LEVELS
 
@@ -352,3 +354,27 @@ KNOWN_KEYS = {key: tuple(model.model_fields) for key, model in MODELS.items()}
 def checked(model: type[Model], data: object, origin: Origin) -> dict[str, Any]:
     """Return the plain data of a document by field; raises ConfigError with all problems."""
     return values_of(validated(model, data, origin, KNOWN_KEYS))
+
+
+Kind = Literal["config", "machine"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_MODELS: dict[str, tuple[type[Model], str]] = {
+    "config": (Config, "Configuration of han"),
+    "machine": (MachineModel, "Machine for predictions of han"),
+}
+
+
+def schema(kind: Kind, submodules: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the JSON Schema of a kind of file; editors offer the names of `submodules`."""
+    model, title = _MODELS[kind]
+    found = model.model_json_schema()
+    use = found["$defs"].get("LevelUse")
+    if use is not None and submodules:
+        use["properties"]["submodule"]["examples"] = sorted(submodules)
+    return {"$schema": DIALECT, **found, "title": title}
+
+
+def schema_text(kind: Kind, submodules: Iterable[str] = ()) -> str:
+    """Return the schema as the text of a file."""
+    return json.dumps(schema(kind, submodules), indent=2) + "\n"

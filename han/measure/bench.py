@@ -21,7 +21,7 @@ from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, Prepared, 
 from han.measure.bench_machine import Machine, document, heading
 from han.measure.session import Session, summary
 from han.model.measurements import FORMAT, Report, Times
-from han.runtime.tuned import tell_problem
+from han.runtime.given import tell_problem
 from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.tuned.find import AUTO, OFF
 

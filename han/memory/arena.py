@@ -3,7 +3,8 @@
 The arena is a sparse file without a name. Its size is the limit of what it may hold. Memory of the
 file is reserved when an array is made, and given back when the array is freed. The file lives as
 long as the process or the last array in it. Making an array involves no other rank. Peers map the
-file when a collective first reads from it (``han/memory/mapping.py``).
+file when a collective first reads from it (``han/memory/mapping.py``): a rank opens a peer's arena
+through ``/proc/PID/fd``, which the system allows between processes of one user.
 
 Source: NEP 49 (NumPy's data allocators).
 """
@@ -17,24 +18,31 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from han import _native
 from han.common.errors import ConfigError, SharedMemoryError
 from han.common.units import format_size, parse_size
-from han.memory.directory import directory
+from han.memory.measured import KEPT
 from han.memory.pages import WHEN_TOUCHED, policy
 from han.ranks.quota import memory, memory_groups
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+
+def directory() -> str:
+    """Return the folder in which files of shared memory are made."""
+    return os.environ.get("HAN_SHM_DIR", "/dev/shm")
+
+
 VARIABLE = "HAN_ARENA"
 MOST = 1 << 44  # bytes at most: a process maps the arenas of many ranks
 LEAST = 1 << 20
-KEPT = 64 << 20  # bytes of free memory that stay reserved: new pages would have to be cleared
 
 
 class Usage(NamedTuple):
@@ -220,3 +228,67 @@ def as_shared(a: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArr
         return array
     with process_arena().used():
         return np.array(array, copy=True, order="A", subok=False)  # contiguous in any order
+
+
+@cache
+def identity(pid: int) -> tuple[int, int, int]:
+    """Return what identifies this process, number `pid`: also its start and namespace."""
+    with open("/proc/self/stat") as stat:
+        start = int(stat.read().rpartition(")")[2].split()[19])
+    return pid, start, os.stat("/proc/self/ns/pid").st_ino
+
+
+class ArenaHandle(NamedTuple):
+    """The location of an arena: process, descriptor and address, and the file behind them.
+
+    `start` and `namespace` tell the process from later ones with its number.
+    """
+
+    pid: int
+    start: int
+    namespace: int
+    fd: int
+    device: int
+    inode: int
+    base: int
+    size: int
+
+    @classmethod
+    def of(cls, arena: Arena) -> ArenaHandle:
+        """Return the location of an arena of this process."""
+        stat, usage = os.fstat(arena.fd), arena.usage()
+        process = identity(arena.pid)
+        return cls(*process, arena.fd, stat.st_dev, stat.st_ino, usage.base, usage.size)
+
+    def holds(self, address: int) -> bool:
+        """Return whether an address of that process is in the arena."""
+        return self.base <= address < self.base + self.size
+
+
+class Mapped:
+    """A peer's arena, mapped by this process; it is unmapped with the last reference to this.
+
+    It is mapped for reading only, unless the peer lends memory for channels (`writes`).
+    """
+
+    def __init__(self, place: ArenaHandle, writes: bool = False) -> None:
+        rights = os.O_RDWR if writes else os.O_RDONLY
+        fd = os.open(f"/proc/{place.pid}/fd/{place.fd}", rights | os.O_CLOEXEC)
+        try:
+            found = os.fstat(fd)
+            if (found.st_dev, found.st_ino) != (place.device, place.inode):
+                raise OSError(0, "its process number belongs to another process here")
+            self.memory, self.address = _native.map_file(fd, place.size, writes)
+        finally:
+            os.close(fd)
+
+
+_known: WeakValueDictionary[tuple[ArenaHandle, bool], Mapped] = WeakValueDictionary()
+
+
+def map_arena(place: ArenaHandle, writes: bool = False) -> Mapped:
+    """Map an arena, or return its mapping if there is one; raises OSError."""
+    found = _known.get((place, writes))
+    if found is None:
+        found = _known[place, writes] = Mapped(place, writes)
+    return found

@@ -14,15 +14,15 @@ import errno
 import mmap
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from han.common.errors import SetupError, SharedMemoryError
 from han.common.units import format_size
-from han.memory.directory import directory
-from han.memory.loans import Loan, lend
-from han.memory.places import Mapped, Place, identity, map_place
+from han.memory.arena import ArenaHandle, directory, identity
+from han.memory.loans import Loan
+from han.memory.measured import SPARE
 from han.model.channel_layout import (
     CONTROL,
     EPOCH_SHIFT,
@@ -32,11 +32,10 @@ from han.model.channel_layout import (
     Geometry,
 )
 from han.model.topology import Topology
-from han.ranks.departures import Departure
 from han.ranks.meeting import Meeting
+from han.ranks.notices import Departure
 from han.ranks.quota import room
 
-SPARE = 4 << 20  # bytes below a memory limit that stay free for the kernel's own needs
 # The first line of a control record (native/channel.h: han_control). The bits of `entered` below
 # EPOCH_SHIFT hold choices of recent runs.
 FIELDS = {
@@ -151,6 +150,13 @@ class Channel:
                 self.loan.close(self.me)
 
 
+def introduce_all(memory: memoryview, ranks: Sequence[int], places: Sequence[ArenaHandle]) -> None:
+    """Write the identities of all ranks to their control records, also of ranks that never come."""
+    for slot, rank in enumerate(ranks):
+        RECORD.pack_into(memory, slot * CONTROL, 0, 0, 0, 0, *places[rank][:3], 0)
+        struct.pack_into("Q", memory, slot * CONTROL + RANK, rank)
+
+
 class Wanted(NamedTuple):
     """A channel that is to be made."""
 
@@ -250,73 +256,6 @@ def open_several(
         for path in made.values():
             os.unlink(path)
     return sets
-
-
-# ---- channels in arenas -------------------------------------------------------------------------
-
-Offsets = dict[int, int]  # by level: where a channel is in the arena of its first rank
-
-
-def lend_channels(
-    wanted: Sequence[Wanted], rank: int, places: Sequence[Place], notes: int
-) -> dict[int, Loan] | None:
-    """Lend the memory of the channels of which this rank is the first, by level; not collective.
-
-    `places` are those of all ranks, `notes` bytes for each rank behind the small slots. None if
-    this process has no room for them.
-    """
-    loans: dict[int, Loan] = {}
-    for w in wanted:
-        if w.ranks[0] != rank:
-            continue
-        loan = lend(w.geometry, notes * len(w.ranks))
-        if loan is None:
-            give_back(loans)
-            return None
-        loans[w.level] = loan
-        memory = loan.memory(w.geometry.cells)
-        for slot, other in enumerate(w.ranks):  # also of ranks that have not come, or never will
-            RECORD.pack_into(memory, slot * CONTROL, 0, 0, 0, 0, *places[other][:3], 0)
-            struct.pack_into("Q", memory, slot * CONTROL + RANK, other)
-    return loans
-
-
-def give_back(loans: Mapping[int, Loan]) -> None:
-    """End loans that no other rank has heard of."""
-    for loan in loans.values():
-        loan.end()
-
-
-def borrow_channels(
-    wanted: Sequence[Wanted],
-    rank: int,
-    naps: bool,
-    loans: Mapping[int, Loan],
-    places: Sequence[Place],
-    offsets: Sequence[Offsets | Sequence[int]],
-    held: Mapping[Place, Mapped],
-    notes: int,
-) -> list[Channel]:
-    """Make the channels of a rank from memory that ranks lend; not collective.
-
-    `loans` are this rank's own. `places` are the arenas of all ranks, `offsets` what they lend.
-    `notes` are bytes for each rank behind the small slots.
-    """
-    channels = []
-    for w in wanted:
-        first, loan = w.ranks[0], loans.get(w.level)
-        if loan is None:
-            arena = held[places[first]]
-            loan = Loan(arena.address, offsets[first][w.level], len(w.ranks), arena)
-        view = loan.memory(w.geometry.cells + notes * len(w.ranks))
-        channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, view, naps, loan))
-    return channels
-
-
-def hold(held: dict[Place, Mapped], place: Place, is_own: bool) -> None:
-    """Keep an arena mapped that lends memory; this process's own always is. Raises OSError."""
-    if not is_own and place not in held:
-        held[place] = map_place(place, writes=True)
 
 
 # ---- channels in files --------------------------------------------------------------------------

@@ -17,9 +17,8 @@ from han import _native
 from han.common.errors import SharedMemoryError
 from han.common.units import format_size
 from han.memory.arena import VARIABLE, Arena, process_arena
+from han.memory.measured import PART
 from han.model.channel_layout import CELLS, CLOSED, CONTROL, ROOM, Geometry
-
-PART = 64  # an arena lends a channel this part of its addresses at most
 
 
 @dataclass(eq=False)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from han.common.errors import ArgumentError, SetupError
-from han.memory.arena import process_arena
+from han.memory.arena import ArenaHandle, Mapped, map_arena, process_arena
 from han.memory.channel import Channel
-from han.memory.places import Mapped, Place, map_place
 from han.ranks.meeting import Meeting
 from han.ranks.quota import addresses_limited
 
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
 
 STEP = "the mapping of shared arrays"
 BUFFERS = 2  # buffers of a rank: send and receive buffer
-
-
-class Freeable(Protocol):
-    """A window that its owner may free."""
-
-    @property
-    def freed(self) -> bool:
-        """Whether it has been freed."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +38,10 @@ class Mapping:
     refused: str = ""
     shifts: npt.NDArray[np.uint64] | None = None
     held: tuple[object, ...] = ()
-    windows: tuple[Freeable, ...] = ()
-    own: Place | None = None
+    windows: tuple[Any, ...] = ()
+    own: ArenaHandle | None = None
 
-    def part(self, ranks: Sequence[int], own: Place) -> Mapping:
+    def part(self, ranks: Sequence[int], own: ArenaHandle) -> Mapping:
         """Return the mapping of a communicator with these ranks; `own` is this rank's arena."""
         assert self.shifts is not None
         return Mapping("", self.shifts[[*ranks]], self.held, own=own)
@@ -70,13 +61,13 @@ class Mapping:
 def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
     """Map the arenas of all ranks that share a channel with this rank; collective."""
     try:
-        places = meeting.share(lambda: Place.of(process_arena()), STEP)
+        places = meeting.share(lambda: ArenaHandle.of(process_arena()), STEP)
     except SetupError as error:
         return Mapping(str(error))
-    return _map_places(meeting, channels, places)
+    return map_places(meeting, channels, places)
 
 
-def ask_places(meeting: Meeting) -> list[Place] | str:
+def ask_places(meeting: Meeting) -> list[ArenaHandle] | str:
     """Return where the arenas of all ranks are, or why they cannot be mapped; collective.
 
     The reason is "" if addresses are limited on any rank (ulimit -v): then arenas are mapped only
@@ -84,7 +75,7 @@ def ask_places(meeting: Meeting) -> list[Place] | str:
     """
     try:
         places = meeting.share(
-            lambda: None if addresses_limited() else Place.of(process_arena()), STEP
+            lambda: None if addresses_limited() else ArenaHandle.of(process_arena()), STEP
         )
     except SetupError as error:
         return str(error)
@@ -92,32 +83,23 @@ def ask_places(meeting: Meeting) -> list[Place] | str:
     return found if len(found) == len(places) else ""
 
 
-def map_unasked(
-    meeting: Meeting, channels: Sequence[Channel], places: list[Place] | str
-) -> Mapping | None:
-    """Map the arenas before shared arrays are known to be used; collective.
-
-    `places` is the answer of :func:`ask_places`. Returns None if addresses are limited.
-    """
-    if isinstance(places, str):
-        return Mapping(places) if places else None
-    return _map_places(meeting, channels, places)
-
-
-def map_known(rank: int, places: Sequence[Place]) -> Mapping:
+def map_known(rank: int, places: Sequence[ArenaHandle]) -> Mapping:
     """Map the arenas of all ranks; not collective. Raises OSError."""
     peers = (r for r in range(len(places)) if r != rank)
-    return _mapping(rank, places, {r: map_place(places[r]) for r in peers})
+    return _mapping(rank, places, {r: map_arena(places[r]) for r in peers})
 
 
-def _mapping(rank: int, places: Sequence[Place], mapped: dict[int, Mapped]) -> Mapping:
+def _mapping(rank: int, places: Sequence[ArenaHandle], mapped: dict[int, Mapped]) -> Mapping:
     shifts = np.zeros((len(places), BUFFERS), np.uint64)
     for r, found in mapped.items():
         shifts[r] = (found.address - places[r].base) % (1 << 64)
     return Mapping("", shifts, tuple(mapped.values()), own=places[rank])
 
 
-def _map_places(meeting: Meeting, channels: Sequence[Channel], places: Sequence[Place]) -> Mapping:
+def map_places(
+    meeting: Meeting, channels: Sequence[Channel], places: Sequence[ArenaHandle]
+) -> Mapping:
+    """Map the arenas of all ranks that share a channel with this rank; collective."""
     rank = meeting.rank
     peers = sorted({r for channel in channels for r in channel.ranks} - {rank})
     mapped: dict[int, Mapped] = {}
@@ -129,19 +111,14 @@ def _map_places(meeting: Meeting, channels: Sequence[Channel], places: Sequence[
 
 
 def _map_all(
-    rank: int, peers: Sequence[int], places: Sequence[Place], mapped: dict[int, Mapped]
+    rank: int, peers: Sequence[int], places: Sequence[ArenaHandle], mapped: dict[int, Mapped]
 ) -> str:
     """Map the arenas of all peers; return why one cannot be mapped, or ""."""
-    for r in peers:
-        reason = _try(r, places[r], mapped)
-        if reason:
-            return f"rank {rank} cannot map the shared arrays of rank {r}: {reason}"
-    return ""
-
-
-def _try(rank: int, place: Place, mapped: dict[int, Mapped]) -> str:
+    r = rank
     try:
-        mapped[rank] = map_place(place)
+        for r in peers:
+            mapped[r] = map_arena(places[r])
     except (OSError, ValueError) as error:
-        return str(getattr(error, "strerror", None) or error)
+        reason = getattr(error, "strerror", None) or error
+        return f"rank {rank} cannot map the shared arrays of rank {r}: {reason}"
     return ""

@@ -21,7 +21,7 @@ NO_FILE: File = ("", 0)  # for a rank without peers: no other rank reads the seg
 
 
 class Segment(NamedTuple):
-    """Bytes of a window: their address in this process, and their file and offset."""
+    """Bytes of a window, or of a shared mapping: their address here, and their file and offset."""
 
     address: int
     nbytes: int
@@ -107,26 +107,11 @@ def map_again(segment: Segment) -> Copy:
 # ---- what this process has mapped ---------------------------------------------------------------
 
 
-class _Area(NamedTuple):
-    """A part of this process's address space that is mapped from a shared file."""
-
-    start: int
-    stop: int
-    file: File
-    offset: int
-
-    def follows(self, before: _Area) -> bool:
-        """Return whether this follows `before`, both in memory and in the file."""
-        length = before.stop - before.start
-        return (self.start, self.file, self.offset) == (
-            before.stop, before.file, before.offset + length,
-        )  # fmt: skip
-
-
-def _segment(address: int, nbytes: int, areas: Sequence[_Area], required: bool) -> Segment:
+def _segment(address: int, nbytes: int, areas: Sequence[Segment], required: bool) -> Segment:
     for area in areas:
-        if area.start <= address and address + nbytes <= area.stop:
-            return Segment(address, nbytes, area.file, area.offset + address - area.start)
+        start = address - area.address
+        if start >= 0 and start + nbytes <= area.nbytes:
+            return Segment(address, nbytes, area.file, area.offset + start)
     if required:
         raise ArgumentError(
             f"a segment of win ({nbytes} bytes) is in no file that processes share, so han cannot "
@@ -135,16 +120,17 @@ def _segment(address: int, nbytes: int, areas: Sequence[_Area], required: bool) 
     return Segment(address, nbytes, NO_FILE, 0)
 
 
-def _shared_areas() -> list[_Area]:
+def _shared_areas() -> list[Segment]:
     """List the writable shared mappings of this process; adjacent ones are joined."""
-    areas: list[_Area] = []
+    areas: list[Segment] = []
     for line in MAPS.read_text().splitlines():
         addresses, rights, offset, device, inode, *_ = line.split(maxsplit=5)
         if rights[:2] + rights[3] != "rws":
             continue
         start, stop = (int(text, 16) for text in addresses.split("-"))
-        area = _Area(start, stop, (device, int(inode)), int(offset, 16))
-        if areas and area.follows(areas[-1]):
-            area = areas.pop()._replace(stop=stop)
+        area = Segment(start, stop - start, (device, int(inode)), int(offset, 16))
+        if areas and area.continues(areas[-1]):
+            before = areas.pop()
+            area = before._replace(nbytes=before.nbytes + area.nbytes)
         areas.append(area)
     return areas

@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from han.memory.arena import process_arena
-from han.memory.attach import refusal
+import numpy as np
+
+from han import _native
+from han.memory.arena import ArenaHandle, Mapped, map_arena, process_arena
 from han.memory.channel import (
     Channel,
-    Offsets,
     Wanted,
-    borrow_channels,
-    give_back,
-    hold,
-    lend_channels,
+    introduce_all,
     open_channels,
     open_several,
 )
-from han.memory.loans import Loan
-from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_unasked
-from han.memory.places import Mapped, Place
+from han.memory.loans import Loan, lend
+from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_places
 from han.memory.windows import Windows
 from han.model.channel_layout import CROWDED_BANKS, LENT_BANKS, SMALL_BANKS
 from han.model.topology import Topology
 from han.ranks.meeting import Meeting
+
+Offsets = dict[int, int]  # by level: where a channel is in the arena of its first rank
+PROBE_STEP = "the making of a han.Comm"
+WORD = 0x68616E5F61747463  # plus the rank: the word that a peer must find
+
+
+def refusal(meeting: Meeting, channels: Sequence[Channel]) -> str:
+    """Read and write a word of every peer that shares a channel with this rank; collective.
+
+    Returns an empty string if all ranks can access all their peers. Otherwise returns the first
+    reason, the same on all ranks.
+    """
+    word = np.array([WORD + meeting.rank, 0], np.uint64)  # the second word is for peers to write to
+    _native.let_attach()
+    places = meeting.share(lambda: (os.getpid(), word.ctypes.data), PROBE_STEP)
+    peers = sorted({rank for channel in channels for rank in channel.ranks} - {meeting.rank})
+    reasons = meeting.share(
+        lambda: next(filter(None, (_try(meeting.rank, r, *places[r]) for r in peers)), ""),
+        PROBE_STEP,
+    )
+    return next(filter(None, reasons), "")
+
+
+def _try(rank: int, peer: int, pid: int, address: int) -> str:
+    try:
+        found = _native.peek(pid, address)
+    except OSError as error:
+        return f"rank {rank} may not read the memory of rank {peer}: {error.strerror}"
+    if found != WORD + peer:
+        return f"rank {rank} finds another process under the process number of rank {peer}"
+    try:
+        _native.poke(pid, address + 8, WORD)
+    except OSError as error:
+        return f"rank {rank} may not write to the memory of rank {peer}: {error.strerror}"
+    return ""
+
 
 STEP = "the making of shared memory"
 
@@ -39,9 +73,9 @@ class Reach:
     """
 
     nodes: tuple[int, ...]
-    places: tuple[Place, ...]
+    places: tuple[ArenaHandle, ...]
     mapping: Mapping | None
-    held: dict[Place, Mapped] = field(default_factory=dict)
+    held: dict[ArenaHandle, Mapped] = field(default_factory=dict)
 
     def part(self, ranks: Sequence[int], topology: Topology) -> Reach:
         """Return the reach of a communicator with these ranks and this topology.
@@ -53,7 +87,7 @@ class Reach:
         if topology.whole is None or topology.size == 1:
             mapping = None
         elif mapping is None or mapping.own is None:
-            mapping = map_known(places.index(Place.of(process_arena())), places)
+            mapping = map_known(places.index(ArenaHandle.of(process_arena())), places)
         else:
             mapping = mapping.part(ranks, mapping.own)
         return Reach(topology.firsts, places, mapping, self.held)
@@ -96,7 +130,9 @@ class Site:
             reach = parent.part(ranks, topology)
             wanted = Wanted.all_of(topology, rank, memory, banks, whole)
             for w in wanted:
-                hold(reach.held, reach.places[w.ranks[0]], is_own=w.ranks[0] == rank)
+                place = reach.places[w.ranks[0]]
+                if w.ranks[0] != rank and place not in reach.held:
+                    reach.held[place] = map_arena(place, writes=True)
         except OSError:  # also SharedMemoryError
             return None
         return cls(wanted, reach)
@@ -122,8 +158,16 @@ class Lending:
         """
         if site is None:
             return None
-        loans = lend_channels(site.wanted, rank, site.reach.places, notes)
-        return None if loans is None else cls(site.wanted, site.reach, loans, notes)
+        lending = cls(site.wanted, site.reach, {}, notes)
+        for w in site.wanted:
+            loan = lend(w.geometry, notes * len(w.ranks)) if w.ranks[0] == rank else None
+            if loan is not None:
+                lending.loans[w.level] = loan
+                introduce_all(loan.memory(w.geometry.cells), w.ranks, site.reach.places)
+            elif w.ranks[0] == rank:
+                lending.cancel()
+                return None
+        return lending
 
     @property
     def offsets(self) -> Offsets:
@@ -133,15 +177,26 @@ class Lending:
     def channels(
         self, rank: int, naps: bool, offsets: Sequence[Offsets | Sequence[int]]
     ) -> list[Channel]:
-        """Make the channels; `offsets` are those of all ranks."""
-        reach = self.reach
-        return borrow_channels(
-            self.wanted, rank, naps, self.loans, reach.places, offsets, reach.held, self.notes
-        )
+        """Make the channels in memory that ranks lend; `offsets` are those of all ranks."""
+        channels = []
+        for w in self.wanted:
+            first, size, loan = w.ranks[0], len(w.ranks), self.loans.get(w.level)
+            if loan is None:
+                arena = self.reach.held[self.reach.places[first]]
+                loan = Loan(arena.address, offsets[first][w.level], size, arena)
+            view = loan.memory(w.geometry.cells + self.notes * size)
+            channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, view, naps, loan))
+        return channels
+
+    def leave(self) -> None:
+        """Take the memory back when no other rank uses it, as some may know of it."""
+        for loan in self.loans.values():
+            loan.close(0)
 
     def cancel(self) -> None:
         """Take the memory back, if no other rank knows of it."""
-        give_back(self.loans)
+        for loan in self.loans.values():
+            loan.end()
 
 
 class SharedMemory:
@@ -186,7 +241,11 @@ class SharedMemory:
         channels = open_channels(meeting, topology, memory, naps, banks=banks)
         refused, places = refusal(meeting, channels), ask_places(meeting)
         whole = topology.whole is not None and topology.size > 1
-        mapping = map_unasked(meeting, channels, places) if whole else None
+        mapping = None
+        if whole and not isinstance(places, str):
+            mapping = map_places(meeting, channels, places)
+        elif whole and isinstance(places, str) and places:
+            mapping = Mapping(places)
         near = not (refused or (mapping is not None and mapping.refused))
         reach = None
         if near and not isinstance(places, str):

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.message.buffers import Buffer, parse
 from han.message.message import (
-    Key,
+    CallKey,
     Message,
     _no_in_place,
     _reduction,
@@ -23,8 +23,7 @@ from han.message.message import (
     in_place,
     root_of,
 )
-from han.message.overlap import overlap
-from han.message.packing import Hook, packer, unpacker
+from han.message.packing import Hook, overlap, packer, unpacker
 from han.tasks.signature import Signature
 
 
@@ -173,7 +172,7 @@ def _message(
         tuple(kept for side in sides for kept in side.keep),
         begin,
         end,
-        key=None if device else Key(nbytes),
+        key=None if device else CallKey(nbytes),
     )
 
 

@@ -16,7 +16,7 @@ from han.message.memory import Memory, memory_of
 from han.message.reader import BY_CODE, BY_HANDLE, READER, WITH_GAPS, facts, learn_text
 
 
-class Layout(NamedTuple):
+class Extents(NamedTuple):
     """Where the elements of a type are: `extent` bytes apart, each with `size` bytes of data.
 
     The data of an element is between the bytes `first` and `behind` after its address.
@@ -29,13 +29,13 @@ class Layout(NamedTuple):
 
     @classmethod
     @cache
-    def plain(cls, size: int) -> Layout:
-        """Return the layout of elements without gaps."""
+    def plain(cls, size: int) -> Extents:
+        """Return the extents of elements without gaps."""
         return cls(size, size, 0, size)
 
     @classmethod
-    def of(cls, datatype: MPI.Datatype) -> Layout:
-        """Return the layout of an MPI type, from its true extent."""
+    def of(cls, datatype: MPI.Datatype) -> Extents:
+        """Return the extents of an MPI type, from its true extent."""
         first, true = datatype.Get_true_extent()
         return cls(datatype.Get_size(), datatype.Get_extent()[1], first, first + true)
 
@@ -62,19 +62,19 @@ class Buffer:
     count: int
     datatype: MPI.Datatype
     name: str
-    layout: Layout
+    extents: Extents
     readonly: bool = False
     device: bool = False
 
     @property
     def size(self) -> int:
         """Bytes of data of an element."""
-        return self.layout.size
+        return self.extents.size
 
     @property
     def extent(self) -> int:
         """Bytes from an element to the next one."""
-        return self.layout.extent
+        return self.extents.extent
 
     @property
     def predefined(self) -> bool:
@@ -94,7 +94,7 @@ class Buffer:
     @property
     def bounds(self) -> tuple[int, int]:
         """The address of the first byte of data, and the one behind the last byte."""
-        return self.layout.bounds(self.address, self.count)
+        return self.extents.bounds(self.address, self.count)
 
     def describe(self) -> str:
         """Return a text such as ``16 x float64``."""
@@ -124,18 +124,18 @@ def parse(spec: object, what: str, blocks: int = 1, before: int = 0) -> Buffer:
         return _empty(count, displacement, datatype, what)
     memory = memory_of(data, what, datatype is not None)
     if datatype is None:
-        datatype, name, layout = memory.datatype, memory.name, Layout.plain(memory.itemsize)
+        datatype, name, extents = memory.datatype, memory.name, Extents.plain(memory.itemsize)
     else:
-        name, layout = _facts(datatype)
-    count = _count(memory, count, displacement, layout, what, before)
+        name, extents = _facts(datatype)
+    count = _count(memory, count, displacement, extents, what, before)
     return Buffer(
         what,
         memory.owner,
-        memory.address + displacement * layout.extent,
+        memory.address + displacement * extents.extent,
         count,
         datatype,
         name,
-        layout,
+        extents,
         memory.readonly,
         memory.device,
     )
@@ -201,25 +201,25 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
         raise ArgumentTypeError(
             f"{what}: {datatype!r} is neither an MPI.Datatype nor a type code such as 'd' or 'f8'"
         ) from None
-    layout = _facts(found)[1]
-    learn_text(BY_CODE, datatype, 1, facts(layout.extent, found, type_name(found)))
+    extents = _facts(found)[1]
+    learn_text(BY_CODE, datatype, 1, facts(extents.extent, found, type_name(found)))
     return found
 
 
-_predefined: dict[int, tuple[str, Layout]] = {}  # by handle; no other type ever has the same
+_predefined: dict[int, tuple[str, Extents]] = {}  # by handle; no other type ever has the same
 
 
-def _facts(datatype: MPI.Datatype) -> tuple[str, Layout]:
-    """Return the NumPy name of a type, ``""`` if it is user-defined, and its layout."""
+def _facts(datatype: MPI.Datatype) -> tuple[str, Extents]:
+    """Return the NumPy name of a type, ``""`` if it is user-defined, and its extents."""
     handle = datatype.handle
     if handle in _predefined:
         return _predefined[handle]
     if not datatype.is_predefined:
-        return "", Layout.of(datatype)
-    name, layout = type_name(datatype), Layout.of(datatype)
-    source = BY_HANDLE if layout.size == layout.extent else WITH_GAPS
-    READER.learn(source, handle, facts(layout.extent, datatype, name))
-    return _predefined.setdefault(handle, (name, layout))
+        return "", Extents.of(datatype)
+    name, extents = type_name(datatype), Extents.of(datatype)
+    source = BY_HANDLE if extents.size == extents.extent else WITH_GAPS
+    READER.learn(source, handle, facts(extents.extent, datatype, name))
+    return _predefined.setdefault(handle, (name, extents))
 
 
 def _absolute(
@@ -228,9 +228,9 @@ def _absolute(
     """Return the buffer of a type with addresses. Without a count it has no elements."""
     if datatype is None:
         raise ArgumentError(f"{what}: MPI.BOTTOM needs a datatype, and a count")
-    name, layout = _facts(datatype)
-    at = displacement * layout.extent
-    return Buffer(what, None, at, count or 0, datatype, name, layout)
+    name, extents = _facts(datatype)
+    at = displacement * extents.extent
+    return Buffer(what, None, at, count or 0, datatype, name, extents)
 
 
 def _empty(count: int | None, displacement: int, datatype: MPI.Datatype, what: str) -> Buffer:
@@ -243,13 +243,13 @@ def _empty(count: int | None, displacement: int, datatype: MPI.Datatype, what: s
 
 
 def _count(
-    memory: Memory, count: int | None, displacement: int, layout: Layout, what: str, before: int
+    memory: Memory, count: int | None, displacement: int, extents: Extents, what: str, before: int
 ) -> int:
     """Return the number of elements. The caller's is trusted if the memory holds all their data.
 
     Programs make memory from an address with as many bytes as there are data, whatever the gaps.
     """
-    start, extent = displacement * layout.extent, layout.extent
+    start, extent = displacement * extents.extent, extents.extent
     room = memory.nbytes - start
     if start < 0 or room < 0:
         raise ArgumentError(
@@ -257,18 +257,18 @@ def _count(
         )
     if count is None:
         count = _fitting(room, extent, what)
-    first, behind = layout.bounds(memory.address + start - before * extent, before + count)
+    first, behind = extents.bounds(memory.address + start - before * extent, before + count)
     if memory.address <= first and behind <= memory.address + memory.nbytes:
         return count
     low, high = memory.bounds
     if low <= first and behind <= high:
         return count
-    if memory.bare and count * layout.size <= room:
+    if memory.bare and count * extents.size <= room:
         return count
-    if first >= memory.address and layout.first == 0:
+    if first >= memory.address and extents.first == 0:
         raise ArgumentError(
             f"{what} holds {room} bytes, {behind - first} expected "
-            f"({count} x {extent} bytes{'' if layout.behind == extent else ', less the last gap'})"
+            f"({count} x {extent} bytes{'' if extents.behind == extent else ', less the last gap'})"
         )
     raise ArgumentError(
         f"{what}: {count} elements of the datatype have data in bytes {first - memory.address} to "

@@ -18,15 +18,14 @@ from han.message.dtypes import (
     op_name,
     pair_name,
 )
-from han.message.overlap import overlap
-from han.message.packing import Hook, packer, unpacker
+from han.message.packing import Hook, overlap, packer, unpacker
 from han.message.reader import NO_KIND, kind_of
 from han.message.unlocked import is_commutative
 from han.model.element_types import PAIRS, WIDE, kernel, ops_of
 from han.tasks.signature import PACKED, Signature
 
 
-class Key(NamedTuple):
+class CallKey(NamedTuple):
     """What the look-up in C compares, beside collective, root and operation.
 
     `kind` is the number of the element type (:mod:`han.message.reader`), 0 if any type will do.
@@ -36,6 +35,10 @@ class Key(NamedTuple):
     nbytes: int
     kind: int = 0
     handle: int = 0
+
+
+# The operation's object, the handle of MPI's type, and whether operands are unpacked.
+Reducer = tuple[int, int, bool] | None
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,19 @@ class Message:
     datatype: MPI.Datatype | None = None
     numbers: tuple[int, int] | None = None
     unpacks: bool = False
-    key: Key | None = None
+    key: CallKey | None = None
+
+    @property
+    def keeps_plan(self) -> bool:
+        """Whether a plan may serve a later call: a derived type may be freed before it."""
+        return self.numbers is not None or not self.signature.reduces or self.key is not None
+
+    @property
+    def reducer(self) -> Reducer:
+        """What the MPI library or a user's function reduces with; kinds keep the operation."""
+        if self.numbers is not None or not self.signature.reduces or self.datatype is None:
+            return None
+        return id(self.op), self.datatype.handle, self.unpacks
 
     def without_buffers(self, signature: Signature) -> Message:
         """Return what messages of this kind have in common; `signature` is that of their class."""
@@ -70,7 +85,7 @@ class Message:
 
 def barrier(comm: MPI.Comm) -> Message:
     """Make the message of a barrier."""
-    return Message(Signature("barrier"), key=Key(0))
+    return Message(Signature("barrier"), key=CallKey(0))
 
 
 def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
@@ -82,7 +97,7 @@ def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
         _writable(buffer)
     nbytes = buffer.count * buffer.size
     signature = Signature("bcast", nbytes, root=root, device=buffer.device)
-    key = None if buffer.device else Key(nbytes)
+    key = None if buffer.device else CallKey(nbytes)
     message = Message(signature, buffer.address, buffer.address, (buffer.owner,), key=key)
     if buffer.dense:
         return message
@@ -162,11 +177,11 @@ def _reduction(
     return message if recv is None or recv.size == recv.extent else _staged(message, recv)
 
 
-def _key(send: Buffer, numbers: tuple[int, int] | None) -> Key | None:
+def _key(send: Buffer, numbers: tuple[int, int] | None) -> CallKey | None:
     kind = kind_of(send.name or pair_name(send.datatype))
     if kind == NO_KIND:
         return None
-    return Key(send.span, kind, 0 if numbers else send.datatype.handle)
+    return CallKey(send.span, kind, 0 if numbers else send.datatype.handle)
 
 
 def _type_name(buffer: Buffer) -> str:

@@ -12,15 +12,21 @@ from han.model.collectives import BY_BLOCKS, carried
 
 
 class Parser(NamedTuple):
-    """A parser; `by_blocks`: a buffer of the call holds a block for each rank."""
+    """The parser of a method.
+
+    `by_blocks`: a buffer of the call holds a block for each rank. `init` is the look-up of the
+    persistent method, "" if there is none.
+    """
 
     name: str
     parse: Callable[..., Message]
     by_blocks: bool = False
+    init: str = ""
 
 
 def _parser(method: str, parse: Callable[..., Message]) -> Parser:
-    return Parser(method, parse, carried(method.lower()) in BY_BLOCKS)
+    by_blocks = carried(method.lower()) in BY_BLOCKS
+    return Parser(method, parse, by_blocks, f"{method.lower()}_init")
 
 
 BARRIER = _parser("Barrier", message.barrier)

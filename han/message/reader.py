@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.message.dtypes import FORTRAN_PAIRS, PAIR_TYPES, mpi_type, pair_name
-from han.message.mpi_objects import WIDE_HANDLES, offset_of
+from han.message.unlocked import WIDE_HANDLES, offset_of
 from han.model.element_types import DTYPES, WIDE, numpy_name
 
 NUMBERS = "?bBhHiIlLqQefdgFDG"  # the letters of NumPy's types of numbers

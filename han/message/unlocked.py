@@ -11,10 +11,28 @@ import contextlib
 import ctypes
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import Any
 
 from mpi4py import MPI
 
-from han.message.mpi_objects import WIDE_HANDLES
+WIDE_HANDLES = MPI._sizeof(MPI.COMM_WORLD) > 4  # handles are pointers, not ints
+
+
+def offset_of(one: Any) -> int:
+    """Return where the handle is in an object, in bytes from its address."""
+    return MPI._addressof(one) - id(one)
+
+
+def set_handle(comm: MPI.Comm, source: MPI.Comm) -> None:
+    """Give a communicator the handle of another one."""
+    ctypes.memmove(MPI._addressof(comm), MPI._addressof(source), MPI._sizeof(comm))
+
+
+def bytes_of(status: MPI.Status) -> bytes:
+    """Return the memory of a status."""
+    memory = MPI.memory.fromaddress(MPI._addressof(status), MPI._sizeof(status))
+    return memory.tobytes()
+
 
 _Handle = ctypes.c_void_p if WIDE_HANDLES else ctypes.c_uint
 

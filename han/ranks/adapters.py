@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,3 +79,129 @@ def contradictions(rails: Sequence[int], found: Sequence[Sequence[Bound]]) -> li
                     f" {variable} is {value} for both"
                 )
     return said
+
+
+MBIT = 1e6 / 8  # bytes
+# From linux/rtnetlink.h, linux/netlink.h and linux/pkt_sched.h.
+GETQDISC, REQUEST, DUMP, DONE, ERROR = 38, 0x1, 0x300, 3, 2
+KIND, OPTIONS, PARAMETERS, RATE64 = 1, 2, 1, 4
+HEADER, QUEUE, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBHiIII"), struct.Struct("=HH")
+RATE_AT = 8  # of the rate in bytes a second, within the parameters of a token bucket
+
+
+def link_rate(environ: Mapping[str, str], system: Path = SYSTEM) -> float:
+    """Return the Mbit/s of this rank's adapter; 0 if the system does not tell.
+
+    It is an adapter that the environment names, or else the fastest one. A token bucket on it
+    limits its rate.
+    """
+    named = bound_names(environ)
+    limits = shaped()
+    rates = [
+        _limited(_speed(one), limits.get(_number(one / "ifindex")))
+        for one in _folders(system / "net")
+        if one.name in named or not named
+    ]
+    rates += [
+        _gigabits(port / "rate")
+        for one in _folders(system / "infiniband")
+        if one.name in named or not named
+        for port in _folders(one / "ports")
+    ]
+    return max(rates, default=0.0)
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def text_of(file: Path) -> str:
+    """Return what a file of the system says, "" if nothing: an adapter may be down."""
+    try:
+        return file.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _number(file: Path) -> int:
+    text = text_of(file)
+    return int(text) if text.lstrip("-").isdigit() else 0
+
+
+def _speed(adapter: Path) -> float:
+    """Return the Mbit/s of an adapter; 0: unknown. That of a TUN device stands for nothing."""
+    if (adapter / "tun_flags").exists():
+        return 0.0
+    return float(max(0, _number(adapter / "speed")))
+
+
+def _gigabits(file: Path) -> float:
+    """Return the Mbit/s of ``100 Gb/sec (4X EDR)``."""
+    try:
+        return float(text_of(file).split()[0]) * 1000
+    except (IndexError, ValueError):
+        return 0.0
+
+
+def _limited(speed: float, limit: float | None) -> float:
+    if limit is None:
+        return speed
+    return min(speed, limit) if speed else limit
+
+
+# ---- token buckets, from the kernel ---------------------------------------------------------
+
+
+def shaped() -> dict[int, float]:
+    """Return the Mbit/s of the token bucket of each adapter that has one, by its index."""
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as kernel:
+            kernel.settimeout(1.0)
+            kernel.bind((0, 0))
+            size = HEADER.size + QUEUE.size
+            head = HEADER.pack(size, GETQDISC, REQUEST | DUMP, 1, 0)
+            kernel.send(head + QUEUE.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0))
+            return dict(_buckets(kernel))
+    except (OSError, struct.error):  # a system that does not let programs ask
+        return {}
+
+
+def _buckets(kernel: socket.socket) -> Iterator[tuple[int, float]]:
+    while True:
+        data = kernel.recv(1 << 16)
+        while data:
+            size, kind, *_ = HEADER.unpack_from(data)
+            if kind in (DONE, ERROR) or size < HEADER.size:
+                return
+            found = _bucket(data[HEADER.size : size])
+            if found is not None:
+                yield found
+            data = data[size + -size % 4 :]
+
+
+def _bucket(message: bytes) -> tuple[int, float] | None:
+    """Return the adapter and the Mbit/s of a queue that is a token bucket and tells its rate."""
+    index = QUEUE.unpack_from(message)[3]
+    told = dict(_attributes(message[QUEUE.size :]))
+    if told.get(KIND, b"").rstrip(b"\0") != b"tbf":
+        return None
+    options = dict(_attributes(told.get(OPTIONS, b"")))
+    if RATE64 in options:
+        (rate,) = struct.unpack_from("=Q", options[RATE64])
+    elif len(options.get(PARAMETERS, b"")) >= RATE_AT + 4:
+        (rate,) = struct.unpack_from("=I", options[PARAMETERS], RATE_AT)
+    else:
+        return None
+    return index, rate / MBIT
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(data) >= ATTRIBUTE.size:
+        size, kind = ATTRIBUTE.unpack_from(data)
+        if size < ATTRIBUTE.size:
+            return
+        yield kind & 0x3FFF, data[ATTRIBUTE.size : size]
+        data = data[size + -size % 4 :]

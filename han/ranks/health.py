@@ -8,16 +8,23 @@ communicator is revoked: no rank can use it any more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError, RevokedError, SetupError, SharedMemoryError
-from han.ranks.departures import Departure, lost_call, lost_run, lost_step
 from han.ranks.meeting import Meeting, abandon
-from han.ranks.notices import Notices, first_cause, peer_error
+from han.ranks.notices import (
+    Departure,
+    Notices,
+    first_cause,
+    lost_call,
+    lost_run,
+    lost_step,
+    peer_error,
+)
 
 AGREED = (ConfigError, SharedMemoryError, SetupError)  # raised on all ranks at the same step
 FREED = "it has been freed"
@@ -51,29 +58,6 @@ def revoked(failed: str) -> RevokedError:
         else "make a new han.Comm from a communicator of the ranks that are left"
     )
     return RevokedError(f"this communicator cannot be used any more: {failed}; {way_out}")
-
-
-class FailingEngines(Protocol):
-    """The engines of a communicator, as far as errors concern them."""
-
-    @property
-    def own(self) -> _native.Engine:
-        """The communicator's own engine."""
-
-    def mark_error(self, call: int) -> None:
-        """Store in the control records that `call` raised on this rank."""
-
-    def departures(self) -> list[Departure]:
-        """Return which ranks that share memory with this one have left."""
-
-    def hold(self, gone: Iterable[Departure]) -> None:
-        """Let runs that a rank has left out report a notice, whenever they are started."""
-
-    def skip(self) -> None:
-        """Start an empty plan in place of a call that raised."""
-
-    def fail(self) -> None:
-        """Mark every engine as failed: later runs raise."""
 
 
 class Preparing:
@@ -147,18 +131,7 @@ class Together:
 class Health:
     """What this rank knows about the other ranks of a communicator."""
 
-    _engines: FailingEngines | None = None
-
-    @property
-    def engines(self) -> FailingEngines:
-        """The engines; they are set before the first call."""
-        assert self._engines is not None
-        return self._engines
-
-    @engines.setter
-    def engines(self, engines: FailingEngines) -> None:
-        self._engines = engines
-        self.alert()  # messages may have arrived before
+    engines: Any = None  # of the runtime; set before the first call
 
     def __init__(self, meeting: Meeting, notices: Notices) -> None:
         self.meeting, self.notices = meeting, notices
@@ -183,11 +156,11 @@ class Health:
 
     def alert(self) -> None:
         """Let waiting runs look at the notices, which another communicator may have received."""
-        if self._engines is None:
+        if self.engines is None:
             return
-        self._engines.own.held = self.notices.held
+        self.engines.own.held = self.notices.held
         if self.notices.gone:
-            self._engines.hold(self.notices.gone)
+            self.engines.hold(self.notices.gone)
 
     def live(self) -> None:
         """Raise RevokedError if the communicator is revoked, or the error that was put off.
@@ -299,6 +272,6 @@ class Health:
             self.failed = f"{type(error).__name__}: {error}"
             with contextlib.suppress(MPI.Exception):
                 self.notices.revoke(error, cause)
-            if self._engines is not None:
-                self._engines.fail()
+            if self.engines is not None:
+                self.engines.fail()
         return error

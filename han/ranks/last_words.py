@@ -1,4 +1,4 @@
-"""Values of all ranks on rank 0 when a program ends, without waiting long for any rank.
+"""Values of all ranks when a program ends, without waiting long for any rank.
 
 A rank may be late, or have died. Therefore this is not collective: each rank sends its value, and
 rank 0 answers when it has received the values or waits no more.
@@ -8,31 +8,30 @@ from __future__ import annotations
 
 import pickle
 import time
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
+from han.ranks.measured import WAIT, WAIT_FOR_OTHERS
 from han.ranks.meeting import Patience, abandon
 
 VALUE, ANSWER = 1, 2  # tags
-WAIT = 10.0  # seconds that a rank waits for rank 0
-WAIT_FOR_OTHERS = 5.0  # shorter, so that ranks that wait for rank 0 get its answer in time
-
-
-def last_words(comm: MPI.Intracomm, value: object, waits: bool = True) -> dict[int, Any]:
-    """Return the values of the ranks that come in time, by rank; empty on other ranks than 0.
-
-    `comm` is used for nothing else. A rank that does not wait only sends its value.
-    """
-    if comm.Get_rank():
-        tell(comm, value, waits)
-        return {}
-    return {0: value} | hear(comm, time.monotonic() + (WAIT_FOR_OTHERS if waits else 0.0))
 
 
 def tell(comm: MPI.Intracomm, value: object, waits: bool = True) -> None:
-    """Send a value to rank 0, and wait for its answer."""
-    _tell(comm, value, WAIT if waits else 0.0)
+    """Send a value to rank 0, and wait for its answer if it `waits`.
+
+    `comm` is used for nothing else.
+    """
+    _send(comm, pickle.dumps(value), 0, VALUE)
+    limit, patience = WAIT if waits else 0.0, Patience()
+    while patience.waited < limit:
+        if comm.Iprobe(0, ANSWER):
+            # Some libraries complain of messages that nobody received.
+            comm.Recv([bytearray(0), MPI.BYTE], 0, ANSWER)
+            return
+        patience.pause()
 
 
 def hear(comm: MPI.Intracomm, until: float) -> dict[int, Any]:
@@ -52,18 +51,6 @@ def _send(comm: MPI.Intracomm, data: bytes | bytearray, peer: int, tag: int) -> 
     if not request.Test():
         abandon((request, data))
     return request
-
-
-def _tell(comm: MPI.Intracomm, value: object, limit: float) -> None:
-    """Send a value to rank 0, and wait for its answer."""
-    _send(comm, pickle.dumps(value), 0, VALUE)
-    patience = Patience()
-    while patience.waited < limit:
-        if comm.Iprobe(0, ANSWER):
-            # Some libraries complain of messages that nobody received.
-            comm.Recv([bytearray(0), MPI.BYTE], 0, ANSWER)
-            return
-        patience.pause()
 
 
 def _hear(comm: MPI.Intracomm, found: dict[int, Any], until: float) -> None:
@@ -91,3 +78,116 @@ def _done(request: MPI.Request, data: bytearray, until: float) -> bool:
             return False
         patience.pause()
     return True
+
+
+class TreeNode(NamedTuple):
+    """A rank and its place: the name of its tree, and whether it has joined and has a parent."""
+
+    tree: int
+    rank: int  # in MPI.COMM_WORLD
+    joined: bool
+    has_parent: bool
+
+
+@dataclass
+class Values:
+    """The values of the ranks of a tree, and the ranks of MPI.COMM_WORLD that did not tell one."""
+
+    values: list[Any] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
+
+    def add(self, other: Values) -> None:
+        """Add the values of another part of the tree."""
+        self.values += other.values
+        self.missing += other.missing
+
+
+class Reporters:
+    """The place of this rank in the trees; joining is collective over each communicator.
+
+    The ranks of all communicators that joined form trees. A rank tells its parent, which tells its
+    own parent; the top of a tree has the values of all its ranks. So each value arrives once, also
+    from ranks that are in several communicators.
+
+    A rank without parent and children takes any parent. The top of a tree takes a parent only if
+    the name of the parent's tree is less than its own: the ranks below it have names that are not
+    less, so no rank becomes its own ancestor.
+    """
+
+    def __init__(self) -> None:
+        rank = MPI.COMM_WORLD.Get_rank()
+        self._place = TreeNode(rank, rank, joined=False, has_parent=False)
+        self._parent: MPI.Intracomm | None = None  # its rank 0 is the parent
+        self._children: list[tuple[MPI.Intracomm, list[int]]] = []  # rank 0 of each is this rank
+        self._whole = False  # all ranks of the job are in one tree
+
+    def join(self, comm: MPI.Intracomm) -> None:
+        """Connect the trees of the ranks of `comm`, where ranks can take a parent; collective."""
+        here = _within_job(comm)
+        if self._whole and here:
+            return
+        places = [TreeNode(*place) for place in comm.allgather(tuple(self._place))]
+        parent = parent_of(places)
+        going = [takes(place, places[parent]) for place in places]
+        going[parent] = True
+        self._whole |= here and comm.Get_size() == MPI.COMM_WORLD.Get_size()
+        if sum(going) > 1:
+            self._connect(comm, places, parent, going)
+        self._place = self._place._replace(joined=True)
+
+    def _connect(
+        self, comm: MPI.Intracomm, places: list[TreeNode], parent: int, going: list[bool]
+    ) -> None:
+        me = comm.Get_rank()
+        color, key = 0 if going[me] else MPI.UNDEFINED, 0 if me == parent else me + 1
+        made = MPI.Intracomm(comm.Split(color, key))
+        if me == parent:
+            told = [place.rank for place, goes in zip(places, going, strict=True) if goes]
+            told.remove(places[parent].rank)
+            self._children.append((made, told))
+        elif going[me]:
+            self._parent = made
+            self._place = self._place._replace(tree=places[parent].tree, has_parent=True)
+
+    def last_words(self, value: object, waits: bool = True) -> Values | None:
+        """Gather the values of a tree; return them on its top, None elsewhere; not collective.
+
+        A rank with a parent waits for its children half as long as the top does.
+        """
+        limit = WAIT_FOR_OTHERS / (1 if self._parent is None else 2)
+        until = time.monotonic() + (limit if waits else 0.0)
+        found = Values([value])
+        for comm, ranks in self._children:
+            told = hear(comm, until)
+            for values in told.values():
+                found.add(values)
+            found.missing += [rank for k, rank in enumerate(ranks, 1) if k not in told]
+        if self._parent is None:
+            return found
+        tell(self._parent, found, waits)
+        return None
+
+    def free(self) -> None:
+        """Free the communicators; collective over each of them."""
+        for comm in (*(comm for comm, _ in self._children), *filter(None, [self._parent])):
+            comm.Free()
+
+
+def _within_job(comm: MPI.Intracomm) -> bool:
+    """Return whether all ranks of `comm` are in this job's MPI.COMM_WORLD; the same on all."""
+    group, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    places = MPI.Group.Translate_ranks(group, range(comm.Get_size()), world)
+    group.Free()
+    world.Free()
+    return MPI.UNDEFINED not in places
+
+
+def parent_of(places: list[TreeNode]) -> int:
+    """Return which of the ranks may become the parent of others."""
+    some = [k for k, place in enumerate(places) if place.joined] or range(len(places))
+    return min(some, key=lambda k: (places[k].tree, places[k].rank))
+
+
+def takes(place: TreeNode, parent: TreeNode) -> bool:
+    """Return whether a rank takes a parent."""
+    return not place.joined or (not place.has_parent and parent.tree < place.tree)

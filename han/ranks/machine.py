@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,7 @@ from han import _native
 from han.common.units import plural
 from han.common.version import __version__
 from han.config.parts import Wait
-from han.ranks.layout import binding, layout
-from han.ranks.link import link_rate
+from han.ranks.adapters import link_rate, text_of
 from han.ranks.quota import processors
 from han.tuning.tuned.fingerprint import Fingerprint
 
@@ -91,3 +90,46 @@ def cpu_model() -> str:
         text = ""
     names = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return names[1].strip() if names else platform.processor() or platform.machine()
+
+
+SYSTEM = Path("/sys/devices/system")
+
+
+def layout(system: Path = SYSTEM) -> str:
+    """Return ``2 sockets, 8 NUMA domains, 16 L3 caches``; "" if the system does not tell."""
+    online = listed(text_of(system / "cpu/online"))
+    near = Path("cache/index3/shared_cpu_list")
+    shared = _groups(online, lambda cpu: listed(text_of(_cpu(system, cpu) / near)))
+    sockets = {text_of(_cpu(system, first) / "topology/physical_package_id") for first in shared}
+    domains = listed(text_of(system / "node/has_cpu"))
+    counts = (len(sockets), "socket"), (len(domains), "NUMA domain"), (len(shared), "L3 cache")
+    return ", ".join(plural(count, unit) for count, unit in counts if count) if online else ""
+
+
+def binding() -> str:
+    """Return how many processors this rank may use: ``all``, ``one`` or ``several``."""
+    allowed = len(os.sched_getaffinity(0))
+    if allowed >= (os.cpu_count() or 1):
+        return "all"
+    return "one" if allowed == 1 else "several"
+
+
+def listed(text: str) -> list[int]:
+    """Return the numbers of a list of the kernel: ``0-3,8``."""
+    found = re.findall(r"(\d+)(?:-(\d+))?", text)
+    return [cpu for first, last in found for cpu in range(int(first), int(last or first) + 1)]
+
+
+def _groups(cpus: list[int], members: Callable[[int], list[int]]) -> list[int]:
+    """Return the first processor of each group; one of each group is asked for its members."""
+    left, found = dict.fromkeys(cpus), list[int]()
+    while left:
+        first = next(iter(left))
+        found.append(first)
+        for cpu in (first, *members(first)):
+            left.pop(cpu, None)
+    return found
+
+
+def _cpu(system: Path, cpu: int) -> Path:
+    return system / f"cpu/cpu{cpu}"

@@ -13,15 +13,15 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from han.ranks.measured import MOST_EARLY
 from han.ranks.meeting import TAG_DATA, abandon
 
 LEAST_LIMIT = 32767  # of tags, in every MPI library
-EARLY = 256  # communicators for which messages are kept that arrive before the communicator is made
 LABEL = struct.Struct("=QQQ")  # of data: the tokens of the mail and of the communicator, the call
 
 
@@ -39,13 +39,6 @@ def tag_limit(comm: MPI.Comm) -> int:
 Fields = Sequence[Any]
 
 
-class Receiver(Protocol):
-    """Takes the messages of one communicator."""
-
-    def arrived(self, source: int, fields: Fields) -> None:
-        """Take a message; `source` is its sender's rank on the duplicate."""
-
-
 class Mail:
     """Sends and receives messages on `comm`, on a tag of their own.
 
@@ -58,7 +51,7 @@ class Mail:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.tag = tag_limit(comm)
         self.lock = threading.RLock()  # several threads may wait in calls of its communicators
-        self._receivers: dict[int, Receiver] = {}
+        self._receivers: dict[int, Any] = {}  # Notices, by token
         self._early: OrderedDict[int, list[tuple[int, Fields]]] = OrderedDict()
         self._kept: dict[int, list[memoryview]] = {}  # labelled data, by sender
         self._coming: dict[int, tuple[MPI.Request, Any]] = {}  # data under way, by sender
@@ -73,7 +66,7 @@ class Mail:
             self._numbers += 1
             return self.token + 1 + self._numbers * self.size + self.rank
 
-    def join(self, token: int, receiver: Receiver) -> None:
+    def join(self, token: int, receiver: Any) -> None:
         """Deliver the messages of a communicator from now on."""
         with self.lock:
             self._receivers[token] = receiver
@@ -168,7 +161,7 @@ class Mail:
             receiver.arrived(source, fields)
             return
         self._early.setdefault(token, []).append((source, fields))
-        if len(self._early) > EARLY:
+        if len(self._early) > MOST_EARLY:
             self._early.popitem(last=False)
 
     def close(self, free: bool) -> None:

@@ -10,24 +10,23 @@ from __future__ import annotations
 import os
 import pickle
 import time
+import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.common.errors import CollectiveTimeoutError, SetupError
+from han.common.errors import CollectiveTimeoutError, MismatchError, PeerError, SetupError
 from han.message.unlocked import group_of, return_errors
+from han.ranks.measured import LOOK, NAP, SETUP_LEAST, YIELDS
 
 T = TypeVar("T")
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 # Tags on han's own communicators; engines' tags are larger.
 TAG_DATA, TAG_COME, TAG_GO, TAG_CLOCK, TAG_LAST = range(5)
-YIELDS = 200  # rounds with a yield; later rounds sleep
-NAP = 50e-6  # seconds
-SETUP_LEAST = 30.0  # seconds; the least limit of set-up: ranks still import modules
-LOOK = 0.02  # seconds between two checks of the time limit and of notices
 ROOM = 504  # bytes of a pickled value in a slot
 SLOT = np.dtype([("size", "i8"), ("data", "u1", ROOM)])
 _abandoned: list[object] = []  # MPI may still write to memory that these own
@@ -177,6 +176,12 @@ class Meeting:
             for place in peers:
                 move(place, tag)
 
+    def _exchanged(self, request: MPI.Request, step: str, keep: object) -> None:
+        """Wait for an exchange of all ranks, and hear whether one gave up after its part of it."""
+        self.wait(request, step, keep)
+        if self.look is not None:
+            self.look(step)
+
     def allgather(self, value: T, step: str) -> list[T]:
         """Return the values that all ranks pass, by rank; values are pickled.
 
@@ -186,9 +191,7 @@ class Meeting:
         mine, slots = np.zeros(1, SLOT), np.empty(self.size, SLOT)
         mine["size"], mine["data"][0, : data.size] = data.size, data[:ROOM]
         moved = [mine.view(np.uint8), slots.view(np.uint8)]
-        self.wait(self.comm.Iallgather(*moved), step, moved)
-        if self.look is not None:  # a rank that gave up may have left its part of the exchange
-            self.look(step)
+        self._exchanged(self.comm.Iallgather(*moved), step, moved)
         counts = slots["size"]
         if counts.max() <= ROOM:
             self.steps += 1
@@ -202,18 +205,14 @@ class Meeting:
     def numbers(self, mine: Sequence[int], step: str) -> list[list[int]]:
         """Return the numbers that all ranks pass, by rank; all pass as many."""
         sent, table = np.array(mine, np.int64), np.empty((self.size, len(mine)), np.int64)
-        self.wait(self.comm.Iallgather(sent, table), step, (sent, table))
-        if self.look is not None:  # as in `allgather`
-            self.look(step)
+        self._exchanged(self.comm.Iallgather(sent, table), step, (sent, table))
         self.steps += 1
         return table.tolist()
 
     def common(self, words: Words, step: str) -> Words:
         """Return the bits that are set in the words of all ranks; all pass as many words."""
         found = np.empty_like(words)
-        self.wait(self.comm.Iallreduce(words, found, MPI.BAND), step, (words, found))
-        if self.look is not None:  # as in `allgather`
-            self.look(step)
+        self._exchanged(self.comm.Iallreduce(words, found, MPI.BAND), step, (words, found))
         self.steps += 1
         return found
 
@@ -252,3 +251,56 @@ def _unpickle(
     return [
         pickle.loads(data[end - n : end].tobytes()) for n, end in zip(counts, ends, strict=True)
     ]
+
+
+Exchange: TypeAlias = Callable[[int], list[int]]
+
+RAISED = -1  # the word of a rank whose arguments are wrong
+
+
+def agree(
+    meeting: Meeting,
+    together: AbstractContextManager[None],
+    step: str,
+    read: Callable[[], object],
+    exchange: Exchange | None = None,
+) -> None:
+    """Read the arguments of `step` on all ranks; return when all have done so (collective).
+
+    `exchange` returns the numbers that all ranks pass, by rank; None: MPI's Iallgather does.
+
+    `read` returns what all ranks must pass alike, or raises. If it raises on a rank, that rank
+    raises the error, and the others PeerError. If the values differ, all raise MismatchError. The
+    communicator stays usable. Only errors of the exchange itself leave the block `together`.
+    """
+    word, value, problem = RAISED, None, None
+    with together:
+        try:
+            value = read()
+            word = zlib.crc32(repr(value).encode())
+        except Exception as error:
+            problem = error
+        words = exchange(word) if exchange is not None else _exchange(meeting, word, step)
+        alike = words.count(words[0]) == len(words)
+        text = repr(value) if problem is None else f"{type(problem).__name__}: {problem}"
+        texts = [] if alike else meeting.allgather(text, step)
+    if problem is not None:
+        raise problem
+    if not alike:
+        raise _difference(step, words, texts)
+
+
+def _exchange(meeting: Meeting, word: int, step: str) -> list[int]:
+    return [number for (number,) in meeting.numbers([word], step)]
+
+
+def _difference(step: str, words: list[int], texts: list[str]) -> PeerError | MismatchError:
+    """Return the error of a rank whose own arguments are right."""
+    wrong = [f"rank {r} raised {texts[r]}" for r, word in enumerate(words) if word == RAISED]
+    if wrong:
+        return PeerError(f"{step}: {'; '.join(wrong)}")
+    seen: dict[str, int] = {}
+    for rank, text in enumerate(texts):
+        seen.setdefault(text, rank)
+    calls = "; ".join(f"rank {rank} passes {text}" for text, rank in seen.items())
+    return MismatchError(f"{step}: the ranks do not agree: {calls}; pass the same on all ranks")

@@ -3,23 +3,115 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from han.common.errors import HanError, MismatchError, PeerError, RevokedError
-from han.ranks.departures import Departure
 from han.ranks.mail import Fields, Mail
+from han.ranks.measured import FLUSH, GRACE, IN_FLIGHT
 from han.ranks.meeting import Meeting, Patience, abandon
-from han.ranks.mismatch import mismatch
+from han.tasks.signature import ON_DEVICE
+
+ENDED = "its program ended (at its last line, by sys.exit or by MPI.Finalize)"
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How far a rank came before it left, and why it left.
+
+    All ranks count alike: `steps` set-up steps are finished, `calls` is the number of the next
+    call that is left to the MPI library, and `runs` holds (number, finished runs) of each engine.
+    A departure that is read from shared memory has no `runs`: the control records tell them.
+    """
+
+    rank: int
+    text: str
+    steps: int
+    calls: int
+    runs: tuple[tuple[int, int], ...] | None = None
+    heard: float = field(default_factory=time.monotonic, compare=False)
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the rank may still take part in a call, in a function that runs at exit."""
+        return self.text == ENDED and time.monotonic() < self.heard + GRACE
+
+    def finished(self, engine: int) -> int | None:
+        """Return the number of runs that the rank finished on an engine; None: see its record."""
+        return None if self.runs is None else dict(self.runs).get(engine, 0)
+
+    def error(self, rank: int, story: str) -> PeerError:
+        """Return the error of `rank`; `story` says what it waited for."""
+        return PeerError(f"rank {self.rank} left: {self.text}; rank {rank} was in {story}")
+
+
+def lost_run(gone: Iterable[Departure], engine: int, finished: int) -> Departure | None:
+    """Return who left without the run that follows `finished` runs of an engine, if any did."""
+    for one in gone:
+        runs = one.finished(engine)
+        if runs is not None and runs <= finished:
+            return one
+    return None
+
+
+def lost_call(gone: Iterable[Departure], call: int) -> Departure | None:
+    """Return who left without making a call that is left to the MPI library, if any did."""
+    return next((one for one in gone if one.calls <= call), None)
+
+
+def lost_step(
+    gone: Iterable[Departure], steps: int, among: Sequence[int] | None
+) -> Departure | None:
+    """Return who left without the set-up step that follows `steps` steps, if any did.
+
+    Steps of some ranks, those in `among`, are not counted. A rank that has left may have taken
+    part in such a step: then its last message arrives within IN_FLIGHT.
+    """
+    late = time.monotonic() - IN_FLIGHT
+    for one in gone:
+        if one.steps > steps:
+            continue
+        if among is None or (one.rank in among and one.heard < late):
+            return one
+    return None
+
+
+REMEDY = "HAN_CHECK=1 compares calls before they are made"
+DEVICES = "pass memory of a device on all ranks, or on none"
+FORMS = "this call or an earlier one; blocking and nonblocking calls do not match"
+
+
+def mismatch(
+    between: tuple[int, int], rank: int, stories: Mapping[int, str], shown: str = ""
+) -> MismatchError:
+    """Return the error of `rank` for two ranks that make different calls: the peer and its finder.
+
+    `stories` is what each rank was in, as far as known, such as ``barrier: barrier(0) for ...``.
+    `shown` is how the finder saw the difference.
+    """
+    peer, finder = between
+    said = [f"rank {r} was in {stories[r]}" for r in sorted({*between, rank}) if r in stories]
+    calls = [stories[r].partition(":")[0] for r in between if r in stories]
+    remedy = FORMS if len(calls) == 2 and calls[0] == calls[1] else REMEDY
+    if any(ON_DEVICE in story for story in stories.values()):
+        remedy = DEVICES
+    how = f" ({shown})" if shown else ""
+    error = MismatchError(
+        f"rank {peer} does not make the same calls as rank {finder}{how}: {'; '.join(said)} "
+        f"({remedy})"
+    )
+    error.between, error.story = between, stories.get(rank, "")
+    return error
+
 
 LEFT = 1 << 61  # calls that start no run of the communicator's engine are counted from here on
 LATEST = 1 << 62  # the call number of a notice that concerns all calls
 DEPARTURE = -1  # stands in place of the call number if the sender leaves
 WITHDRAWAL = -2  # and this, if it then stops to wait for the departure of the receiver
 LONGEST = 2000  # characters of a text at most
-FLUSH = 1.0  # seconds in which all ranks come to free a communicator that had errors
 
 
 @dataclass(frozen=True)

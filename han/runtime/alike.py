@@ -17,6 +17,7 @@ from han.model.channel_layout import Geometry
 from han.model.collectives import added
 from han.model.program import Program
 from han.model.topology import Topology
+from han.runtime.measured import BESIDE, MOST_PROGRAMS
 from han.submodules.registry import others
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
@@ -24,11 +25,8 @@ from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.tuned.table import TunedTable
 
-MOST = 64 << 20  # bytes of programs; beyond, the least recently used ones are dropped
-BESIDE = 4096  # bytes that a program takes besides its operations, about
 
-
-class Key(NamedTuple):
+class ProgramKey(NamedTuple):
     """Identifies a program of this process: the planner, and what a plan of it depends on."""
 
     planner: Planner
@@ -43,11 +41,11 @@ class Alike:
     A planner stays while a communicator or a program uses it.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_PROGRAMS) -> None:
         self._most = most
         self._lock = RLock()  # a signal handler may make a call too
         self._planners: WeakValueDictionary[object, Planner] = WeakValueDictionary()
-        self._programs: OrderedDict[Key, Program] = OrderedDict()
+        self._programs: OrderedDict[ProgramKey, Program] = OrderedDict()
         self.nbytes = 0
 
     def planner(
@@ -73,7 +71,7 @@ class Alike:
                 self._planners[about] = found
         return found
 
-    def get(self, key: Key) -> Program | None:
+    def get(self, key: ProgramKey) -> Program | None:
         """Return a program, if it is kept."""
         with self._lock:
             program = self._programs.get(key)
@@ -81,7 +79,7 @@ class Alike:
                 self._programs.move_to_end(key)
         return program
 
-    def put(self, key: Key, program: Program) -> None:
+    def put(self, key: ProgramKey, program: Program) -> None:
         """Keep a program; drop others if they are too many bytes."""
         with self._lock:
             if key not in self._programs:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
 from han import _native
-from han.message.mpi_objects import WIDE_HANDLES, bytes_of, offset_of
+from han.message.unlocked import WIDE_HANDLES, bytes_of, offset_of
 
 Library = tuple[str, int, int, int, int, int, int, int]
 
@@ -55,44 +54,20 @@ if TYPE_CHECKING:
     class BaseRequest(MPI.Request):
         """A plan bound to buffers; it is started, waited for and tested like an MPI request.
 
-        A subclass has the methods ``_empty``, which fills in a status, and ``_error_code``, which
-        returns MPI's code for an exception.
+        The arguments are those of ``native/python/py_request.c``. A subclass has the methods
+        ``_empty``, which fills in a status, and ``_error_code``, which returns MPI's code for an
+        exception.
         """
 
-        def __init__(
-            self,
-            engine: _native.Engine,
-            plan: _native.Plan,
-            send: int,
-            recv: int,
-            keep: object = None,
-            begin: Callable[[], object] | None = None,
-            end: Callable[[], object] | None = None,
-            persistent: bool = False,
-            nbytes: int = 0,
-            sizes: bytes = b"",
-        ) -> None: ...
+        active: bool  # it was started and not yet completed by Wait or Test
+        persistent: bool  # it can be started again
+        _engine: _native.Engine | None  # it runs it; None once the request has been freed
 
-        @property
-        def active(self) -> bool:
-            """Whether it was started and not yet completed by Wait or Test."""
-
-        @property
-        def persistent(self) -> bool:
-            """Whether it can be started again."""
-
-        @property
-        def _engine(self) -> _native.Engine | None:
-            """The engine that runs it; None once the request has been freed."""
+        def __init__(self, engine: _native.Engine, plan: _native.Plan, *more: Any, **named: Any):
+            """Bind a plan to addresses, which follow."""
 
         def Start(self) -> None:
             """Start the run; it progresses inside Wait and Test."""
-
-        def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
-            """Wait until complete."""
-
-        def Test(self, status: MPI.Status | None = None) -> bool:
-            """Make progress; return whether it is complete. A complete request is inactive."""
 
         def _peek(self) -> bool:
             """Make progress; return whether it is complete. The request stays active."""

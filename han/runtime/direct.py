@@ -15,9 +15,9 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import PeerError
-from han.ranks.departures import IN_FLIGHT
 from han.ranks.health import Health
-from han.ranks.meeting import LOOK, YIELDS, Patience, abandon
+from han.ranks.measured import IN_FLIGHT, LOOK, YIELDS
+from han.ranks.meeting import Patience, abandon
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from han import _native
 from han.common.errors import MismatchError
+from han.runtime.measured import MOST_PADDED
 
 EAGER_HEAD = {"nbytes": "q", "call": "i", "root": "i"}
 HEAD = struct.Struct("=" + "".join(EAGER_HEAD.values()))
@@ -23,7 +24,6 @@ EAGER_SPREAD = {"most": "q", "total": "q"}  # of what a rank sends; in the place
 SPREAD = struct.Struct("=" + "".join(EAGER_SPREAD.values()))
 BLOCK = 256  # bytes
 EAGER_ROOM = BLOCK - HEAD.size
-MOST_PADDED = 2  # objects of different sizes may take so many times their bytes in blocks
 
 
 class Call(IntEnum):

@@ -5,19 +5,23 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from han import _native
 from han.memory.channel import Channel
+from han.message.message import Message
 from han.message.reader import READER
+from han.model.collectives import ROWS
 from han.model.program import EPOCH_TAGS, MAX_STREAMS
-from han.ranks.departures import Departure
 from han.ranks.health import Health
+from han.ranks.notices import Departure
 from han.runtime.base_request import library
 from han.runtime.eager import Eager
 from han.runtime.native_plans import empty_plan
 from han.runtime.reports import Reporter, reporter
 from han.runtime.request import Request
 from han.runtime.waiting import Waiting
+from han.tasks.signature import Signature
 from han.trace.recording import Recorder
 
 ENGINE_TAGS = (MAX_STREAMS + 1) * EPOCH_TAGS  # the last for ranks that agree on a trial
@@ -58,6 +62,17 @@ class Engines:
         """Return a look-up without plans."""
         health = self.health
         return _native.Calls(self.own, READER, Request, health.rank, health.size, self._bounds)
+
+    def remember(self, found: Any, message: Message, sized: Signature) -> None:
+        """Let the look-up in C find what serves a class of sizes; `message` is one of its calls."""
+        signature, bound = message.signature, sized.bound
+        if message.key is None or (signature.uneven and not bound):
+            return  # a plan for blocks that differ may serve these sizes only
+        code = ROWS[signature.collective].code
+        way = signature.root or int(signature.in_place)  # no call has both
+        op = message.op if signature.reduces else None
+        key = message.key._replace(nbytes=bound or message.key.nbytes)
+        self.calls.add(found, code, way, op, key, signature.uneven)
 
     def make(self, channels: list[Channel]) -> _native.Engine:
         """Make an engine over some channels."""

@@ -12,18 +12,17 @@ from mpi4py import MPI
 from han.config.arrange import Facts
 from han.memory.shared import Reach, Site
 from han.model.topology import Topology
-from han.ranks.departures import IN_FLIGHT
 from han.ranks.discover import Conditions, discover, facts_of
 from han.ranks.health import FREED, Health
 from han.ranks.mail import Mail
+from han.ranks.measured import IN_FLIGHT
 from han.ranks.meeting import Meeting, setup_limit
 from han.runtime.given import Given
+from han.runtime.measured import MOST_DRAFTS
 from han.runtime.resting import Nest
 
 if TYPE_CHECKING:
     from han.config.config import Config
-
-DRAFTS = 64  # sets of ranks of which a parent remembers the draft
 
 
 def world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
@@ -114,7 +113,7 @@ class Inherited:
         draft = self._drafts.get(key)
         if draft is None:
             draft = self._draft(key, comm.Get_rank())
-            if len(self._drafts) < DRAFTS and (draft.site is not None or not draft.near):
+            if len(self._drafts) < MOST_DRAFTS and (draft.site is not None or not draft.near):
                 self._drafts[key] = draft
         return draft
 

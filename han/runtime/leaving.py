@@ -21,14 +21,10 @@ from mpi4py import MPI
 from han import _native
 from han.common.uncaught import uncaught, watch_exit
 from han.config.environment import aborts
-from han.ranks.departures import ENDED, Departure
+from han.ranks.notices import ENDED, Departure
+from han.runtime.measured import LAST_MESSAGES, MOST_TOLD, SETTLE
 from han.runtime.parts import Parts
 from han.runtime.reports import reporter
-
-SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
-PATIENCE = 3.0  # seconds in which the last messages of other ranks arrive
-MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
-
 
 if aborts(os.environ):
     watch_exit()
@@ -127,9 +123,9 @@ def _hear(awaited: dict[Parts, set[int]]) -> None:
     """Receive the last messages of other ranks: MPI libraries complain of what nobody received.
 
     All ranks come here, as they all come to MPI.Finalize, which waits for them too. A rank that
-    comes after PATIENCE finds that this one waits no longer, and sends nothing.
+    comes after LAST_MESSAGES finds that this one waits no longer, and sends nothing.
     """
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LAST_MESSAGES
     while late := {s: ranks for s, r in awaited.items() if (ranks := s.health.notices.unheard(r))}:
         if time.monotonic() > until:
             for parts, ranks in late.items():

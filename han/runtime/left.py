@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from mpi4py import MPI
 
@@ -14,7 +14,7 @@ from han.config.arrange import Facts
 from han.model.collectives import BY_BLOCKS
 from han.ranks.health import Health
 from han.ranks.meeting import Patience
-from han.runtime.progress import need_helper
+from han.runtime.waiting import need_helper
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -85,17 +85,33 @@ def watch(health: Health, call: int, step: str) -> None:
     health.expect_call(call, step)
 
 
-class Before(Protocol):
-    """A request that a request of the MPI library comes after."""
+class CollectiveRequest(MPI.Request):
+    """What requests of collectives have in common."""
 
-    def Wait(self) -> object:
+    def wait(self, status: MPI.Status | None = None) -> None:
         """Wait until complete."""
+        self.Wait(status)
 
-    def Test(self) -> bool:
-        """Return whether it is complete."""
+    def test(self, status: MPI.Status | None = None) -> tuple[bool, None]:
+        """Make progress; return whether it is complete."""
+        return self.Test(status), None
+
+    def Cancel(self) -> None:
+        """Raise HanError: MPI does not allow cancelling collectives."""
+        raise HanError("Cancel: a collective cannot be cancelled; call Wait")
+
+    def cancel(self) -> None:
+        """Raise HanError: MPI does not allow cancelling collectives."""
+        self.Cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.Free()
 
 
-class LeftRequest(MPI.Request):
+class LeftRequest(CollectiveRequest):
     """A request of the MPI library whose ``Wait`` raises when another rank fails.
 
     It is complete after the request `after`, if there is one. While it waits, han's own requests
@@ -108,7 +124,7 @@ class LeftRequest(MPI.Request):
     _call: int  # the number of the latest call
     _own: MPI.Prequest  # if it is persistent
     persistent = False
-    after: Before | None = None
+    after: MPI.Request | None = None
     buffers: tuple[object, ...] = ()  # kept alive; see HeldRequest
 
     def __new__(cls, request: MPI.Request, health: Health, step: str) -> Self:
@@ -160,24 +176,6 @@ class LeftRequest(MPI.Request):
         _native.progress()
         self.look()
         return False
-
-    def wait(self, status: MPI.Status | None = None) -> None:
-        """Wait until complete."""
-        self.Wait(status)
-
-    def test(self, status: MPI.Status | None = None) -> tuple[bool, None]:
-        """Make progress; return whether it is complete."""
-        return self.Test(status), None
-
-    def Cancel(self) -> None:
-        """Raise HanError: MPI does not allow cancelling collectives."""
-        raise HanError("Cancel: a collective cannot be cancelled; call Wait")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.Free()
 
 
 class LeftPrequest(LeftRequest, MPI.Prequest):

@@ -1,24 +1,30 @@
-"""How the parts of a communicator are made: with what its parent knows, or from nothing."""
+"""How the parts of a communicator are made: with what its parent knows, or from nothing.
+
+In the first step every rank tells the token of the communicator's parent, if it has one, what it
+lends, and a number that stands for its settings. If all ranks have the same parent, nothing more
+has to be asked. If they have not, and their settings differ or a rank has a problem, they also
+exchange the settings.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
 from han.config.arrange import Facts
-from han.memory.shared import SharedMemory
-from han.ranks.discover import STEP, Conditions, discover, gather_facts
+from han.memory.shared import Lending, SharedMemory
+from han.model.topology import MAX_LEVELS
+from han.ranks.discover import STEP, Conditions, check_agreement, discover, gather_facts
 from han.ranks.health import AGREED, Health
 from han.ranks.mail import Mail
-from han.ranks.meeting import Meeting, setup_limit
+from han.ranks.meeting import Line, Meeting, setup_limit
 from han.ranks.notices import Notices
 from han.runtime.alike import ALIKE
-from han.runtime.binder import Binder
-from han.runtime.birth import Birth, Known
 from han.runtime.engines import Engines
-from han.runtime.given import Given
+from han.runtime.given import Given, agreed_table
 from han.runtime.inherited import Draft, Inherited
 from han.runtime.leaving import at_end
 from han.runtime.left import leave_blocks
@@ -26,14 +32,131 @@ from han.runtime.maker import Maker
 from han.runtime.parts import Parts
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
-from han.runtime.programs import Programs
-from han.runtime.progress import set_helper
 from han.runtime.resting import Ranks
 from han.runtime.roots import ROOTS
-from han.runtime.tuned import agreed_table
-from han.runtime.waiting import Waiting, naps
+from han.runtime.waiting import Waiting, naps, set_helper
 from han.trace.tracing import Tracing
 from han.tuning.built_in.traits import NodeTraits
+
+TAGS = 4  # tags of the steps of a communicator
+TOLD = 4  # numbers that a rank tells, before the offsets by level
+LENDS, RESTS = 1, 2  # it lends memory, or has parts of a freed communicator
+COMMUNICATORS = 62  # whose steps have tags of their own, below those of engines
+
+
+class Known(NamedTuple):
+    """What all ranks of a new communicator know."""
+
+    draft: Draft
+    mail: Mail
+    token: int
+    line: Line
+    lending: Lending
+    offsets: list[list[int]]
+
+
+@dataclass(frozen=True)
+class Birth:
+    """What this rank brings: the draft of its parent, if it has one, and what it lends."""
+
+    inherited: Inherited | None = None
+    draft: Draft | None = None
+    lending: Lending | None = None
+    number: int = 0
+    rested: Parts | None = None
+
+    @classmethod
+    def of(cls, inherited: Inherited | None, comm: MPI.Intracomm) -> Birth:
+        """Prepare the first step; not collective."""
+        draft = inherited.draft(comm) if inherited is not None else None
+        if inherited is None or draft is None or not draft.near or inherited.mail.closed:
+            return cls(inherited, draft)
+        rested = inherited.nest.take(draft.ranks)
+        if rested is not None:
+            return cls(inherited, draft, number=rested.token, rested=rested)
+        return cls(inherited, draft)._lender(comm.Get_rank())
+
+    def _lender(self, rank: int) -> Birth:
+        """Return what this rank brings if it lends memory, where it can."""
+        one, site = self.inherited, self.draft.site if self.draft is not None else None
+        if one is None or site is None:
+            return Birth(one, self.draft)
+        number = one.mail.number() if rank == 0 else 0
+        return Birth(one, self.draft, Lending.at(site, rank), number)
+
+    def introduce(
+        self, meeting: Meeting, given: Given
+    ) -> tuple[Parts | Known | Draft | None, tuple[int, ...]]:
+        """Take the first step; collective.
+
+        Returns parts that all ranks have; or what all ranks know; or, if shared memory must be
+        made, the draft; or None if the ranks do not have the same parent. Also returns which
+        ranks have another tuned table than rank 0. Raises ConfigError, on all ranks alike.
+        """
+        try:
+            told = meeting.numbers(self._told(given.number), STEP)
+        except BaseException:
+            if self.lending is not None:
+                self.lending.leave()
+            if self.rested is not None:
+                self.rested.drop()
+            raise
+        parent = told[0][0]
+        if parent and all(row[0] == parent for row in told):
+            if any(row[2] == RESTS for row in told):
+                return self._succeed(told, meeting, given)
+            known = self._known(told)
+            if known is None:
+                self._cancel()
+            return known or self.draft, ()
+        self._cancel()
+        if given.number and all(row[TOLD - 1] == given.number for row in told):
+            return None, ()
+        rows = meeting.allgather(given.settings, STEP)
+        return None, check_agreement(rows, given.problem)
+
+    def _succeed(
+        self, told: list[list[int]], meeting: Meeting, given: Given
+    ) -> tuple[Parts | Known | Draft | None, tuple[int, ...]]:
+        """Return the parts that all ranks have. If a rank has others, or none, lend memory."""
+        if self.rested is None:
+            return self.introduce(meeting, given)
+        if all(row == told[0] for row in told):
+            return self.rested, ()
+        self.rested.drop()
+        return self._lender(meeting.rank).introduce(meeting, given)
+
+    def _told(self, number: int) -> list[int]:
+        """Return the parent's token, one for the child, what it brings, `number`, and offsets.
+
+        Without a parent the tokens are 0. The offsets are those of all levels.
+        """
+        lent, lends = [0] * MAX_LEVELS, LENDS * (self.lending is not None)
+        lends = lends if self.rested is None else RESTS
+        if self.inherited is None or self.draft is None:
+            return [0, 0, lends, number, *lent]
+        if self.lending is not None:
+            for level, offset in self.lending.offsets.items():
+                lent[level] = offset
+        return [self.inherited.token, self.number, lends, number, *lent]
+
+    def _known(self, told: list[list[int]]) -> Known | None:
+        one, lends = self.inherited, [row[TOLD:] for row in told if row[2] == LENDS]
+        if one is None or self.draft is None or self.lending is None or len(lends) < len(told):
+            return None
+        token = told[0][1]
+        number, first = divmod(token - one.mail.token - 1, one.mail.size)
+        tag = (1 + (number + 7 * first) % COMMUNICATORS) * TAGS
+        line = Line(one.mail.comm, one.mail_places(self.draft.ranks), tag)
+        return Known(self.draft, one.mail, token, line, self.lending, lends)
+
+    def _cancel(self) -> None:
+        """Take back what this rank lends, as no rank borrows; end parts that not all ranks have."""
+        if self.rested is not None:
+            self.rested.drop()
+        if self.lending is not None:
+            self.lending.cancel()
+
 
 SETUP_LIMIT = 600.0  # seconds; the limit until the configuration is known
 
@@ -54,7 +177,10 @@ def parts_of(comm: MPI.Intracomm, config: Any, inherited: Inherited | None) -> P
     if isinstance(known, Parts):
         known.serve(comm)
         return known
-    given = given.using(agreed_table(given.tuned, others)) if others else given
+    if known is not None and inherited is not None:
+        given = inherited.given
+    elif others:
+        given = given.using(agreed_table(given.tuned, others))
     if isinstance(known, Known):
         parts = _with_parent(meeting, given, known, inherited)
     else:
@@ -151,11 +277,11 @@ def _made(
     planner = ALIKE.planner(topology, config, traits, health.rank, maps, given.tuned.table)
     engines.open(shared.channels, planner.bounds, topology.whole is not None)
     health.engines = engines
-    binder = Binder(health, shared, recorder)
-    maker = Maker(Programs(planner), binder, shared, engines)
+    health.alert()  # messages may have arrived before
+    maker = Maker(planner, health, shared, engines, recorder)
     plans, persistent = Plans(maker, engines), Persistent(health, engines, shared, maker)
-    recorder.follow(engines, binder)
+    recorder.follow(engines, maker)
     return Parts(
-        given, conditions, facts, health, shared, tracing, engines, planner, binder, maker, plans,
+        given, conditions, facts, health, shared, tracing, engines, planner, maker, plans,
         persistent, origin, is_root,
     )  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
@@ -14,6 +15,7 @@ from han.message.message import Message
 from han.model.channel_layout import MAX_CHANNELS
 from han.model.opcodes import COMBINATIONS, COPIES
 from han.model.program import INSTRUCTION, LOOP, Program
+from han.runtime.measured import BRIEF
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tuning.planner import Planned
@@ -21,26 +23,21 @@ from han.tuning.planner import Planned
 if TYPE_CHECKING:
     from han.memory.mapping import Mapping
 
-BRIEF = 64 << 10  # bytes up to which a run may hold Python's lock
 
+@dataclass(frozen=True)
+class Prepared:
+    """A native plan, its program and the call that it serves; `number` identifies it.
 
-class Ways(NamedTuple):
-    """The choices of a call between plans (``native/engine/choice.h``).
-
-    `arena` is the address and size of this rank's arena if the call has an alternative, of which
-    the ranks of the channel `whole` tell each other. `is_rival`: the plan is itself a rival.
-    `tried` are, if the call has a rival (``native/engine/trials.h``), the number of the class of
-    calls, the runs before the first trial, this rank, the number of ranks, and the runs of a burst
-    if the ranks meet before and after it, or 0.
+    `planned` is kept if the call may run an alternative or a rival. Their native plans are
+    ``native.alternative``, which is made when it is first needed, and ``native.rival``.
     """
 
-    arena: tuple[int, int] | None = None
-    whole: int = 0
+    native: _native.Plan
+    program: Program
+    signature: Signature
+    number: int = 0
+    planned: Planned | None = None
     is_rival: bool = False
-    tried: tuple[int, int, int, int, int] | None = None
-
-
-ONE_WAY = Ways()
 
 
 # By code: how often `n` counts bytes, or elements, that an operation moves.
@@ -76,22 +73,32 @@ def native_plan(
     scratch: np.ndarray[Any, Any] | None,
     number: int = 0,
     mapping: Mapping | None = None,
-    ways: Ways = ONE_WAY,
     known_as: Signature | None = None,
+    *,
+    whole: int = 0,
+    is_rival: bool = False,
+    arena: tuple[int, int] = (0, 0),
+    tried: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
 ) -> _native.Plan:
     """Make the native plan of a program; `number` identifies it in traces.
 
     `mapping` is where this rank finds mapped buffers of its peers. `known_as` is the call that
-    peers compare, if it is not that of the message.
+    peers compare, if it is not that of the message. `is_rival`: the plan is itself a rival.
+
+    If the call has an alternative (``native/engine/choice.h``), `arena` is the address and size of
+    this rank's arena, and `whole` the channel in which the ranks tell each other. If it has a rival
+    (``native/engine/trials.h``), `tried` are the number of the class of calls, the runs before the
+    first trial, this rank, the number of ranks, and the runs of a burst if the ranks meet before
+    and after it, or 0.
     """
     signature = message.signature
     callback = signature.reduces and message.numbers is None
     return engine.plan(
         **program.records,
         footprint=program.footprint,
-        brief=not (program.talks_mpi or callback or ways.tried)
+        brief=not (program.talks_mpi or callback or any(tried))
         and _moved(program, signature) <= BRIEF,
-        signature=identity(known_as or signature, ways.is_rival),
+        signature=identity(known_as or signature, is_rival),
         kernel=message.numbers or (-1, -1),
         element=signature.element,
         op=0 if message.op is None else message.op.handle,
@@ -103,9 +110,9 @@ def native_plan(
         keep=(message.op, message.datatype, comms, mapping),
         number=number,
         shifts=None if mapping is None else mapping.shifts,
-        arena=ways.arena or (0, 0),
-        whole=ways.whole,
-        tried=ways.tried or (0, 0, 0, 0, 0),
+        arena=arena,
+        whole=whole,
+        tried=tried,
     )
 
 

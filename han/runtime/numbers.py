@@ -10,50 +10,20 @@ import numpy as np
 
 from han import _native
 from han.memory.channel import DEPARTURES, ERRED, FIELDS, GONE, RANK
-from han.model.channel_layout import (
-    CALLS,
-    CELLS,
-    CLOSED,
-    CONTROL,
-    EPOCH_SHIFT,
-    FLAG,
-    FLAGS,
-    LENT_BANKS,
-    LINE,
-    MAX_CHANNELS,
-    REASON,
-    RING_MIN,
-    ROOM,
-    SMALL,
-    SMALL_BANKS,
-)
+from han.model import channel_layout as layout
+from han.model import program
 from han.model.element_types import DTYPES, OPS
 from han.model.loops import STRIDES
 from han.model.native_check import Numbers, check_numbers
-from han.model.program import (
-    AREAS,
-    EPOCH_TAGS,
-    GIVEN,
-    INSTRUCTION,
-    LOOP,
-    MAX_STREAMS,
-    PEER,
-    PEER_BUFFER_SHIFT,
-    PEER_BUFFERS,
-    PEER_CHANNEL_SHIFT,
-    PEER_CHANNELS,
-    PEER_SLOTS,
-    SHOWN,
-    TERMS,
-    Area,
-    Base,
-    Code,
-    Coll,
-)
+from han.model.program import Area, Base, Code, Coll
 from han.runtime.eager import BLOCK, EAGER_HEAD, EAGER_ROOM, EAGER_SPREAD
 from han.runtime.reports import Status
 from han.runtime.slots import MOST_SLOTS
 from han.trace.recording import ANCHOR, EVENT, HEAD
+
+LAYOUT = (
+    "LINE", "FLAG", "CALLS", "FLAGS", "SMALL", "SMALL_BANKS", "LENT_BANKS", "EPOCH_SHIFT", "REASON",
+)  # fmt: skip
 
 
 def own_numbers() -> Numbers:
@@ -61,26 +31,28 @@ def own_numbers() -> Numbers:
     return {
         "codes": {**_named(Code), "CODES": len(Code)},
         "collectives": _named(Coll),
-        "bases": {**_named(Base), "PEER": PEER},
-        "areas": {**_named(Area), "PER_CHANNEL": AREAS},
-        "writes": {"SHOWN": SHOWN, "GIVEN": GIVEN},
-        "instruction": _offsets(INSTRUCTION),
-        "term": _offsets(TERMS),
-        "stride": {**_offsets(STRIDES), "LOOP": LOOP},
+        "bases": {**_named(Base), "PEER": program.PEER},
+        "areas": {**_named(Area), "PER_CHANNEL": program.AREAS},
+        "writes": {"SHOWN": program.SHOWN, "GIVEN": program.GIVEN},
+        "instruction": _offsets(program.INSTRUCTION),
+        "term": _offsets(program.TERMS),
+        "stride": {**_offsets(STRIDES), "LOOP": program.LOOP},
         "peer_base": {
-            "BUFFER_SHIFT": PEER_BUFFER_SHIFT, "CHANNEL_SHIFT": PEER_CHANNEL_SHIFT,
-            "BUFFER_MOST": PEER_BUFFERS - 1, "CHANNEL_MOST": PEER_CHANNELS - 1,
-            "SLOT_MOST": PEER_SLOTS - 1,
+            "BUFFER_SHIFT": program.PEER_BUFFER_SHIFT, "CHANNEL_SHIFT": program.PEER_CHANNEL_SHIFT,
+            "BUFFER_MOST": program.PEER_BUFFERS - 1, "CHANNEL_MOST": program.PEER_CHANNELS - 1,
+            "SLOT_MOST": program.PEER_SLOTS - 1,
         },
-        "limits": {"CHANNELS": MAX_CHANNELS, "STREAMS": MAX_STREAMS, "EPOCH_TAGS": EPOCH_TAGS},
-        "layout": {
-            "LINE": LINE, "FLAG": FLAG, "CALLS": CALLS, "FLAGS": FLAGS,
-            "SMALL": SMALL, "SMALL_BANKS": SMALL_BANKS, "LENT_BANKS": LENT_BANKS,
-            "RING_LEAST": RING_MIN, "EPOCH_SHIFT": EPOCH_SHIFT, "REASON": REASON,
+        "limits": {
+            "CHANNELS": layout.MAX_CHANNELS, "STREAMS": program.MAX_STREAMS,
+            "EPOCH_TAGS": program.EPOCH_TAGS,
         },
-        "control": {**_packed(FIELDS), "erred": ERRED, "gone": GONE,
-            "departures": DEPARTURES, "rank": RANK, "cells": CELLS, "room": ROOM, "closed": CLOSED,
-            "size": CONTROL},
+        "layout": {name: getattr(layout, name) for name in LAYOUT}
+        | {"RING_LEAST": layout.RING_MIN},
+        "control": {
+            **_packed(FIELDS), "erred": ERRED, "gone": GONE, "departures": DEPARTURES,
+            "rank": RANK, "cells": layout.CELLS, "room": layout.ROOM, "closed": layout.CLOSED,
+            "size": layout.CONTROL,
+        },
         "board": {"SLOTS": MOST_SLOTS},
         "eager": {
             "BLOCK": BLOCK, "ROOM": EAGER_ROOM, **_packed(EAGER_HEAD), **_packed(EAGER_SPREAD),

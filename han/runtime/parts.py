@@ -15,14 +15,13 @@ from han.memory.shared import SharedMemory
 from han.model.topology import Topology
 from han.ranks.discover import Conditions
 from han.ranks.health import FREED, Health
-from han.runtime.binder import Binder
 from han.runtime.engines import Engines
 from han.runtime.given import Given
 from han.runtime.inherited import Inherited, world_ranks
 from han.runtime.maker import Maker
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
-from han.runtime.resting import Nest, Ranks, Rested
+from han.runtime.resting import Nest, Ranks
 from han.runtime.roots import ROOTS
 from han.trace.tracing import Tracing
 from han.tuning.planner import Planner
@@ -32,8 +31,8 @@ from han.tuning.planner import Planner
 class Parts:
     """What serves the calls of one communicator, then of the next one of the same ranks.
 
-    `health` tells whether the ranks are in step. `planner` decides, `maker` makes plans with
-    `binder`, `plans` and `persistent` keep them, `engines` run them, in the memory `shared`.
+    `health` tells whether the ranks are in step. `planner` decides, `maker` makes plans,
+    `plans` and `persistent` keep them, `engines` run them, in the memory `shared`.
     `origin` is the parent, and the ranks there; None if the parts cannot be handed on. `is_root`:
     later communicators may descend from this one. `nest` is what freed children have left.
     """
@@ -46,7 +45,6 @@ class Parts:
     tracing: Tracing
     engines: Engines
     planner: Planner
-    binder: Binder
     maker: Maker
     plans: Plans
     persistent: Persistent
@@ -73,7 +71,7 @@ class Parts:
     @property
     def room(self) -> int:
         """The bytes of this rank's rings and scratch memory."""
-        return self.engines.room + self.binder.room
+        return self.engines.room + self.maker.room
 
     @cached_property
     def heritage(self) -> Inherited:
@@ -100,7 +98,7 @@ class Parts:
         made = bool(self.persistent.slots.leased) or bool(self.shared.windows)
         return not (asked or made or health.busy or health.meeting.own is not None)
 
-    def rest(self) -> Sequence[Rested]:
+    def rest(self) -> Sequence[Parts]:
         """Leave the parts to the next child of the same ranks.
 
         Returns what is to be dropped: the parts themselves if they cannot serve another

@@ -7,7 +7,7 @@ Like a blocking call it may have an alternative and a rival.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,29 +15,26 @@ from zlib import crc32
 
 import numpy as np
 
+from han.common.errors import MismatchError, PeerError
 from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
-from han.memory.windows import ARENA, ELSEWHERE, Spot, Spots
-from han.message.message import Message
+from han.memory.windows import ARENA, ELSEWHERE, Spot, Spots, agreed_spots
+from han.message.message import Message, Reducer
 from han.message.packing import Hook, nothing
 from han.message.parsers import Parser
 from han.model.channel_layout import PAGE
 from han.ranks.health import Health
 from han.ranks.meeting import Words
-from han.runtime.comparing import Comparing
 from han.runtime.engines import Engines
-from han.runtime.known import Data, Reducer, keeps_plans, reduces_with, remember
 from han.runtime.maker import Maker
-from han.runtime.native_plans import identity
-from han.runtime.prepared import Prepared
+from han.runtime.measured import MOST_IDLE, MOST_KINDS
+from han.runtime.native_plans import Prepared, identity
 from han.runtime.request import Prequest, Request
 from han.runtime.slots import Lease, Need, Slot, Slots
 from han.tasks.signature import Signature
 from han.tasks.size_classes import exact
 
 STEP = "the making of a persistent request"
-MOST_KINDS = 256  # kinds of requests that are remembered
-PLAN_BYTES = 64 << 10  # at most, of a plan that a slot keeps: operations and scratch memory
 SPREAD = 0x9E3779B97F4A7C15  # an odd number: it spreads sizes over the numbers of calls
 COUNTED = 0xC2B2AE3D27D4EB4F  # the same for their positions, so that a rank that raised is noticed
 PARSED, MAPPED, NO_ARENA, NO_WINDOW = 1, 2, 4, 8  # what is true on a rank, in an exchange
@@ -80,8 +77,7 @@ class Kind:
 
         `sizes` are the bytes of each block, if these differ.
         """
-        data = Data(send, recv, nbytes, keep, sizes or b"")
-        return self.persistent.known(self, data)
+        return self.persistent.known(self, send, recv, nbytes, keep, sizes or b"")
 
 
 class Persistent:
@@ -96,9 +92,8 @@ class Persistent:
     ) -> None:
         self._health, self._engines = health, engines
         self._shared, self._maker = shared, maker
-        self._planner, config = maker.programs.planner, maker.programs.planner.config
+        self._planner, config = maker.planner, maker.planner.config
         self._checks = config.check
-        self.comparing = Comparing(health, shared.windows)
         self.slots = Slots(health, engines, shared, config.memory)
         self._kinds: OrderedDict[tuple[Signature, Reducer], Kind] = OrderedDict()
         self._asked = 0  # calls that make requests, also those that raised; the same on all ranks
@@ -116,7 +111,7 @@ class Persistent:
         if not self.slots.together:
             message, spots, free = self._exchanged(parser, arguments)
         elif self._compares():
-            message, spots = self.comparing.compare(parser, arguments)
+            message, spots = self.compare(parser, arguments)
         with self._health.initiating(STEP) as number:
             message = message or parser.parse(self._health.meeting.comm, *arguments)
             kind, called = self._kind(message), message.signature
@@ -132,7 +127,15 @@ class Persistent:
         self._remember(kind, message)
         return called, request
 
-    def known(self, kind: Kind, data: Data) -> Request | bool:
+    def known(
+        self,
+        kind: Kind,
+        send: int,
+        recv: int,
+        nbytes: int,
+        keep: tuple[object, ...],
+        sizes: bytes,
+    ) -> Request | bool:
         """Make a request on known buffers; return False if the ranks must compare more."""
         health = self._health
         if not self.slots.together or self._compares():
@@ -140,13 +143,13 @@ class Persistent:
         health.live()
         self._asked += 1
         with health.initiating(STEP) as number, health.together(STEP):
-            slot = self._published(kind, data.nbytes, data.sizes, number)
+            slot = self._published(kind, nbytes, sizes, number)
             assert slot is not None
-            prepared = self._prepared(kind, slot, data.send, data.recv)
+            prepared = self._prepared(kind, slot, send, recv)
             lease = Lease(self.slots, slot, kind not in slot.plans)
             return Prequest(
-                slot.engine, prepared.native, data.send, data.recv, (data.keep, lease),
-                None, None, True, data.nbytes, data.sizes,
+                slot.engine, prepared.native, send, recv, (keep, lease), None, None, True, nbytes,
+                sizes,
             )  # fmt: skip
 
     def _published(self, kind: Kind, nbytes: int, sizes: bytes, number: int) -> Slot | None:
@@ -164,6 +167,29 @@ class Persistent:
         unknown = shared.mapping is None and self._health.size > 1
         return self._checks or unknown or bool(shared.windows)
 
+    def compare(
+        self, parser: Parser, arguments: tuple[object, ...]
+    ) -> tuple[Message, tuple[Spots, ...]]:
+        """Compare a call; return its message and the locations of all ranks' buffers; collective.
+
+        Raises on all ranks if they do not agree.
+        """
+        message, problem, health = None, None, self._health
+        with health.together(f"the comparison of {parser.name}"):
+            try:
+                message = parser.parse(health.meeting.comm, *arguments)
+            except Exception as error:
+                problem = error
+            call = message.signature if message else f"{type(problem).__name__}: {problem}"
+            spots = None
+            if message is not None:
+                windows = self._shared.windows
+                spots = windows.spots(message.send, message.recv, message.signature)
+            everyone = health.meeting.allgather((call, spots), health.step)
+        _expect_alike([call for call, _ in everyone], problem)
+        assert message is not None
+        return message, agreed_spots([spots for _, spots in everyone])
+
     def _exchanged(
         self, parser: Parser, arguments: tuple[object, ...]
     ) -> tuple[Message, Sequence[Spots], Words]:
@@ -178,7 +204,7 @@ class Persistent:
             words = np.concatenate([self._told(message), self.slots.free_words()])
             call, others, true, *_ = found = health.meeting.common(words, health.step)
         if message is None or call != ~others or not true & PARSED or not true & NO_WINDOW:
-            return *self.comparing.compare(parser, arguments), found[3:]
+            return *self.compare(parser, arguments), found[3:]
         mapped = true & MAPPED and not true & NO_ARENA
         return message, [IN_ARENA] * health.size if mapped else (), found[3:]
 
@@ -205,8 +231,8 @@ class Persistent:
 
     def _kind(self, message: Message) -> Kind:
         """Return the kind of a call. Raises NoRuleError on all ranks alike."""
-        sized, keeps = self._planner.sized(message.signature), keeps_plans(message)
-        known = sized, reduces_with(message)
+        sized, keeps = self._planner.sized(message.signature), message.keeps_plan
+        known = sized, message.reducer
         kind = self._kinds.get(known) if keeps else None
         if kind is None:
             kind = self._new_kind(message, sized, keeps)
@@ -229,7 +255,7 @@ class Persistent:
     def _remember(self, kind: Kind, message: Message) -> None:
         """Let the look-up in C find the kind of a call."""
         if kind.keeps and not self._checks and self.slots.together:
-            remember(self._engines.calls, kind, message, kind.message.signature)
+            self._engines.remember(kind, message, kind.message.signature)
 
     # ---- plans ------------------------------------------------------------------------------
 
@@ -322,7 +348,30 @@ class Persistent:
         return packing
 
 
+def _expect_alike(answers: Sequence[Signature | str], problem: Exception | None) -> None:
+    """Raise on all ranks unless all of them make the same call.
+
+    `answers` holds for each rank the Signature of its call, or the text of the error that it is
+    about to raise. `problem` is this rank's own error.
+
+    Raises `problem`, or PeerError that names the ranks with an error, or MismatchError that names
+    the ranks whose call differs from the most frequent one.
+    """
+    if problem is not None:
+        raise problem
+    errors = [f"rank {r} raised {s}" for r, s in enumerate(answers) if isinstance(s, str)]
+    if errors:
+        raise PeerError("; ".join(errors))
+    calls = [s for s in answers if isinstance(s, Signature)]
+    usual, _ = Counter(calls).most_common(1)[0]
+    odd = [f"rank {r} calls {c.describe()}" for r, c in enumerate(calls) if c != usual]
+    if odd:
+        raise MismatchError(
+            f"the ranks do not agree: {'; '.join(odd)}; the others call {usual.describe()}"
+        )
+
+
 def _small(prepared: Prepared) -> bool:
     """Return whether an idle plan takes little memory."""
     program = prepared.program
-    return program.nbytes + program.scratch <= PLAN_BYTES
+    return program.nbytes + program.scratch <= MOST_IDLE

@@ -4,16 +4,87 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from dataclasses import replace
+from typing import NamedTuple
 
+import numpy as np
+
+from han.common.errors import MismatchError
 from han.message.message import Message
-from han.runtime.cache_info import NOTHING_KEPT, CacheInfo
+from han.model.element_types import kernel
+from han.ranks.health import Health
+from han.ranks.notices import DEVICES
 from han.runtime.engines import Engines
 from han.runtime.maker import Maker
-from han.runtime.on_device import agreement
-from han.runtime.prepared import Prepared
+from han.runtime.native_plans import Prepared, identity
 from han.submodules.registry import submodule
 from han.tasks.signature import Signature
 from han.tuning.planner import Planned
+
+AGREEMENT = Signature("allreduce", 1, 8, "sum", "uint64")
+
+
+def agreement(signature: Signature, health: Health) -> Message:
+    """Make the allreduce that comes before a call on memory of a device.
+
+    A rank whose buffers are on the host cannot know of a peer's that are not. It would wait in
+    han's call, and the peer in MPI's. So a rank with memory of a device first takes part in an
+    allreduce of a number that stands for its call. Ranks that make another call show another
+    number, or none. The end of the allreduce raises MismatchError then.
+    """
+    mine, total = np.array([identity(signature)], np.uint64), np.zeros(1, np.uint64)
+
+    def end() -> None:
+        if total[0] != mine.repeat(health.size).sum(dtype=np.uint64):
+            raise health.give_up(
+                MismatchError(
+                    f"the ranks do not make the same calls: rank {health.rank} calls "
+                    f"{signature.describe()}, another rank does not; {DEVICES}"
+                )
+            )
+
+    return Message(
+        AGREEMENT, mine.ctypes.data, total.ctypes.data, (mine, total), end=end,
+        numbers=kernel("sum", "uint64"),
+    )  # fmt: skip
+
+
+class CacheInfo(NamedTuple):
+    """Statistics of a communicator's calls on this rank.
+
+    A call whose plan is kept is a hit, any other one a miss. At most `maxsize` plans are kept
+    (HAN_PLANS). The least recently used one is evicted. The look-up in C does not count as a use
+    until the next eviction, which empties it. `made` plans took `seconds` in all, including those
+    of persistent requests. `shared` of them had been planned before, by this communicator or by
+    one with the same topology and configuration.
+    """
+
+    hits: int
+    misses: int
+    maxsize: int
+    currsize: int
+    evictions: int
+    made: int
+    seconds: float
+    shared: int
+
+    def since(self, before: CacheInfo) -> CacheInfo:
+        """Return the statistics without those of `before`, an earlier time."""
+        return CacheInfo(
+            self.hits - before.hits, self.misses - before.misses, self.maxsize, self.currsize,
+            self.evictions - before.evictions, self.made - before.made,
+            self.seconds - before.seconds, self.shared - before.shared,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        calls, each = self.hits + self.misses, self.seconds / max(1, self.made)
+        return (
+            f"{self.currsize} of at most {self.maxsize} plans; {self.hits} of {calls} calls found "
+            f"theirs, {self.evictions} dropped; {self.made} made in {self.seconds * 1e3:.2f} ms "
+            f"({each * 1e6:.0f} us each), {self.shared} of them shared with earlier ones"
+        )
+
+
+NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0.0, 0)  # of a communicator that is not used yet
 
 
 class Plans:
@@ -21,7 +92,7 @@ class Plans:
 
     def __init__(self, maker: Maker, engines: Engines) -> None:
         self._maker, self._engines = maker, engines
-        self.planner, self.binder = maker.programs.planner, maker.binder
+        self.planner = maker.planner
         self.config = self.planner.config
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
         self._counts: Counter[str] = Counter()
@@ -84,15 +155,15 @@ class Plans:
         self._before = self._sums()
 
     def _sums(self) -> CacheInfo:
-        counts, programs = self._counts, self._maker.programs
+        counts, maker = self._counts, self._maker
         return CacheInfo(
             counts["hits"] + self._engines.calls.hits, counts["misses"], self.config.plans,
-            len(self._kept), counts["evictions"], programs.made, programs.seconds, programs.shared,
+            len(self._kept), counts["evictions"], maker.made, maker.seconds, maker.reused,
         )  # fmt: skip
 
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:
         """List the executor's counts of all plans in use that serve a signature."""
-        living = [p for p in self.binder.living.values() if not p.is_rival]
+        living = [p for p in self._maker.living.values() if not p.is_rival]
         natives = [p.native for p in living if p.signature == signature]
         for p in living:
             other = p.planned.alternative if p.planned is not None else None
@@ -103,7 +174,7 @@ class Plans:
 
     def tried(self, signature: Signature) -> tuple[int, int]:
         """Return the number of runs of the plans in use for a signature, and of their rivals."""
-        living = [p for p in self.binder.living.values() if p.signature == signature]
+        living = [p for p in self._maker.living.values() if p.signature == signature]
         natives = [p.native for p in living if p.native.rival]
         rivals = [native.rival for native in natives if native.rival]
         return sum(n.counts[0] for n in natives), sum(n.counts[0] for n in rivals)
@@ -111,7 +182,7 @@ class Plans:
     def clear(self, free: bool) -> None:
         """Forget all plans; free their communicators if `free`."""
         self._kept.clear()
-        self.binder.clear(free)
+        self._maker.clear(free)
 
 
 def _handles(message: Message) -> tuple[int, int, bool]:

@@ -22,11 +22,10 @@ from han.common.errors import (
 from han.memory.channel import Channel
 from han.model.program import Code
 from han.ranks.health import Health
-from han.ranks.mismatch import DEVICES, mismatch
-from han.ranks.notices import LATEST
+from han.ranks.notices import DEVICES, LATEST, mismatch
 from han.runtime.eager import Eager
-from han.runtime.native_plans import identity
-from han.runtime.prepared import Prepared
+from han.runtime.measured import ANSWER, MOST_KNOWN
+from han.runtime.native_plans import Prepared, identity
 from han.tasks.signature import ON_DEVICE
 from han.tasks.size_classes import exact
 
@@ -47,9 +46,7 @@ class Status(IntEnum):
     LONG = 13
 
 
-ANSWER = 1.0  # seconds that a rank waits for a peer's notice
 OFFER, VERDICT = range(len(Code), len(Code) + 2)  # of han_where.code: native/engine/choice.h
-KNOWN = 512  # plans remembered; the oldest is dropped first
 DIFFERENT = {  # how a rank sees that a peer makes another call
     Status.MISMATCH: "",
     Status.SHORT: "its message has fewer bytes than expected",
@@ -84,10 +81,14 @@ class Reporter:
         self.eager: Eager | None = None  # names calls of objects, which collectives serve
         self._known: OrderedDict[int, Prepared] = OrderedDict()
 
+    @property
+    def _engine(self) -> Engine | None:
+        return None if self.engine is None else self.engine()
+
     def know(self, prepared: Prepared) -> None:
         """Remember the plan that a signature's number stands for."""
         self._known[identity(prepared.signature, prepared.is_rival)] = prepared
-        if len(self._known) > KNOWN:
+        if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
 
     def keep(self, plans: Iterable[Prepared]) -> None:
@@ -168,7 +169,7 @@ class Reporter:
 
     def _finished(self) -> int:
         """Return the number of runs that this rank has finished."""
-        engine = self.engine() if self.engine is not None else None
+        engine = self._engine
         return 0 if engine is None else engine.epoch
 
     def _mismatch(self, peer: int, health: Health, shown: str) -> HanError:
@@ -176,7 +177,7 @@ class Reporter:
 
     def _story(self, health: Health) -> str:
         """Return a text such as ``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
-        engine = self.engine() if self.engine is not None else None
+        engine = self._engine
         if engine is None or health.step:
             return health.step or "a collective"
         number, nbytes, rows = engine.blocked()
@@ -200,14 +201,14 @@ class Reporter:
 
     def _without(self, health: Health) -> str:
         """Return the setting that avoids attach: a trial's rival can be switched off by itself."""
-        engine = self.engine() if self.engine is not None else None
+        engine = self._engine
         prepared = self._known.get(engine.blocked()[0]) if engine is not None else None
         tried = prepared is not None and prepared.is_rival
         return "HAN_TRIALS=0" if tried else "a rule for the submodule sm"
 
     def _others(self, health: Health) -> str:
         """Return what the ranks that share memory with this one are doing."""
-        engine = self.engine() if self.engine is not None else None
+        engine = self._engine
         if engine is None:
             return ""
         epoch, (number, nbytes, _) = engine.epoch, engine.blocked()

@@ -9,15 +9,14 @@ from typing import Any, Literal
 from mpi4py import MPI
 
 from han import _native
-from han.common.errors import HanError
 from han.ranks.meeting import Patience
 from han.runtime.base_request import BaseRequest
-from han.runtime.left import LeftRequest
+from han.runtime.left import CollectiveRequest, LeftRequest
 
 Statuses = list[MPI.Status] | None
 
 
-class Request(BaseRequest):
+class Request(CollectiveRequest, BaseRequest):
     """A collective under way.
 
     It is an ``MPI.Request`` too: ``MPI.Request.Waitall`` and its kin accept lists of han's and
@@ -47,14 +46,6 @@ class Request(BaseRequest):
         """Complete the collective if it is under way, and release everything."""
         self._free()
 
-    def Cancel(self) -> None:
-        """Raise HanError: MPI does not allow cancelling collectives."""
-        raise HanError("Cancel: a collective cannot be cancelled; call Wait")
-
-    def cancel(self) -> None:
-        """Raise HanError: MPI does not allow cancelling collectives."""
-        self.Cancel()
-
     def Get_status(self, status: MPI.Status | None = None) -> bool:
         """Make progress; return whether it is complete. The request stays active."""
         done = self._peek()
@@ -70,12 +61,6 @@ class Request(BaseRequest):
     def get_status(self, status: MPI.Status | None = None) -> bool:
         """Make progress; return whether it is complete. The request stays active."""
         return self.Get_status(status)
-
-    def __enter__(self) -> Request:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.Free()
 
     @staticmethod
     def _empty(status: MPI.Status) -> None:
@@ -159,14 +144,6 @@ class Request(BaseRequest):
         return found
 
     # ---- mpi4py's lower-case forms; the message of a han.Request is None ----------------------
-
-    def wait(self, status: MPI.Status | None = None) -> None:
-        """Wait until complete."""
-        self.Wait(status)
-
-    def test(self, status: MPI.Status | None = None) -> tuple[bool, None]:
-        """Make progress; return whether it is complete."""
-        return self.Test(status), None
 
     @classmethod
     def waitall(cls, requests: Sequence[Any], statuses: Statuses = None) -> list[Any]:

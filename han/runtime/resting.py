@@ -9,43 +9,31 @@ in the same order on all ranks. What is kept is limited, and ends with the paren
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
-from han.model.channel_layout import RING_MAX
+from han.runtime.measured import MOST_LEFT, MOST_RESTED, MOST_ROOM
 
-MOST = 64  # sets of ranks of which a parent keeps parts
-MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
-MOST_ROOM = 2 * RING_MAX  # bytes of a rank's memory that it keeps, unless one set alone has more
-
+Parts: TypeAlias = Any  # of a freed communicator: han.runtime.parts.Parts
 Ranks = tuple[int, ...]
-Key = tuple[Ranks, int]  # the ranks of a child, and the thread that freed it
+ChildKey = tuple[Ranks, int]  # the ranks of a child, and the thread that freed it
 _LOCK = threading.RLock()  # of all nests, as limits hold across them; parts end outside of it
 
 
-class Rested(Protocol):
-    """The parts of a freed communicator."""
-
-    @property
-    def token(self) -> int:
-        """Identifies them, the same on all ranks."""
-
-    @property
-    def sound(self) -> bool:
-        """Whether this rank knows of no error, and of no rank that has left."""
-
-    @property
-    def room(self) -> int:
-        """The bytes of this rank's rings and scratch memory, which stay the same."""
-
-    @property
-    def nest(self) -> Nest:
-        """What its own children left."""
-
-    def drop(self) -> None:
-        """Give back all that they hold; not collective."""
+def do_all(acts: Iterable[Callable[[], object]]) -> None:
+    """Do all of `acts`, also if some raise; then raise the first error."""
+    left = iter(acts)
+    try:
+        for act in left:
+            act()
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            do_all(left)
+        raise
 
 
 class Nest:
@@ -55,8 +43,8 @@ class Nest:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Key, Rested] = OrderedDict()
-        self._rooms: dict[Key, int] = {}  # bytes of the parts that are kept
+        self._kept: OrderedDict[ChildKey, Parts] = OrderedDict()
+        self._rooms: dict[ChildKey, int] = {}  # bytes of the parts that are kept
         self._room = 0  # in all
         self._outer: Nest | None = None  # the nest in which the parent's own parts are
         self._left: dict[int, float] = {}  # calls of objects of an unused child, by its handle
@@ -66,7 +54,7 @@ class Nest:
         """Return of how many sets of ranks it keeps parts."""
         return len(self._kept)
 
-    def put(self, ranks: Ranks, parts: Rested) -> list[Rested]:
+    def put(self, ranks: Ranks, parts: Parts) -> list[Parts]:
         """Keep the parts of a child, in place of older ones of the same ranks.
 
         Returns those that are kept no longer, which the caller drops: it may raise there. A nest
@@ -82,10 +70,10 @@ class Nest:
             parts.nest._outer = self
             return [*([] if before is None else [before]), *self._dropped()]
 
-    def _dropped(self) -> list[Rested]:
+    def _dropped(self) -> list[Parts]:
         """Take out the oldest parts beyond the limits."""
         found = []
-        while len(self._kept) > 1 and (self.sets > MOST or self.room > MOST_ROOM):
+        while len(self._kept) > 1 and (self.sets > MOST_RESTED or self.room > MOST_ROOM):
             oldest = next(iter(self._kept))
             found.append(self._kept[oldest])
             self._taken(oldest)
@@ -94,14 +82,16 @@ class Nest:
     @property
     def sets(self) -> int:
         """Of how many sets of ranks it keeps parts."""
-        return len(self._kept) + sum(parts.nest.sets for parts in self._kept.values())
+        inner: int = sum(parts.nest.sets for parts in self._kept.values())
+        return len(self._kept) + inner
 
     @property
     def room(self) -> int:
         """The bytes of this rank's rings and scratch memory that it keeps."""
-        return self._room + sum(parts.nest.room for parts in self._kept.values())
+        inner: int = sum(parts.nest.room for parts in self._kept.values())
+        return self._room + inner
 
-    def take(self, ranks: Ranks) -> Rested | None:
+    def take(self, ranks: Ranks) -> Parts | None:
         """Return the parts for a new child of these ranks, and keep them no longer; or None."""
         key = ranks, threading.get_ident()
         with _LOCK:
@@ -113,7 +103,7 @@ class Nest:
             return None
         return found
 
-    def _taken(self, key: Key) -> Rested | None:
+    def _taken(self, key: ChildKey) -> Parts | None:
         found = self._kept.pop(key, None)
         if found is not None:
             self._room -= self._rooms.pop(key)
@@ -126,8 +116,7 @@ class Nest:
             kept = [*self._kept.values()]
             for key in [*self._kept]:
                 self._taken(key)
-        for parts in reversed(kept):
-            parts.drop()
+        do_all(parts.drop for parts in reversed(kept))
 
     def close(self) -> None:
         """Give back all, and keep nothing more."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from functools import partial
 
 from mpi4py import MPI
 
 from han.runtime.given import Given
 from han.runtime.inherited import Inherited, world_ranks
-
-MOST = 8  # roots of a process: each keeps one of the MPI library's communicators
+from han.runtime.measured import MOST_ROOTS
+from han.runtime.resting import do_all
 
 
 class Roots:
@@ -27,7 +28,7 @@ class Roots:
     replaced: the same on all ranks of a root.
     """
 
-    def __init__(self, room: int = MOST) -> None:
+    def __init__(self, room: int = MOST_ROOTS) -> None:
         self._lock = threading.Lock()  # threads may make communicators at the same time
         self.kept: list[Inherited] = []
         self.made: list[Inherited] = []
@@ -35,7 +36,8 @@ class Roots:
 
     def takes(self, comm: MPI.Intracomm) -> bool:
         """Return whether this rank can keep a new root; its ranks must be known by their number."""
-        return self.room > 0 and MPI.UNDEFINED not in world_ranks(comm)
+        known = MPI.UNDEFINED not in world_ranks(comm)
+        return self.room > 0 and known and _same_session(comm, MPI.COMM_WORLD)
 
     def add(self, root: Inherited) -> None:
         """Keep a root, which all its ranks can keep, in place of those whose ranks it has."""
@@ -44,8 +46,7 @@ class Roots:
             self.made = [*(one for one in self.made if one not in before), root]
             self.kept = [*(one for one in self.kept if one not in before), root]
             self.room -= 1
-        for one in before:
-            _close_if_freed(one)
+        do_all(partial(_close_if_freed, one) for one in before)
 
     def leave_out(self, root: Inherited) -> None:
         """Find a root no more: other ranks of a communicator have another one, or none."""
@@ -63,13 +64,11 @@ class Roots:
 
     def clear(self) -> None:
         """Give back what freed communicators have left; they remain roots."""
-        for root in self.kept:
-            root.nest.clear()
+        do_all(root.nest.clear for root in self.kept)
 
     def forget(self) -> None:
         """Let no communicator descend from these roots, as a process of theirs may have failed."""
-        for root in self.kept:
-            root.nest.close()
+        do_all(root.nest.close for root in self.kept)
 
 
 def _close_if_freed(root: Inherited) -> None:
@@ -87,13 +86,28 @@ def _alike(one: Given, other: Given) -> bool:
 
 
 def _fits(root: Inherited, comm: MPI.Intracomm, given: Given) -> bool:
-    if not root.keeps or not _alike(root.given, given) or _has_failed(root.mail.comm):
+    own = root.mail.comm
+    if not root.keeps or not _alike(root.given, given) or _has_failed(own):
+        return False
+    if not _same_session(own, comm):
         return False
     ranks = root.places(comm)
     with contextlib.suppress(OSError):
         mine = None if ranks is None else root.facts[ranks[comm.Get_rank()]]
         return mine is not None and mine.cpus == os.sched_getaffinity(0)
     return False
+
+
+def _same_session(own: MPI.Intracomm, comm: MPI.Intracomm) -> bool:
+    """Return whether communicators are of one session, as far as the MPI library tells.
+
+    `own` is han's, and reports errors.
+    """
+    try:
+        MPI.Comm.Compare(own, comm)
+    except MPI.Exception:
+        return False
+    return True
 
 
 def _has_failed(comm: MPI.Intracomm) -> bool:

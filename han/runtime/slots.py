@@ -27,19 +27,22 @@ from han.model.channel_layout import LENT_BANKS, PAGE, SMALL_BANKS
 from han.ranks.health import Health
 from han.ranks.meeting import Patience, Words
 from han.runtime.engines import Engines
-from han.runtime.prepared import Prepared
+from han.runtime.measured import (
+    EARLY_BATCHES,
+    FEW,
+    FIRST_SMALL,
+    LARGE_SHARE,
+    MOST_LARGE,
+    MOST_PLANS,
+    MOST_SMALL,
+)
+from han.runtime.native_plans import Prepared
 from han.runtime.reports import differs, reporter
 from han.tasks.outline import geometries
 from han.tasks.signature import ON_DEVICE as DEVICE
 
 LEADER = 0
 MOST_SLOTS = 4096
-FIRST, MOST_SMALL = 2, 128  # small slots that are made at a time: twice as many each time
-MOST_LARGE = 4  # large slots that are made at a time
-EARLY = 2  # batches of slots with as many banks as the communicator: ranks may run as far ahead
-FEW = 16  # slots whose engines stay in the list of active ones while no request uses them
-MOST_PLANS = 4  # plans that a slot keeps
-LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
 # What the leader publishes in place of a slot's number: its call is left to the MPI library, with a
 # buffer in memory of a device or without; all ranks make slots, and take the first of them; no more
 # slots can be made.
@@ -231,7 +234,7 @@ class Slots:
 
     def _opened(self, story: str) -> _native.Board:
         """Make the board and the first slots; collective. The board is in the cells of one more."""
-        sets = self._shared.more_channels(0, FIRST + 1, story, NOTES, SMALL_BANKS)
+        sets = self._shared.more_channels(0, FIRST_SMALL + 1, story, NOTES, SMALL_BANKS)
         self._add(sets[1:], large=False)
         self._board_channels = sets[0]
         channel = sets[0][self._shared.whole_channel]
@@ -291,7 +294,7 @@ class Slots:
         """Return how many slots are made next; 0: no more are made."""
         made = self._batches[large]
         if not large:
-            return min(FIRST << made, MOST_SMALL, MOST_SLOTS - len(self._every))
+            return min(FIRST_SMALL << made, MOST_SMALL, MOST_SLOTS - len(self._every))
         room = min(self._most_large - self._large.bit_count(), MOST_SLOTS - len(self._every))
         return min(1 << made // 2, MOST_LARGE, room)
 
@@ -318,7 +321,7 @@ class Slots:
             )
         large, first = choice == MAKE_LARGE, len(self._every)
         memory = self._memory if large else 0
-        banks = SMALL_BANKS if self._batches[large] < EARLY else LENT_BANKS
+        banks = SMALL_BANKS if self._batches[large] < EARLY_BATCHES else LENT_BANKS
         sets = self._shared.more_channels(memory, self._more(large), story(), banks=banks)
         self._add(sets, large)
         self._free &= ~(1 << first)

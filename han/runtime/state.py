@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from mpi4py import MPI
@@ -16,16 +18,17 @@ from han.message.parsers import Parser
 from han.ranks.health import FREED, Health, revoked
 from han.ranks.meeting import Patience
 from han.runtime.inherited import Inherited
-from han.runtime.known import remember
 from han.runtime.left import NOTHING, watch
 from han.runtime.making import parts_of
+from han.runtime.native_plans import Prepared
 from han.runtime.numbers import check_compiled
-from han.runtime.on_device import agreement
 from han.runtime.parts import Parts
-from han.runtime.prepared import Prepared
-from han.runtime.progress import tell_limit
+from han.runtime.plans import agreement
 from han.runtime.request import Request
-from han.runtime.resting import Rested
+from han.runtime.resting import do_all
+from han.runtime.waiting import tell_limit
+from han.tasks.choice import Choice
+from han.tasks.plan import Plan
 
 check_compiled()
 
@@ -48,7 +51,7 @@ class State:
     def __init__(
         self, comm: MPI.Intracomm, config: Any, inherited: Inherited | None = None
     ) -> None:
-        self.comm, self.closed = comm, False
+        self.comm, self.closed, self.busy = comm, False, False
         self.parts: Parts = parts_of(comm, config, inherited)
         health, engines = self.parts.health, self.parts.engines
         self.rank, self.size = health.rank, health.size
@@ -147,7 +150,7 @@ class State:
     def _remember(self, message: Message, prepared: Prepared) -> None:
         """Enter the plan into the look-up in C, for calls of this class."""
         if not self.parts.config.check and not self.parts.plans.apart:
-            remember(self.calls, prepared.native, message, prepared.signature)
+            self.parts.engines.remember(prepared.native, message, prepared.signature)
 
     def wait_for(self, request: MPI.Request, step: str) -> None:
         """Wait for a call of the MPI library; raises if another rank raised or gave up."""
@@ -166,8 +169,9 @@ class State:
     def _checked(self, parser: Parser, arguments: tuple[object, ...]) -> Message | None:
         """In checked mode, compare the call across ranks and return its message; else None."""
         self.health.live()
-        comparing = self.parts.persistent.comparing
-        return comparing.compare(parser, arguments)[0] if self.parts.config.check else None
+        if not self.parts.config.check:
+            return None
+        return self.parts.persistent.compare(parser, arguments)[0]
 
     # ---- windows ----------------------------------------------------------------------------
 
@@ -192,20 +196,61 @@ class State:
     def close(self, free: bool = True) -> None:
         """Release everything; free han's communicator too if `free` (collective).
 
-        The second call does nothing.
+        Afterwards `busy` tells whether a call on the program's communicator was given up. The
+        second call does nothing.
         """
         if self.closed:
             return
         self.closed, self.calls = True, NOTHING
-        left: Sequence[Rested] = (self.parts,)
+        left: Sequence[Parts] = (self.parts,)
         try:
             with contextlib.suppress(HanError, MPI.Exception):
                 self.parts.engines.drain()
             if free:
                 left = self.parts.rest()
         finally:  # also after an interrupt
-            for one in left:
-                if one is self.parts:
-                    self.parts.end(free)
-                else:
-                    one.drop()
+            try:
+                do_all(partial(self._end, one, free) for one in left)
+            finally:
+                self.busy = self.parts in left and self.parts.health.busy
+
+    def _end(self, parts: Parts, free: bool) -> None:
+        if parts is self.parts:
+            self.parts.end(free)
+        else:
+            parts.drop()
+
+
+@dataclass(frozen=True)
+class Forced:
+    """A blocking call with a choice of its own: run it with ``call()``, in step with all ranks.
+
+    `plan` is that of the call's size.
+    """
+
+    call: Callable[[], None]
+    plan: Plan
+    prepared: Prepared
+
+
+def forced(
+    state: State, parser: Parser, arguments: tuple[object, ...], choice: Choice,
+    shared: bool = False,
+) -> Forced:  # fmt: skip
+    """Prepare a call that runs `choice`; collective.
+
+    The arguments are contiguous arrays in memory of the host, with `shared` those of all ranks
+    shared arrays. All ranks pass the same choice, which can serve the call
+    (``RuleTable.objection``).
+    """
+    state.health.live()
+    with state.health.preparing():
+        message = parser.parse(state.comm, *arguments)
+        called = replace(message.signature, mapped=shared)
+        planned = state.parts.planner.running(called, choice)
+        prepared = state.parts.maker.make(planned, message, state.parts.engines.own)
+    run = partial(
+        state.parts.engines.own.run, prepared.native, message.send, message.recv, message.keep,
+        called.nbytes, called.sizes,
+    )  # fmt: skip
+    return Forced(run, planned.plan.of_size(called.nbytes, called.counts), prepared)

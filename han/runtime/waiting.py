@@ -1,11 +1,20 @@
-"""The wait policy as the numbers that an engine takes."""
+"""How a process waits: the numbers that an engine takes, and the helper.
+
+The helper is a thread that steps collectives which the other threads leave alone; its work is done
+in native/engine/helper.h.
+"""
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
+from mpi4py import MPI
+
+from han import _native
 from han.config.parts import Wait
 from han.ranks.discover import Conditions
+from han.runtime.measured import HELPER_LOOK, PATIENT_LOOK
 
 
 class Waiting(NamedTuple):
@@ -43,3 +52,44 @@ def naps(wait: Wait, conditions: Conditions) -> bool:
     """
     scarce = conditions.rationed or conditions.oversubscribed
     return wait.policy == "futex" or (wait.policy == "auto" and scarce)
+
+
+_told: list[bool] = []
+_needed: list[bool] = []  # ranks wait inside the MPI library while runs are under way
+_crowded: list[bool] = []  # ranks outnumber processors, as some communicator of the process found
+
+
+def set_helper(wait: Wait, conditions: Conditions) -> None:
+    """Say how the helper of this process works.
+
+    The last communicator that is made decides, except that none takes a helper away that others
+    need.
+    """
+    if conditions.oversubscribed:
+        _crowded.append(True)
+    look = PATIENT_LOOK if _crowded else HELPER_LOOK
+    at_once, off = wait.progress == "thread", wait.progress == "off" and not _needed
+    _native.helper(off, _any_thread_may(), 0.0 if at_once else look)
+
+
+def need_helper() -> None:
+    """Have a helper in this process from now on, whatever later communicators ask for."""
+    _needed.append(True)
+
+
+def tell_limit(plan: _native.Plan, wait: Wait) -> None:
+    """Warn once a process if the helper must leave a plan alone, because it calls MPI."""
+    if _told or not plan.calls_mpi or wait.progress == "off" or _any_thread_may():
+        return
+    _told.append(True)
+    warnings.warn(
+        "MPI was not initialised with MPI_THREAD_MULTIPLE, so nonblocking collectives that send "
+        "messages progress only inside calls of MPI and of han; set mpi4py.rc.thread_level = "
+        "'multiple', or HAN_PROGRESS=off to accept it",
+        RuntimeWarning,
+        stacklevel=5,
+    )
+
+
+def _any_thread_may() -> bool:
+    return MPI.Query_thread() == MPI.THREAD_MULTIPLE

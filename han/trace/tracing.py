@@ -17,9 +17,8 @@ from han.common.atomic import write_whole
 from han.common.errors import HanError
 from han.config.rc import rc
 from han.ranks.clocks import STEP as CLOCKS
-from han.ranks.clocks import Clock, Reading, read_clock
+from han.ranks.clocks import Clock, Reading, last_reading, read_clock
 from han.ranks.health import Health
-from han.ranks.last_reading import last_reading
 from han.trace.recording import EVENTS, Recorder, Recording
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import yaml
 from commands import call
 
 from han.config.config import load_config
+from han.config.documents import schema
 from han.config.machine import load_machine
-from han.config.schema import schema
 from han.config.source import READY
 from han.submodules.catalogue import catalogue
 

@@ -26,7 +26,7 @@ from han.memory.arena import (
     open_arena,
     process_arena,
 )
-from han.memory.mapping import Mapped, Place
+from han.memory.mapping import ArenaHandle, Mapped
 from han.memory.pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy
 
 MiB = 1 << 20
@@ -308,7 +308,7 @@ def test_large_arrays_begin_at_huge_pages(touch):
 def test_large_arrays_get_huge_pages():
     arena = open_arena(64 * MiB)
     large = make(arena, 5 * MiB, 1)
-    peer = Mapped(Place.of(arena))  # as another rank maps it
+    peer = Mapped(ArenaHandle.of(arena))  # as another rank maps it
     there = peer.address + large.ctypes.data - arena.usage().base
     seen = np.frombuffer((ctypes.c_uint8 * large.nbytes).from_address(there), np.uint8)
     assert (seen == 1).all()

@@ -30,7 +30,7 @@ import han
 from han import attached
 from han.memory import arena
 from han.model.topology import MAX_LEVELS
-from han.runtime.birth import TOLD
+from han.runtime.making import TOLD
 
 CALLS = {
     "blocking": lambda comm: comm.Barrier(),
@@ -273,7 +273,7 @@ def test_an_error_of_one_rank_in_the_set_up_makes_the_communicator_unusable(mpi_
     comm = han.Comm(MPI.COMM_SELF.Dup())
     child = comm.Dup()
     with monkeypatch.context() as patch:
-        patch.setattr("han.memory.shared.borrow_channels", interrupted)
+        patch.setattr("han.memory.shared.Lending.channels", interrupted)
         with pytest.raises(KeyboardInterrupt):
             child.Barrier()
     for call in (child.Barrier, child.Idup, lambda: child.empty(3), child.cache_info):
@@ -295,7 +295,7 @@ def test_every_handle_knows_that_the_set_up_failed_on_this_rank(mpi_ranks, monke
     with opened(han.Comm(MPI.COMM_SELF.Dup())) as comm:
         plain, child = MPI.COMM_SELF.Dup(), comm.Dup()
         handles = [han.Comm.fromhandle(child.handle), child]
-        for step in ("han.memory.shared.borrow_channels", "han.runtime.birth.Birth.introduce"):
+        for step in ("han.memory.shared.Lending.channels", "han.runtime.making.Birth.introduce"):
             with monkeypatch.context() as patch:
                 patch.setattr(step, interrupted)
                 first = plain if "introduce" in step else child
@@ -350,7 +350,7 @@ ASKED = (
     "han.runtime.making.gather_facts",
     "han.memory.shared.refusal",
     "han.memory.shared.ask_places",
-    "han.memory.shared.map_unasked",
+    "han.memory.shared.map_places",
 )
 
 

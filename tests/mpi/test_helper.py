@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 import han
 from han import _native
-from han.runtime import progress
+from han.runtime import waiting
 
 SIZES = (1, 1000, 300_000)  # elements of 8 bytes
 WAYS = ("auto", "thread")
@@ -111,8 +111,8 @@ def test_a_rank_that_computes(mpi_ranks):
 
 @on_two
 def test_threads_below_multiple_are_told_once(mpi_ranks, monkeypatch):
-    monkeypatch.setattr(progress, "_any_thread_may", lambda: False)
-    monkeypatch.setattr(progress, "_told", [])
+    monkeypatch.setattr(waiting, "_any_thread_may", lambda: False)
+    monkeypatch.setattr(waiting, "_told", [])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for levels in LEVELS:

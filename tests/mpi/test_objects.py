@@ -19,7 +19,7 @@ import han
 from han.counted_calls import OBJECTS
 from han.objects import MOST_TO_ALL
 from han.runtime.eager import EAGER_ROOM
-from han.runtime.resting import MOST_LEFT
+from han.runtime.measured import MOST_LEFT
 
 WORLD = MPI.COMM_WORLD
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=60, unit="s")

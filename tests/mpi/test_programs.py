@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ import han
 from han.counted_calls import APART, DEVICE, NEVER, OBJECTS
 from han.model.statistics import UNKNOWN
 from han.ranks import last_words as _last_words
-from han.ranks.last_words import last_words
+from han.ranks.last_words import hear, tell
 from han.statistics import Counting
 
 LONGEST = 100  # seconds, after which a job counts as hung
@@ -226,26 +227,25 @@ else:
 @pytest.mark.leaves("a message of a rank that came too late")
 def test_a_rank_that_does_not_come_is_not_waited_for(mpi_ranks, monkeypatch):
     comm = MPI.COMM_WORLD.Dup()
-    monkeypatch.setattr(_last_words, "WAIT_FOR_OTHERS", 1.0 if comm.rank == 0 else FOR_EVER)
     monkeypatch.setattr(_last_words, "WAIT", FOR_EVER)
     if comm.rank == 2:
         MPI.COMM_WORLD.recv(source=0)  # until rank 0 has waited
-    found = last_words(comm, {"rank": comm.rank})
-    assert found == ({rank: {"rank": rank} for rank in (0, 1)} if comm.rank == 0 else {})
-    if comm.rank == 0:
+    if comm.rank:
+        tell(comm, {"rank": comm.rank})
+    else:
+        assert hear(comm, time.monotonic() + 1.0) == {1: {"rank": 1}}
         MPI.COMM_WORLD.send(None, 2)
 
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_ranks_that_do_not_wait_end_at_once(mpi_ranks, monkeypatch):
     monkeypatch.setattr(_last_words, "WAIT", FOR_EVER)
-    monkeypatch.setattr(_last_words, "WAIT_FOR_OTHERS", FOR_EVER)
     comm = MPI.COMM_WORLD.Dup()
     if comm.rank == 1:
-        last_words(comm, "x" * 100_000, waits=False)
+        tell(comm, "x" * 100_000, waits=False)
     MPI.COMM_WORLD.Barrier()
     if comm.rank == 0:
-        assert last_words(comm, 0) == {0: 0, 1: "x" * 100_000}
+        assert hear(comm, time.monotonic() + FOR_EVER) == {1: "x" * 100_000}
     MPI.COMM_WORLD.Barrier()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import islice, permutations
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from mpi4py import MPI
 import han
 from han.memory.arena import process_arena
 from han.memory.loans import take_back
-from han.runtime.resting import MOST
+from han.ranks.meeting import Meeting
+from han.runtime.measured import MOST_RESTED
 
 WORLD = MPI.COMM_WORLD
 
@@ -254,12 +256,12 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
     before = arena.usage().taken
     with opened(new_comm(FLAT)) as parent:
         used(parent)
-        for order in islice(permutations(range(parent.size)), MOST + 8):
+        for order in islice(permutations(range(parent.size)), MOST_RESTED + 8):
             child = parent.Split(0, order[parent.rank])
             used(child)
             child.Free()
         nest = parent._han.parts.nest
-        assert 0 < len(nest) <= MOST
+        assert 0 < len(nest) <= MOST_RESTED
         comm.Barrier()
         take_back()
         between = arena.usage().taken
@@ -273,3 +275,55 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
     comm.Barrier()
     take_back()
     assert arena.usage().taken == before
+
+
+@pytest.mark.mpi(ranks=[2], timeout=60, unit="s")
+def test_memory_is_lent_no_more_if_the_first_step_raises(comm):
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+        alone, arena = parent.Split(parent.rank), process_arena()
+        before = arena.usage().taken
+        with (
+            mock.patch.object(Meeting, "numbers", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            alone.Barrier()
+        take_back()
+        assert arena.usage().taken == before
+
+
+@on_some
+def test_what_is_free_of_calls_that_were_given_up_is_asked_before_others_use_it(comm):
+    """Parts that a communicator leaves may serve another one, which gives a call up."""
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+        child = parent.Split()
+        parts = used(child).parts
+        state, close = child._state, child._state.close
+
+        def closed(**more):
+            close(**more)
+            parts.health._left_behind = True
+
+        forget = mock.Mock()
+        with mock.patch.object(state, "close", closed), mock.patch.object(child, "_forget", forget):
+            child.Free()
+        parts.health._left_behind = False
+        forget.assert_not_called()
+        assert child == MPI.COMM_NULL
+
+
+@on_some
+def test_all_parts_end_if_some_cannot_be_given_back(comm):
+    with opened(new_comm(FLAT)) as parent:
+        used(parent)
+        child = parent.Split()
+        left, wrong = [mock.Mock(), mock.Mock()], OSError("no room")
+        left[0].drop.side_effect = wrong
+        with (
+            mock.patch.object(type(used(child).parts), "rest", lambda parts: [*left, parts]),
+            pytest.raises(OSError, match="no room"),
+        ):
+            child.Free()
+        left[1].drop.assert_called_once_with()
+        used(parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -12,14 +13,16 @@ from mpi4py import MPI
 import han
 from han.memory.arena import process_arena
 from han.memory.loans import take_back
-from han.runtime.roots import MOST, ROOTS
+from han.runtime.measured import MOST_ROOTS
+from han.runtime.roots import ROOTS
+from han.tuning.tuned.find import Search
 
 on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 
 
 @pytest.fixture(autouse=True)
 def roots(monkeypatch):
-    monkeypatch.setattr(ROOTS, "room", MOST)
+    monkeypatch.setattr(ROOTS, "room", MOST_ROOTS)
 
 
 def mail_of(comm):
@@ -107,12 +110,12 @@ def test_nothing_descends_from_a_communicator_with_an_error(comm):
 
 @on_some
 def test_a_process_has_few_roots(comm):
-    for plans in range(1, MOST + 4):
+    for plans in range(1, MOST_ROOTS + 4):
         made_and_freed(plans=plans)
-    assert len(ROOTS.kept) == MOST
+    assert len(ROOTS.kept) == MOST_ROOTS
     _, mail = made_and_freed(plans=1)
     assert mail is ROOTS.kept[0].mail
-    last = [made_and_freed(plans=MOST + 3)[1] for _ in range(2)]
+    last = [made_and_freed(plans=MOST_ROOTS + 3)[1] for _ in range(2)]
     assert last[0] is not last[1]
 
 
@@ -134,3 +137,27 @@ def test_threads_make_communicators_at_the_same_time(comm):
     assert len(ROOTS.kept) == 1
     for one in plain:
         one.Free()
+
+
+@on_some
+def test_a_rank_with_a_tuned_table_of_its_own_finds_the_root_again(comm, monkeypatch):
+    """The ranks use no table then; later communicators descend from the first one all the same."""
+    if comm.rank:
+        own = Search(SimpleNamespace(digest="of this rank"))
+        monkeypatch.setattr("han.runtime.given.tuned_table", lambda config: own)
+    first = made_and_freed(plans=7, tuned="off")
+    kept = len(ROOTS.kept)
+    for _ in range(3):
+        parts, mail = made_and_freed(plans=7, tuned="off")
+        assert mail is first[1]
+        assert parts.given.tuned.table is None
+    assert len(ROOTS.kept) == kept
+
+
+@on_some
+def test_all_roots_are_cleared_if_one_cannot_be(comm):
+    roots = mock.Mock(), mock.Mock()
+    roots[0].nest.clear.side_effect = OSError("no room")
+    with mock.patch.object(ROOTS, "kept", roots), pytest.raises(OSError, match="no room"):
+        ROOTS.clear()
+    roots[1].nest.clear.assert_called_once_with()

@@ -31,6 +31,31 @@ group.Free()
 session.Finalize()
 print("fine", flush=True)
 """
+BESIDE = """
+from mpi4py import MPI
+import numpy as np
+import han
+from han.runtime.roots import ROOTS
+
+def mail_of(plain):
+    comm, total = han.Comm(plain), np.empty(3)
+    comm.Allreduce(np.ones(3), total)
+    assert (total == comm.size).all()
+    mail = comm._han.parts.health.notices.mail
+    comm.Free()
+    return mail
+
+session = MPI.Session.Init()
+group = session.Create_group("mpi://WORLD")
+for number in range(2):
+    mails = [mail_of(MPI.Intracomm.Create_from_group(group, f"tests.of.han.{number}"))]
+    mails += [mail_of(MPI.COMM_WORLD.Dup()) for _ in range(2)]
+    assert mails[0] is not mails[1] is mails[2]
+    assert [root.mail for root in ROOTS.kept] == mails[1:2]
+group.Free()
+session.Finalize()
+print("fine", flush=True)
+"""
 WITHOUT_RC = """
 import mpi4py
 from mpi4py import MPI
@@ -48,6 +73,14 @@ def test_communicators_of_sessions(tmp_path, ranks):
         pytest.skip("MPI_Initialized of Intel MPI 2021.18 is true in processes with sessions only")
     status, said, _ = job(tmp_path, SESSION, ranks)
     assert said.count("fine") == ranks, said
+    assert status == 0
+
+
+def test_communicators_of_a_session_and_others_do_not_descend_from_each_other(tmp_path):
+    if "Open MPI" not in MPI.Get_library_version():
+        pytest.skip("the MPI library does not tell of which session a communicator is")
+    status, said, _ = job(tmp_path, BESIDE, 2)
+    assert said.count("fine") == 2, said
     assert status == 0
 
 

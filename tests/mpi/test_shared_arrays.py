@@ -25,7 +25,7 @@ from mpi4py import MPI
 
 import han
 from han.cli import info as _cli_info
-from han.memory import places
+from han.memory import arena
 from han.model.program import PEER
 
 COUNTS = (1, 1000, 40_001)  # less than a line, shares of less than a block, several pieces
@@ -49,7 +49,7 @@ def solo(names, fused, **more):
 
 def newest(comm):
     """Return the native plan that was made last."""
-    living = comm._han.parts.binder.living
+    living = comm._han.parts.maker.living
     return living[max(living)]
 
 
@@ -328,15 +328,15 @@ def test_an_array_that_a_request_holds_cannot_move(mpi_ranks):
 
 @on_both
 def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
-    real = places.Mapped
+    real = arena.Mapped
 
     def refused(place, writes=False):
         if MPI.COMM_WORLD.rank == 1:
             raise PermissionError(13, "Permission denied")
         return real(place, writes)
 
-    unknown = mock.patch("han.memory.places._known", {})
-    with unknown, mock.patch("han.memory.places.Mapped", refused), opened(new_comm()) as comm:
+    unknown = mock.patch("han.memory.arena._known", {})
+    with unknown, mock.patch("han.memory.arena.Mapped", refused), opened(new_comm()) as comm:
         send, recv = comm.full(40_000, 1), comm.zeros(40_000, int)
         request = comm.Allreduce_init(send, recv)
         assert not reads_peers(comm)

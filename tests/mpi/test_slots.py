@@ -15,7 +15,7 @@ from _support import FLAT, LEVELS, WORLD, descriptors, error_of, new_comm, on_tw
 from mpi4py import MPI
 
 import han
-from han.runtime.slots import FIRST
+from han.runtime.measured import FIRST_SMALL
 
 RANKS = [1, 2, 3, 4]
 on_all = pytest.mark.mpi(ranks=RANKS, timeout=120, unit="s")
@@ -96,7 +96,7 @@ def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
 def test_a_known_request_is_made_without_a_message(mpi_ranks):
     with opened(new_comm(FLAT)) as comm:
         send, recv = np.full(4, comm.rank), np.empty(4, int)
-        plans, meeting = comm._han.parts.binder.living, comm._han.health.meeting
+        plans, meeting = comm._han.parts.maker.living, comm._han.health.meeting
         for turn in range(60):
             request = comm.Allreduce_init(send, recv)
             request.Start()
@@ -106,7 +106,7 @@ def test_a_known_request_is_made_without_a_message(mpi_ranks):
             if turn == 20:
                 before = meeting.steps
         assert meeting.steps == before
-        assert max(plans) <= FIRST
+        assert max(plans) <= FIRST_SMALL
 
 
 @on_two
@@ -116,7 +116,7 @@ def test_the_first_rank_waits_for_no_one(mpi_ranks):
         comm.Barrier()  # all ranks have left the slot
         if comm.rank:
             WORLD.recv(source=0)
-        requests = [comm.Bcast_init(np.full(4, comm.rank)) for _ in range(FIRST)]
+        requests = [comm.Bcast_init(np.full(4, comm.rank)) for _ in range(FIRST_SMALL)]
         for request in requests:
             request.Start()
         if not comm.rank:
@@ -213,7 +213,7 @@ def test_no_room_for_slots_is_an_error_on_all_ranks(mpi_ranks):
                     name, text, _ = error_of(comm.Barrier_init)
                     assert (name, "no room" in text) == ("SharedMemoryError", True), text
                 else:
-                    some = [comm.Barrier_init() for _ in range(FIRST)]
+                    some = [comm.Barrier_init() for _ in range(FIRST_SMALL)]
                     name, text, _ = error_of(comm.Barrier_init)
                     assert name == "SharedMemoryError", text
                     assert "no room for another persistent request: 2 are alive" in text
@@ -221,7 +221,7 @@ def test_no_room_for_slots_is_an_error_on_all_ranks(mpi_ranks):
                         one.Free()
                     comm.Barrier_init().Free()
             comm._han.parts.shared.reach = None  # channels are made in files
-            alive = [comm.Barrier_init() for _ in range(FIRST)]
+            alive = [comm.Barrier_init() for _ in range(FIRST_SMALL)]
             for _ in range(2):
                 with unmappable(comm.rank == comm.size - 1):
                     name, text, _ = error_of(comm.Barrier_init)

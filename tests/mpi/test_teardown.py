@@ -225,8 +225,8 @@ def fails_on_one_rank(error, patch, call):
 
 
 PLACES = (
-    "han.runtime.programs.Programs.of",
-    "han.runtime.binder.native_plan",
+    "han.runtime.maker.Maker.program",
+    "han.runtime.maker.native_plan",
     "han.message.message._op",
     "han.tuning.planner.Planner.decide",
 )

@@ -19,7 +19,6 @@ from han.common.errors import SetupError
 from han.model import loops
 from han.model.timeline import shares
 from han.ranks import clocks
-from han.ranks import last_reading as _last_reading
 from han.ranks.meeting import TAG_LAST
 from han.runtime.alike import ALIKE
 from han.tasks import samples
@@ -198,12 +197,12 @@ def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, fold
     monkeypatch.setenv("HAN_TRACE", str(folder))
     rank = MPI.COMM_WORLD.rank
     monkeypatch.setattr(clocks, "identity", lambda: (str(rank), "", ""))
-    monkeypatch.setattr(_last_reading, "identity", lambda: (str(rank), "", ""))
+    monkeypatch.setattr(clocks, "identity", lambda: (str(rank), "", ""))
     for late, there in ((None, [0, 1, 2]), (0, [0]), (2, [0, 1])):
         comm = han.Comm(MPI.COMM_WORLD.Dup())
         others = 0.5 if late == 2 else FOR_EVER
-        monkeypatch.setattr(_last_reading, "WAIT_FOR_OTHERS", others)
-        monkeypatch.setattr(_last_reading, "WAIT", 0.5 if late == 0 else FOR_EVER)
+        monkeypatch.setattr(clocks, "WAIT_FOR_OTHERS", others)
+        monkeypatch.setattr(clocks, "WAIT", 0.5 if late == 0 else FOR_EVER)
         if rank == late:
             for other in {0, 1, 2} - {late}:
                 MPI.COMM_WORLD.recv(source=other)

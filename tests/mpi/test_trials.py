@@ -62,7 +62,7 @@ def tuned_comm(tmp_path, keeps=False, times=(), **more):
 
 def ways(comm):
     """Return how often this rank ran each plan and its rival, by collective, size and root."""
-    plans = [p for p in comm._han.parts.binder.living.values() if p.planned and p.planned.rival]
+    plans = [p for p in comm._han.parts.maker.living.values() if p.planned and p.planned.rival]
     told = {}
     for p in plans:
         rival, key = p.native.rival, (p.signature.collective, p.signature.nbytes, p.signature.root)
@@ -225,7 +225,7 @@ def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks, tmp_path):
         state, last, dropped = comm._han, comm.rank == comm.size - 1, []
         for k in range(MET + TRIAL):
             if last and k % 3 == 0:
-                dropped += state.parts.binder.living.values()  # their runs count
+                dropped += state.parts.maker.living.values()  # their runs count
                 state.parts.plans._kept.clear()
                 state.calls.clear()
             make(comm, 1, "Bcast" if k < MET else "Allreduce")

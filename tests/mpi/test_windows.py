@@ -52,7 +52,7 @@ def window(comm, nbytes=WINDOW, over=None, **info):
 
 
 def newest(comm):
-    living = comm._han.parts.binder.living
+    living = comm._han.parts.maker.living
     return living[max(living)]
 
 

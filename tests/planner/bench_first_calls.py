@@ -32,7 +32,6 @@ from han.model.topology import Topology, virtual
 from han.runtime.alike import ALIKE
 from han.runtime.maker import Maker
 from han.runtime.plans import Plans
-from han.runtime.programs import Programs
 from han.runtime.state import State
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
@@ -148,10 +147,10 @@ class Bench:
         ALIKE.clear()
         case.planner._remembered.cache_clear()
         state = self.state
-        maker = Maker(
-            Programs(case.planner), state.parts.binder, state.parts.shared, state.parts.engines
-        )
-        self.plans = Plans(maker, state.parts.engines)
+        parts = state.parts
+        recorder = parts.tracing.recorder
+        maker = Maker(case.planner, parts.health, parts.shared, parts.engines, recorder)
+        self.plans = Plans(maker, parts.engines)
         self.kept = None
 
     def first(self, case: Case) -> None:
@@ -173,7 +172,7 @@ class Bench:
         lowering = least(lambda: lower(planner.planned(signature).plan, planner.rank))
         rolled = roll(program)
         rolling = least(lambda: roll(program))
-        binding = least(lambda: state.parts.binder.bind(rolled, message, state.parts.engines.own))
+        binding = least(lambda: state.parts.maker.bind(rolled, message, state.parts.engines.own))
         first = least(lambda: self.first(case), lambda: self.forget(case))
         times = [first, least(planned), lowering, rolling, binding]
         return times, len(program.code), len(rolled.code)

@@ -2,7 +2,8 @@
 
 import time
 
-from han.ranks.departures import IN_FLIGHT, Departure, lost_call, lost_run, lost_step
+from han.ranks.measured import IN_FLIGHT
+from han.ranks.notices import Departure, lost_call, lost_run, lost_step
 
 FAR = Departure(3, "why", steps=5, calls=70, runs=((0, 10), (2, 4)))
 NEAR = Departure(4, "why", steps=5, calls=70)  # its control record tells its runs

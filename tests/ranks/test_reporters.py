@@ -2,12 +2,12 @@
 
 import random
 
-from han.ranks.reporters import Place, parent_of, takes
+from han.ranks.last_words import TreeNode, parent_of, takes
 
 
 def joined(size, communicators):
     """Return the parent of each rank (None: the top of a tree) after ranks joined."""
-    places = [Place(rank, rank, False, False) for rank in range(size)]
+    places = [TreeNode(rank, rank, False, False) for rank in range(size)]
     parents = [None] * size
     for ranks in communicators:
         some = [places[rank] for rank in ranks]

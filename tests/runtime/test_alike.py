@@ -10,7 +10,8 @@ from mpi4py import MPI
 import han
 from han.config.config import Config, load_config
 from han.model.topology import virtual
-from han.runtime.alike import ALIKE, BESIDE, Alike, Key
+from han.runtime.alike import ALIKE, Alike, ProgramKey
+from han.runtime.measured import BESIDE
 from han.submodules import registry
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
@@ -88,7 +89,7 @@ def test_messages_name_the_rule_where_the_program_wrote_it(tmp_path):
 
 def key_of(planner, nbytes):
     signature = Signature("bcast", nbytes)
-    return Key(planner, signature, planner.decide(signature, True).choice, ())
+    return ProgramKey(planner, signature, planner.decide(signature, True).choice, ())
 
 
 def test_the_least_recently_used_programs_are_dropped():

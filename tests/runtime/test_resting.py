@@ -6,8 +6,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import pytest
+
 from han.model.channel_layout import RING_MAX
-from han.runtime.resting import MOST, MOST_LEFT, MOST_ROOM, Nest
+from han.runtime.measured import MOST_LEFT, MOST_RESTED, MOST_ROOM
+from han.runtime.resting import Nest
 
 
 @dataclass
@@ -17,9 +20,12 @@ class Parts:
     room: int = 0
     nest: Nest = field(default_factory=Nest)
     ended: int = 0
+    error: str = ""
 
     def drop(self):
         self.ended += 1
+        if self.error:
+            raise OSError(self.error)
 
 
 def keep(nest, ranks, parts):
@@ -28,10 +34,10 @@ def keep(nest, ranks, parts):
 
 
 def test_the_oldest_set_of_ranks_is_dropped_first():
-    nest, every = Nest(), [Parts(k) for k in range(MOST + 3)]
+    nest, every = Nest(), [Parts(k) for k in range(MOST_RESTED + 3)]
     for k, parts in enumerate(every):
         keep(nest, (k,), parts)
-    assert [parts.ended for parts in every] == [1] * 3 + [0] * MOST
+    assert [parts.ended for parts in every] == [1] * 3 + [0] * MOST_RESTED
     assert nest.take((0,)) is None
     assert nest.take((3,)) is every[3]
     assert nest.take((3,)) is None
@@ -74,27 +80,36 @@ def test_a_nest_that_is_closed_has_given_all_back():
     assert not len(nest)
 
 
+def test_all_parts_end_if_some_cannot_be_given_back():
+    nest, every = Nest(), [Parts(k, error="" if k % 2 else f"error {k}") for k in range(4)]
+    for k, parts in enumerate(every):
+        keep(nest, (k,), parts)
+    with pytest.raises(OSError, match="error 2"):  # the latest is given back first
+        nest.close()
+    assert [parts.ended for parts in every] == [1] * 4
+
+
 def test_what_children_of_a_freed_child_left_counts_too():
     nest, every = Nest(), [Parts(k) for k in range(3)]
     for parts in every:
-        for k in range(MOST // 2 - 1):
+        for k in range(MOST_RESTED // 2 - 1):
             keep(parts.nest, (k,), Parts(k))
     for k, parts in enumerate(every):
         keep(nest, (k,), parts)
     assert [parts.ended for parts in every] == [1, 0, 0]
-    assert (len(nest), nest.sets) == (2, MOST)
+    assert (len(nest), nest.sets) == (2, MOST_RESTED)
 
 
 def test_children_that_outlive_a_freed_child_count_when_they_are_freed():
-    nest, every = Nest(), [Parts(k) for k in range(MOST)]
+    nest, every = Nest(), [Parts(k) for k in range(MOST_RESTED)]
     for k, parts in enumerate(every):
         keep(nest, (k,), parts)
     last = every[-1].nest
     keep(last, (0,), Parts(0))
     keep(last, (1,), Parts(1, room=2 * MOST_ROOM))
-    assert nest.sets <= MOST
-    assert [parts.ended for parts in every] == [1] * (MOST - 1) + [0]
-    taken = nest.take((MOST - 1,))
+    assert nest.sets <= MOST_RESTED
+    assert [parts.ended for parts in every] == [1] * (MOST_RESTED - 1) + [0]
+    taken = nest.take((MOST_RESTED - 1,))
     other = Parts(0)
     keep(nest, (0,), other)
     keep(taken.nest, (2,), Parts(2))
@@ -143,7 +158,7 @@ def test_threads_use_nests_at_the_same_time():
             list(pool.map(use, range(2)))  # raises what a thread raised
     finally:
         sys.setswitchinterval(before)
-    assert outer.sets <= MOST
+    assert outer.sets <= MOST_RESTED
 
 
 def test_a_child_with_many_calls_of_objects_is_to_be_set_up():

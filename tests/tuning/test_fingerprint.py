@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 import pytest
 from test_tuned import HERE, NODE, SMALL, TWO, KiB, Times, point, search, use
 
-from han.ranks import link
-from han.ranks.layout import layout, listed
-from han.ranks.link import link_rate
+from han.ranks import adapters
+from han.ranks.adapters import link_rate
+from han.ranks.machine import layout, listed
 from han.tasks.call import call_signature
 from han.tuning.tuned import find
 from han.tuning.tuned.files import as_text, write
@@ -73,20 +73,20 @@ def attribute(kind, data):
 
 
 def queue(index, kind, options):
-    told = attribute(link.KIND, kind + b"\0") + attribute(link.OPTIONS, options)
-    return link.QUEUE.pack(0, 0, 0, index, 0, 0, 0) + told
+    told = attribute(adapters.KIND, kind + b"\0") + attribute(adapters.OPTIONS, options)
+    return adapters.QUEUE.pack(0, 0, 0, index, 0, 0, 0) + told
 
 
 def test_a_token_bucket_limits_the_rate_of_its_adapter(tmp_path, monkeypatch):
-    bucket = attribute(link.PARAMETERS, bytes(8) + struct.pack("=I", 12_500_000) + bytes(24))
-    fast = attribute(link.RATE64, struct.pack("=Q", 5_000_000_000))
-    assert link._bucket(queue(7, b"tbf", bucket)) == (7, 100.0)
-    assert link._bucket(queue(8, b"tbf", bucket + fast)) == (8, 40_000.0)
-    assert link._bucket(queue(7, b"noqueue", b"")) is None
-    for untold in (b"", attribute(link.PARAMETERS, bytes(8))):  # of a kernel that tells less
-        assert link._bucket(queue(7, b"tbf", untold)) is None
+    bucket = attribute(adapters.PARAMETERS, bytes(8) + struct.pack("=I", 12_500_000) + bytes(24))
+    fast = attribute(adapters.RATE64, struct.pack("=Q", 5_000_000_000))
+    assert adapters._bucket(queue(7, b"tbf", bucket)) == (7, 100.0)
+    assert adapters._bucket(queue(8, b"tbf", bucket + fast)) == (8, 40_000.0)
+    assert adapters._bucket(queue(7, b"noqueue", b"")) is None
+    for untold in (b"", attribute(adapters.PARAMETERS, bytes(8))):  # of a kernel that tells less
+        assert adapters._bucket(queue(7, b"tbf", untold)) is None
     put(tmp_path, {"net/eth0/speed": "10000\n", "net/eth0/ifindex": "7\n"})
-    monkeypatch.setattr(link, "shaped", lambda: {7: 100.0})
+    monkeypatch.setattr(adapters, "shaped", lambda: {7: 100.0})
     assert link_rate({}, tmp_path) == 100
     put(tmp_path, {"net/eth0/speed": "-1\n"})
     assert link_rate({}, tmp_path) == 100

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from han.measure.bench_calls import Buffers
 from han.measure.measured import COARSE, COARSE_SEGMENT, EXACT, OFTEN
 from han.model.program import Program
-from han.runtime.forced import Forced
+from han.runtime.state import Forced
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.outline import Outline
 from han.tasks.signature import Signature

@@ -31,8 +31,7 @@ from han.model.collectives import ROWS
 from han.model.program import Program
 from han.ranks.clocks import identity, system
 from han.ranks.discover import outnumber_processors
-from han.runtime.forced import Forced, forced
-from han.runtime.state import State
+from han.runtime.state import Forced, State, forced
 from han.tasks.choice import Choice
 from han.tasks.lower import lower
 from han.tasks.plan import Plan

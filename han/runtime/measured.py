@@ -1,0 +1,41 @@
+"""Numbers of this room that were measured, or that bound what a process keeps."""
+
+from __future__ import annotations
+
+from han.model.channel_layout import RING_MAX
+
+# Programs and plans. docs/decisions/new-communicators.md and size-classes.md have the costs.
+MOST_PROGRAMS = 64 << 20  # bytes of programs of a process; the least recently used are dropped
+BESIDE = 4096  # bytes that a program takes besides its operations, about
+MOST_KNOWN = 512  # plans of an engine that errors can name
+BRIEF = 64 << 10  # bytes up to which a run may hold Python's lock
+
+# Requests of persistent calls: docs/decisions/slots.md.
+MOST_KINDS = 256  # kinds of requests that are remembered
+MOST_PLANS = 4  # plans that a slot keeps
+MOST_IDLE = 64 << 10  # bytes at most, of a plan that a slot keeps: operations and scratch memory
+FIRST_SMALL, MOST_SMALL = 2, 128  # small slots made at a time: twice as many each time
+MOST_LARGE = 4  # large slots made at a time
+EARLY_BATCHES = 2  # batches of slots with as many banks as the communicator
+FEW = 16  # slots whose engines stay in the list of active ones while no request uses them
+LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
+
+# Objects: docs/decisions/objects.md.
+MOST_PADDED = 2  # objects of different sizes may take so many times their bytes in blocks
+MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
+
+# New communicators: docs/decisions/new-communicators.md.
+MOST_RESTED = 64  # sets of ranks of which a parent keeps parts
+MOST_ROOM = 2 * RING_MAX  # bytes of a rank's memory that it keeps, unless one set has more
+MOST_DRAFTS = 64  # sets of ranks of which a parent remembers the draft
+MOST_ROOTS = 8  # roots of a process: each keeps one of the MPI library's communicators
+
+# The helper: docs/decisions/waiting.md.
+HELPER_LOOK = 300e-6  # seconds between two looks at collectives that are under way
+PATIENT_LOOK = 3e-3  # the same where ranks outnumber processors: each look delays a rank
+
+# Errors and the end of a program.
+ANSWER = 1.0  # seconds that a rank waits for a peer's notice
+SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
+LAST_MESSAGES = 3.0  # seconds in which the last messages of other ranks arrive
+MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
