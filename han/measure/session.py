@@ -155,7 +155,8 @@ def begin_anew() -> None:
     The process may have as many roots as it measures rounds, so all rounds are alike.
     """
     ALIKE.clear()
-    ROOTS.forget()
+    for root in [*ROOTS.kept]:
+        ROOTS.leave_out(root)
     ROOTS.room = max(1, ROOTS.room)
 
 

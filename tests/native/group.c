@@ -7,7 +7,7 @@
 
 #include "data/kernels.h"
 #include "engine/sizes.h"
-#include "engine/stop.h"
+#include "engine/stepping.h"
 
 static void *aligned(size_t bytes)
 {

@@ -3,8 +3,7 @@
 #include <stdio.h>
 
 #include "engine/queue.h"
-#include "engine/stop.h"
-#include "engine/wait.h"
+#include "engine/stepping.h"
 #include "group.h"
 
 static const han_wait_policy PATIENT = {.timeout = 20};

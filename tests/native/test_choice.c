@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/inspect.h"
+#include "engine/stepping.h"
 #include "engine/queue.h"
 #include "group.h"
 

@@ -10,10 +10,8 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "engine/departed.h"
+#include "engine/stepping.h"
 #include "engine/queue.h"
-#include "engine/stop.h"
-#include "engine/wait.h"
 #include "group.h"
 
 static const han_wait_policy QUICK = {.spins = 5, .timeout = 0.3}, PATIENT = {.timeout = 20};

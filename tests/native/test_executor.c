@@ -12,7 +12,7 @@
 
 #include "engine/helper.h"
 #include "engine/queue.h"
-#include "engine/wait.h"
+#include "engine/stepping.h"
 #include "group.h"
 
 enum { IN_FLIGHT = 3, GUARD = 8, LARGEST = 20011 + 2 * GUARD };

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/wait.h"
+#include "engine/stepping.h"
 
 static const uint64_t US = 1000;
 

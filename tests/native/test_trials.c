@@ -7,9 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/inspect.h"
+#include "engine/stepping.h"
 #include "engine/queue.h"
-#include "engine/stop.h"
 #include "engine/trials.h"
 #include "group.h"
 

@@ -1,6 +1,4 @@
-#include "engine/choice.h"
-
-#include "engine/verdict.h"
+#include "engine/stepping.h"
 
 bool han_offers_read(han_engine *e) {
     uint64_t n = e->epoch - (HAN_HISTORY - 1); /* runs up to the one whose bit is pushed out */

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "engine/departed.h"
+#include "engine/stepping.h"
 
 #include <ctype.h>
 #include <errno.h>

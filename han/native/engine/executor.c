@@ -1,4 +1,4 @@
-#include "engine/executor.h"
+#include "engine/stepping.h"
 
 #include "data/operands.h"
 #include "data/operations.h"
@@ -6,8 +6,6 @@
 #include "engine/bell.h"
 #include "engine/loops.h"
 #include "engine/runs.h"
-#include "engine/trace.h"
-#include "engine/verdict.h"
 
 /* Data operations of one stream in one turn: a limit, so that messages of other streams do not
  * wait. */

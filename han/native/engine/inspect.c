@@ -1,4 +1,4 @@
-#include "engine/inspect.h"
+#include "engine/stepping.h"
 
 #include "data/processor.h"
 #include "engine/agreement.h"

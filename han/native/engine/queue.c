@@ -2,7 +2,7 @@
 
 #include "data/operands.h"
 #include "data/processor.h"
-#include "engine/executor.h"
+#include "engine/stepping.h"
 #include "engine/lock.h"
 
 /* ---- active engines ----------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 
 #include "engine/agreement.h"
 #include "engine/bell.h"
-#include "engine/choice.h"
+#include "engine/stepping.h"
 #include "engine/rings.h"
 #include "engine/sizes.h"
 #include "engine/trials.h"

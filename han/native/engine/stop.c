@@ -1,10 +1,9 @@
-#include "engine/stop.h"
+#include "engine/stepping.h"
 
 #include "clock.h"
 #include "engine/lock.h"
 #include "engine/loops.h"
 #include "engine/queue.h"
-#include "engine/verdict.h"
 
 enum { SETTLE_NS = 50000000 }; /* how long a stopping engine waits for its messages */
 

@@ -1,7 +1,7 @@
 /* Reading the system's clock would be most of the cost of tracing. Ticks are therefore those of the
  * processor where it has a constant rate; anchors say which time they stand for
  * (docs/decisions/trace-clock.md). */
-#include "engine/trace.h"
+#include "engine/stepping.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "engine/verdict.h"
+#include "engine/stepping.h"
 
 #include "engine/trials.h"
 

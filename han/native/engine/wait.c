@@ -1,13 +1,11 @@
 #define _GNU_SOURCE
-#include "engine/wait.h"
+#include "engine/stepping.h"
 
 #include <sched.h>
 
 #include "clock.h"
 #include "data/processor.h"
 #include "engine/bell.h"
-#include "engine/departed.h"
-#include "engine/inspect.h"
 #include "engine/queue.h"
 
 enum {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "python/py_encoded.h"
+#include "python/module.h"
 #include "python/py_ref.h"
 
 /* The blocks of one communicator: bytearrays, and what calls of bytes get in their place. A call

@@ -1,7 +1,7 @@
 /* Pickling takes microseconds for a NumPy array or scalar. Those of numbers are encoded as a head and
  * their memory here; all other objects are pickled by mpi4py's MPI.pickle. If a program gave it
  * functions of its own, these get all objects. */
-#include "python/py_encoded.h"
+#include "python/module.h"
 
 #include <stdbool.h>
 #include <stdint.h>

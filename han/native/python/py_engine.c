@@ -2,12 +2,9 @@
 
 #include <structmember.h>
 
-#include "engine/departed.h"
-#include "engine/inspect.h"
+#include "engine/stepping.h"
 #include "engine/queue.h"
-#include "engine/trace.h"
 #include "engine/trials.h"
-#include "engine/wait.h"
 #include "python/objects.h"
 #include "python/py_run.h"
 

@@ -3,7 +3,7 @@
 
 #include "engine/helper.h"
 #include "engine/queue.h"
-#include "engine/wait.h"
+#include "engine/stepping.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 

@@ -4,8 +4,7 @@
 
 #include "clock.h"
 #include "engine/queue.h"
-#include "engine/stop.h"
-#include "engine/wait.h"
+#include "engine/stepping.h"
 
 enum {
     MOST_ROUNDS = 256,     /* rounds of a brief plan while this thread holds the lock */

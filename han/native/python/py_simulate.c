@@ -1,5 +1,5 @@
 #include "python/module.h"
-#include "simulate/simulator.h"
+#include "simulate/world.h"
 
 enum { INPUTS = 26, OUTPUTS = 7, ALL = INPUTS + OUTPUTS, STEPS = 1 << 16 };
 

@@ -8,7 +8,7 @@
 #include "engine/lock.h"
 #include "engine/pace.h"
 #include "engine/queue.h"
-#include "engine/wait.h"
+#include "engine/stepping.h"
 #include "python/py_run.h"
 
 enum state {

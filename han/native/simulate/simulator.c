@@ -1,4 +1,4 @@
-#include "simulate/simulator.h"
+#include "simulate/world.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -235,4 +235,12 @@ double sim_operate(sim_state *s, int32_t rank, const sim_op *op, double now);
 /* Let messages that are due by `now` pass the adapters, and wake their receivers. */
 void sim_deliver_all(sim_state *s, double now);
 
+/* Prepare a simulation; false without memory. In both cases sim_close frees it. */
+bool sim_open_state(sim_state *s, const sim_world *world);
+void sim_close(sim_state *s);
+
+/* Go on until a rank has finished a run, or `most` steps are done. Whether there is more to do;
+ * `finished` says whether a rank has finished a run. */
+bool sim_go(sim_state *s, int64_t most, bool *finished);
+
 #endif
