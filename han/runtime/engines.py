@@ -99,7 +99,7 @@ class Engines:
         return engine
 
     def let_talk(self) -> None:
-        """Let runs send messages; the first call is collective: it duplicates the communicator."""
+        """Let runs send messages; the first call is collective: it makes han's own communicator."""
         meeting = self.health.meeting
         if meeting.own is None:
             handle = meeting.messages().handle
