@@ -420,7 +420,7 @@ class Engine:
     """
 
     messages: int
-    """The handle of the communicator that runs send messages on."""
+    """The handle of the communicator that runs send messages on; it can only be set."""
     held: int
     """The run that an early notice is about, counted from 1; 0: none."""
 

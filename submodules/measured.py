@@ -1,11 +1,11 @@
-"""Defaults of submodules; where docs/decisions says what was measured, the page is named."""
+"""Defaults that submodules share, or that a page of docs/decisions measured, which is named."""
 
 from __future__ import annotations
 
 KiB = 1024
 
 # ---- in shared memory ----------------------------------------------------------------------------
-CELL_CHUNK = 128 * KiB  # bytes of a cell of `sm`: cells-past-the-caches.md
+CELL_CHUNK = 128 * KiB  # bytes of a cell, also of shares: cells-past-the-caches.md
 CELLS = 4  # of a rank's ring, by `sm`: copies in and out overlap (cells-of-blocks.md)
 EXCHANGE_CHUNK = 512 * KiB  # bytes of a piece of an allreduce by `exchange`: exchanges.md, Defaults
 HALF_CHUNK = 128 * KiB  # the same of a reduce or a broadcast, for which other levels wait

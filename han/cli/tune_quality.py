@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mpi4py import MPI
 
@@ -30,14 +30,19 @@ from han.common.tables import shown_table
 from han.common.units import format_size, format_us, plural
 from han.common.version import __version__
 from han.measure.tune import quality
-from han.measure.tune.quality import USUAL, QualityRow, QualityRows, compared, in_order
+from han.measure.tune.quality import (
+    USUAL,
+    YARDSTICK,
+    QualityRow,
+    QualityRows,
+    compared,
+    errors,
+    in_order,
+    summaries,
+)
 from han.measure.tune.tuner import Input, Plans
 from han.plots.tuning import quality as draw
 from han.ranks.machine import fingerprint
-
-if TYPE_CHECKING:
-    from han.measure.tune.quality import QualityRow
-    from han.measure.tune.tuner import Input
 
 
 def run(
@@ -312,8 +317,6 @@ class Lines:
 
 def text_of(rows: Sequence[QualityRow]) -> str:
     """Return the tables of inputs, of strategies and of the worst predictions."""
-    from han.measure.tune.quality import errors, summaries
-
     heads = ["call", "size", "candidates", *rows[0].ratio, "best choice"]
     title = "time of the choice / choice of exhaustive search, in turns"
     inputs = shown_table(title, heads, map(_input, rows), left=["call", "best choice"])
@@ -336,8 +339,6 @@ def text_of(rows: Sequence[QualityRow]) -> str:
 
 def _limited(rows: Sequence[QualityRow]) -> list[str]:
     """Return a line for each strategy whose searches ran out of time."""
-    from han.measure.tune.quality import YARDSTICK
-
     found = []
     for name in rows[0].ratio:
         mine = [row for row in rows if name in row.limited]

@@ -39,7 +39,6 @@ from han.config.document_types import (
     values_of,
 )
 from han.config.errors import Inconsistent, Origin, Problem
-from han.config.machine import MachineModel
 from han.config.rules import Composition, Schedule
 from han.model.topology import MAX_LEVELS
 
@@ -359,15 +358,17 @@ def checked(model: type[Model], data: object, origin: Origin) -> dict[str, Any]:
 Kind = Literal["config", "machine"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_MODELS: dict[str, tuple[type[Model], str]] = {
-    "config": (Config, "Configuration of han"),
-    "machine": (MachineModel, "Machine for predictions of han"),
-}
 
 
 def schema(kind: Kind, submodules: Iterable[str] = ()) -> dict[str, Any]:
     """Return the JSON Schema of a kind of file; editors offer the names of `submodules`."""
-    model, title = _MODELS[kind]
+    from han.config.machine import MachineModel
+
+    model, title = (
+        (Config, "Configuration of han")
+        if kind == "config"
+        else (MachineModel, "Machine for predictions of han")
+    )
     found = model.model_json_schema()
     use = found["$defs"].get("LevelUse")
     if use is not None and submodules:

@@ -1,4 +1,4 @@
-"""Packing: elements with gaps become dense bytes, and dense bytes such elements."""
+"""Packing: elements with gaps become dense bytes, and the reverse; buffers that overlap."""
 
 from __future__ import annotations
 

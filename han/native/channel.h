@@ -26,7 +26,7 @@
 #define HAN_REASON 512     /* bytes of the reason why a rank left */
 #define HAN_CALLS_KEPT 64  /* recent calls that ranks compare: agreement.h; a power of two */
 
-/* Runs whose offers are the bits of `entered` below HAN_EPOCH_SHIFT, one bit each: engine/choice.c. */
+/* Runs whose offers are the bits of `entered` below HAN_EPOCH_SHIFT, one bit each: engine/stepping.h. */
 #define HAN_HISTORY HAN_EPOCH_SHIFT
 
 /* The beginning of a flag's cache line. The rank that posts the flag also stores the digest of its
@@ -51,7 +51,7 @@ typedef struct {
     _Atomic uint64_t shown[3]; /* addresses of send buffer, receive buffer, scratch: HAN_W_SHOWN */
     /* Used in the channel's first record only: ranks that sleep, and the word they sleep on. */
     _Atomic uint32_t sleepers, bell;
-    _Atomic uint32_t gone;       /* 1: this rank begins no more runs: engine/departed.c */
+    _Atomic uint32_t gone;       /* 1: this rank begins no more runs: engine/stepping.h */
     _Atomic uint32_t departures; /* in the channel's first record only: ranks that are gone */
     uint64_t rank;               /* in the communicator */
     /* In the first record of a lent channel only: where the rings are in the arena, and how many

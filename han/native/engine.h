@@ -95,7 +95,7 @@ typedef struct han_engine {
     han_plan *plan;   /* the head's plan, its alternative or its rival; NULL until decided */
     bool timed;       /* the end time of the run is stored */
     bool takes_rival; /* as follows from the number of the run */
-    bool meets; /* all ranks agree on a trial before the run chooses its plan: engine/verdict.c */
+    bool meets; /* all ranks agree on a trial before the run chooses its plan: engine/stepping.h */
     /* One bit for each run, that of the last run lowest. `offers`: this rank offered the
      * alternative. `choices`: the run had an alternative. */
     uint64_t offers, choices;

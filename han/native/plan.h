@@ -81,7 +81,7 @@ typedef struct han_plan {
     const uint64_t *shifts;
     uint8_t *operand; /* room for an operand of MPI_Reduce_local */
     size_t operand_size;
-    /* The plan that all ranks run instead if all of them offer it: engine/choice.c. It takes as
+    /* The plan that all ranks run instead if all of them offer it: engine/stepping.h. It takes as
      * much of the rings as this one. NULL until this rank can offer it. */
     struct han_plan *_Atomic alternative;
     uint64_t arena, arena_size; /* of this rank; 0 bytes: no rank has an alternative */

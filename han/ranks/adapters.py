@@ -1,4 +1,4 @@
-"""The network adapters that the environment of a rank tells its MPI library to use."""
+"""The network adapters that a rank's environment tells its MPI library to use; their rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processor and the MPI library of this process."""
+"""The processors, their arrangement and the MPI library of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices: messages in which a rank tells the other ranks of an error."""
+"""Notices: messages in which a rank tells the other ranks of an error; and ranks that have left."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from han.runtime.eager import Eager
 from han.runtime.native_plans import empty_plan
 from han.runtime.reports import Reporter, reporter
 from han.runtime.request import Request
+from han.runtime.resting import do_all
 from han.runtime.waiting import Waiting
 from han.tasks.signature import Signature
 from han.trace.recording import Recorder
@@ -209,6 +210,5 @@ class Engines:
         self.calls.clear()
         self._empty = None
         for engine in self:
-            engine.stop()
-            reporter(engine).close()
+            do_all([engine.stop, reporter(engine).close])
         _native.orphans()  # releases requests that have finished

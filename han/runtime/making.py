@@ -109,11 +109,13 @@ class Birth:
             if known is None:
                 self._cancel()
             return known or self.draft, ()
-        self._cancel()
-        if given.number and all(row[TOLD - 1] == given.number for row in told):
-            return None, ()
-        rows = meeting.allgather(given.settings, STEP)
-        return None, check_agreement(rows, given.problem)
+        try:
+            if given.number and all(row[TOLD - 1] == given.number for row in told):
+                return None, ()
+            rows = meeting.allgather(given.settings, STEP)
+            return None, check_agreement(rows, given.problem)
+        finally:
+            self._cancel()
 
     def _succeed(
         self, told: list[list[int]], meeting: Meeting, given: Given
@@ -123,8 +125,10 @@ class Birth:
             return self.introduce(meeting, given)
         if all(row == told[0] for row in told):
             return self.rested, ()
-        self.rested.drop()
-        return self._lender(meeting.rank).introduce(meeting, given)
+        try:
+            return self._lender(meeting.rank).introduce(meeting, given)
+        finally:
+            self.rested.drop()
 
     def _told(self, number: int) -> list[int]:
         """Return the parent's token, one for the child, what it brings, `number`, and offsets.

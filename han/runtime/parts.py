@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from mpi4py import MPI
 
@@ -21,7 +21,7 @@ from han.runtime.inherited import Inherited, world_ranks
 from han.runtime.maker import Maker
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans
-from han.runtime.resting import Nest, Ranks
+from han.runtime.resting import Nest, Ranks, do_all
 from han.runtime.roots import ROOTS
 from han.trace.tracing import Tracing
 from han.tuning.planner import Planner
@@ -129,13 +129,14 @@ class Parts:
         stays = quiet and self.is_root and self.heritage in ROOTS.made
         self.tracing.close()
         self.health.failed = self.health.failed or FREED
-        (self.nest.clear if stays else self.nest.close)()
-        self.engines.stop()
-        self.plans.clear(quiet)
-        self.persistent.slots.close()
-        self.shared.windows.clear()
-        if not stays:
-            self._close_mail(quiet)
+        acts: list[Callable[[], object]] = [
+            self.nest.clear if stays else self.nest.close,
+            self.engines.stop,
+            partial(self.plans.clear, quiet),
+            self.persistent.slots.close,
+            self.shared.windows.clear,
+        ]
+        do_all(acts if stays else [*acts, partial(self._close_mail, quiet)])
 
     def _quiet(self) -> bool:
         """Return whether no message is under way, as MPI demands before it frees a communicator."""

@@ -1,4 +1,4 @@
-"""The plans that a communicator keeps, by the signatures of their calls."""
+"""The plans that a communicator keeps, by the signatures of calls, and how often they served."""
 
 from __future__ import annotations
 

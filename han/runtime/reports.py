@@ -46,7 +46,7 @@ class Status(IntEnum):
     LONG = 13
 
 
-OFFER, VERDICT = range(len(Code), len(Code) + 2)  # of han_where.code: native/engine/choice.c
+OFFER, VERDICT = range(len(Code), len(Code) + 2)  # of han_where.code: native/engine/stepping.h
 DIFFERENT = {  # how a rank sees that a peer makes another call
     Status.MISMATCH: "",
     Status.SHORT: "its message has fewer bytes than expected",

@@ -1,4 +1,4 @@
-"""The state of a communicator: it runs the calls, with the parts that serve them."""
+"""The state of a communicator: it runs the calls, by its parts, or with a choice of their own."""
 
 from __future__ import annotations
 

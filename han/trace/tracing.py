@@ -22,10 +22,9 @@ from han.ranks.health import Health
 from han.trace.recording import EVENTS, Recorder, Recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from han.model.timeline import Timeline
-    from han.trace.recording import Recorder, Recording
 
 VARIABLE = "HAN_TRACE"
 

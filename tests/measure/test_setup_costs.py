@@ -1,6 +1,7 @@
 """The commands ``han setup-costs`` and ``han waits`` on one rank; times are not checked."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 from commands import call, refuse
@@ -66,10 +67,13 @@ def test_mistakes_are_told_before_anything_is_measured():
 
 def test_each_round_has_room_for_a_root(monkeypatch):
     roots = Roots()
+    add = Mock(wraps=roots.add)
+    monkeypatch.setattr(roots, "add", add)
     monkeypatch.setattr(session, "ROOTS", roots)
     monkeypatch.setattr("han.runtime.making.ROOTS", roots)
     call("setup-costs", "barrier", "--rounds", "9", "--calls", "1")
-    assert len(roots.made) == 1, "the root of each round takes the place of the one before"
+    assert add.call_count >= 10, "a root in each round, and in that before them"
+    assert len(roots.made) == 1, "each takes the place of the one before"
     roots.room = 0
     session.begin_anew()
     assert roots.room == 1

@@ -197,7 +197,6 @@ def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, fold
     monkeypatch.setenv("HAN_TRACE", str(folder))
     rank = MPI.COMM_WORLD.rank
     monkeypatch.setattr(clocks, "identity", lambda: (str(rank), "", ""))
-    monkeypatch.setattr(clocks, "identity", lambda: (str(rank), "", ""))
     for late, there in ((None, [0, 1, 2]), (0, [0]), (2, [0, 1])):
         comm = han.Comm(MPI.COMM_WORLD.Dup())
         others = 0.5 if late == 2 else FOR_EVER

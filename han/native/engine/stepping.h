@@ -1,4 +1,5 @@
-/* What the executor, and others that step, ask or stop an engine, call. */
+/* The parts of an engine's step, and what steps, asks and stops an engine: of executor.c, choice.c,
+ * verdict.c, inspect.c, stop.c, departed.c, trace.c and wait.c. */
 #ifndef HAN_STEPPING_H
 #define HAN_STEPPING_H
 

@@ -5,7 +5,7 @@
  * which is the same on all ranks at the same run. A trial takes place in the same runs on all ranks:
  * a burst of runs of the plan in use, then a burst of the other one. Each rank stores when it
  * finished them, by its own clock. Before the next run of the class chooses its
- * plan, the ranks agree on the greatest median of each plan (engine/verdict.c). All ranks then keep
+ * plan, the ranks agree on the greatest median of each plan (engine/stepping.h). All ranks then keep
  * the same plan, and know in which run the next trial begins. No other run waits for a peer because
  * of trials.
  *

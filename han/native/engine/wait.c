@@ -69,8 +69,9 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
     if (han_engine_mismatch(e)) return HAN_E_MISMATCH;
     if (now < w->dead) return HAN_BLOCKED;
     w->dead = now + DEAD_NS;
-    e->dead_rank = han_dead_peer(e);
-    if (e->dead_rank < 0) return HAN_BLOCKED;
+    int dead = han_dead_peer(e);
+    if (dead < 0) return HAN_BLOCKED;
+    e->dead_rank = dead;
     enum han_status status = HAN_BLOCKED;
     for (int k = 0; k < LAST_POKES && status == HAN_BLOCKED; k++)
         status = poke(e); /* it may have ended after an error, of which it told the others */
@@ -217,6 +218,8 @@ enum han_status han_check_peers(han_engine *e, double waited) {
     if (e->failed) return HAN_E_FAILED;
     if (han_engine_mismatch(e)) return han_fail(e, HAN_E_MISMATCH);
     if (e->wait.timeout > 0 && waited > e->wait.timeout) return han_fail(e, HAN_E_TIMEOUT);
-    e->dead_rank = han_dead_peer(e);
-    return e->dead_rank >= 0 ? han_fail(e, HAN_E_DEAD) : HAN_BLOCKED;
+    int dead = han_dead_peer(e);
+    if (dead < 0) return HAN_BLOCKED;
+    e->dead_rank = dead;
+    return han_fail(e, HAN_E_DEAD);
 }
