@@ -86,9 +86,9 @@ def native_plan(
     peers compare, if it is not that of the message. `is_rival`: the plan is itself a rival.
 
     If the call has an alternative (``native/engine/stepping.h``), `arena` is the address and the
-    size of this rank's arena, and `whole` the channel in which the ranks tell each other. If it has a rival
-    (``native/engine/trials.h``), `tried` are the number of the class of calls, the runs before the
-    first trial, this rank, the number of ranks, and the runs of a burst if the ranks meet before
+    size of this rank's arena, and `whole` the channel in which the ranks tell each other. If it
+    has a rival (``native/engine/trials.h``), `tried` are the number of the class of calls, the runs
+    before the first trial, this rank, the number of ranks, and the runs of a burst if the ranks meet before
     and after it, or 0.
     """
     signature = message.signature
