@@ -88,8 +88,8 @@ def native_plan(
     If the call has an alternative (``native/engine/stepping.h``), `arena` is the address and the
     size of this rank's arena, and `whole` the channel in which the ranks tell each other. If it
     has a rival (``native/engine/trials.h``), `tried` are the number of the class of calls, the runs
-    before the first trial, this rank, the number of ranks, and the runs of a burst if the ranks meet before
-    and after it, or 0.
+    before the first trial, this rank, the number of ranks, and the runs of a burst if the ranks
+    meet before and after it, or 0.
     """
     signature = message.signature
     callback = signature.reduces and message.numbers is None
