@@ -282,6 +282,7 @@ def test_memory_is_lent_no_more_if_the_first_step_raises(comm):
     with opened(new_comm(FLAT)) as parent:
         used(parent)
         alone, arena = parent.Split(parent.rank), process_arena()
+        take_back()
         before = arena.usage().taken
         with (
             mock.patch.object(Meeting, "numbers", side_effect=KeyboardInterrupt),
@@ -289,7 +290,7 @@ def test_memory_is_lent_no_more_if_the_first_step_raises(comm):
         ):
             alone.Barrier()
         take_back()
-        assert arena.usage().taken == before
+        assert arena.usage().taken <= before, "earlier loans may end meanwhile"
 
 
 @on_some
