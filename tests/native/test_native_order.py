@@ -18,6 +18,9 @@ MAY_INCLUDE = {
     "python": {"", "data", "memory", "engine", "simulate", "python"},
 }
 
+# Headers of what several files of their folder define.
+SHARED = {"engine/stepping", "python/module", "python/objects", "simulate/world"}
+
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 DECLARED = re.compile(r"^[A-Za-z][\w \t*]*?\b(han_\w+)\((?:[^()]|\([^()]*\))*\);", re.M)
@@ -79,9 +82,11 @@ def test_a_c_file_includes_its_own_header_first():
 
 
 def sources(header: Path) -> list[Path]:
-    """Return the C file of a header's part; without one, those of its folder, which share it."""
+    """Return the C file of a header's part, or those of its folder if they share it."""
     own = header.with_suffix(".c")
-    return [own] if own.exists() else sorted(header.parent.glob("*.c"))
+    if part(header) in SHARED:
+        return sorted(header.parent.glob("*.c"))
+    return [own] if own.exists() else []
 
 
 def test_a_header_declares_only_functions_of_its_own_part():
