@@ -1,4 +1,4 @@
-"""Requests of calls that han leaves to the MPI library."""
+"""Calls that han leaves to the MPI library: their requests, and what comes before them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.common.errors import HanError
+from han.common.errors import HanError, MismatchError
 from han.config.arrange import Facts
+from han.message.message import Message
 from han.model.collectives import BY_BLOCKS
+from han.model.element_types import kernel
 from han.ranks.health import Health
 from han.ranks.meeting import Patience
+from han.ranks.notices import DEVICES
+from han.runtime.native_plans import identity
 from han.runtime.waiting import need_helper
+from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,6 +35,7 @@ class Nothing:
 
 NOTHING = Nothing()
 FORMS = ("{}", "I{}", "{}_init")
+AGREEMENT = Signature("allreduce", 1, 8, "sum", "uint64")
 
 
 def leave_blocks(calls: _native.Calls[Any], comm: MPI.Intracomm, facts: Sequence[Facts]) -> None:
@@ -197,3 +204,28 @@ class LeftPrequest(LeftRequest, MPI.Prequest):
         with self._health.notices.leaving():
             self._own.Start()
         self._call = self._health.notices.left - 1
+
+
+def agreement(signature: Signature, health: Health) -> Message:
+    """Make the allreduce that comes before a call on memory of a device.
+
+    A rank whose buffers are on the host cannot know of a peer's that are not. It would wait in
+    han's call, and the peer in MPI's. So a rank with memory of a device first takes part in an
+    allreduce of a number that stands for its call. Ranks that make another call show another
+    number, or none. The end of the allreduce raises MismatchError then.
+    """
+    mine, total = np.array([identity(signature)], np.uint64), np.zeros(1, np.uint64)
+
+    def end() -> None:
+        if total[0] != mine.repeat(health.size).sum(dtype=np.uint64):
+            raise health.give_up(
+                MismatchError(
+                    f"the ranks do not make the same calls: rank {health.rank} calls "
+                    f"{signature.describe()}, another rank does not; {DEVICES}"
+                )
+            )
+
+    return Message(
+        AGREEMENT, mine.ctypes.data, total.ctypes.data, (mine, total), end=end,
+        numbers=kernel("sum", "uint64"),
+    )  # fmt: skip

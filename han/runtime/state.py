@@ -18,12 +18,11 @@ from han.message.parsers import Parser
 from han.ranks.health import FREED, Health, revoked
 from han.ranks.meeting import Patience
 from han.runtime.inherited import Inherited
-from han.runtime.left import NOTHING, watch
+from han.runtime.left import NOTHING, agreement, watch
 from han.runtime.making import parts_of
 from han.runtime.native_plans import Prepared
 from han.runtime.numbers import check_compiled
 from han.runtime.parts import Parts
-from han.runtime.plans import agreement
 from han.runtime.request import Request
 from han.runtime.resting import do_all
 from han.runtime.waiting import tell_limit

@@ -267,14 +267,9 @@ class Exchange:
             combine(one, operand, at, min(at + self.step, stop), arriving, sends)
 
     def _combine_in_turn(
-        self,
-        one: MessageFold,
-        own: Ref,
-        at: int,
-        end: int,
-        arriving: Arriving,
-        sends: Sequence[Transfer],
-    ) -> None:
+        self, one: MessageFold, own: Ref, at: int, end: int,
+        arriving: Arriving, sends: Sequence[Transfer],
+    ) -> None:  # fmt: skip
         """Combine the operands of [at, end) from left to right.
 
         Those before this rank's own are combined where the first of them has arrived.
@@ -297,14 +292,9 @@ class Exchange:
         stream.copy(result, total, end - at)
 
     def _combine_in_order(
-        self,
-        one: MessageFold,
-        own: Ref,
-        at: int,
-        end: int,
-        arriving: Arriving,
-        sends: Sequence[Transfer],
-    ) -> None:
+        self, one: MessageFold, own: Ref, at: int, end: int,
+        arriving: Arriving, sends: Sequence[Transfer],
+    ) -> None:  # fmt: skip
         """Combine the operands of [at, end) in the canonical order."""
         order, stream = self.context.order_of(one.members), self.context.stream
         partials = [stream.room(self.step, k).holding(at) for k in range(rooms(order))]
