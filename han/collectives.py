@@ -80,7 +80,7 @@ class Collectives(Attached):
 
     def _init(self, parser: Parser, info: MPI.Info, *arguments: object) -> Started:
         """Make a persistent request, which the look-up may have served."""
-        made: Any = getattr(self._quick, parser.init)(*arguments)
+        made: Any = getattr(self._quick, parser.init)(*arguments) if parser.init else False
         if made is not False:
             return made  # type: ignore[no-any-return]
         state, name = self._han, f"{parser.name}_init"

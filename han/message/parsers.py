@@ -15,13 +15,13 @@ class Parser(NamedTuple):
     """The parser of a method.
 
     `by_blocks`: a buffer of the call holds a block for each rank. `init` is the look-up of the
-    persistent method.
+    persistent method, empty if the quick way knows no such method.
     """
 
     name: str
     parse: Callable[..., Message]
-    by_blocks: bool
-    init: str
+    by_blocks: bool = False
+    init: str = ""
 
 
 def _parser(method: str, parse: Callable[..., Message]) -> Parser:
