@@ -257,6 +257,15 @@ class Operations:
         Operands are addresses of memory that holds the part of the message which begins at `dst`.
         Those with the base NONE are left out. A single one is copied.
         """
+    def again(self, first: int, second: int, n: int, times: int, turns: int, /) -> None:
+        """Append the `n` operations of each of `turns` more turns, to the present task.
+
+        Two turns tell how they change: that whose operations begin with number `first`, and the
+        next one, from number `second` on. The first of the new turns is `times` turns behind this.
+
+        Raises:
+            ValueError: operations of both turns are not of the same kinds.
+        """
     def show_each(
         self, cells: tuple[Ref, ...], offset: int, src: Ref,
         bounds: tuple[tuple[int, int], ...], part: tuple[int, int, int], /,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from han.model.program import Ref
 from han.submodules.adapt.sends import Sends, cut_for
 from han.submodules.adapt.trees import kin
 from han.submodules.parts.pieces import Piece
 from han.tasks.context import Context
+from han.tasks.stream import Stream
 
 
 def bcast(context: Context) -> None:
@@ -33,11 +35,12 @@ def bcast(context: Context) -> None:
         stream.end(pieces[-1].task)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Arrivals:
     """The receives of pieces from the parent, posted `window` ahead."""
 
-    context: Context
+    stream: Stream
+    result: Ref
     rank: int
     pieces: list[Piece]
     requests: list[int]
@@ -46,25 +49,27 @@ class _Arrivals:
     @classmethod
     def of(cls, context: Context, parent: int, pieces: list[Piece], window: int) -> _Arrivals:
         requests = [context.builder.request() for _ in range(min(window, len(pieces)))]
-        found = cls(context, context.group.ranks[parent], pieces, requests)
+        rank = context.group.ranks[parent]
+        found = cls(context.stream, context.result, rank, pieces, requests)
         for _ in requests:
             found.post_next()
         return found
 
     def post_next(self) -> None:
         """Post the receive of the next piece, if there is one."""
-        if self.posted == len(self.pieces):
+        number = self.posted
+        if number == len(self.pieces):
             return
-        piece, stream = self.pieces[self.posted], self.context.stream
+        piece, stream = self.pieces[number], self.stream
         if piece.first:
             stream.begin(piece.task)  # other streams may still read this part of the buffer
-        request = self.requests[self.posted % len(self.requests)]
-        stream.irecv(self.context.result.to(piece.start), piece.nbytes, self.rank, request)
-        self.posted += 1
+        request = self.requests[number % len(self.requests)]
+        stream.irecv(self.result.to(piece.start), piece.nbytes, self.rank, request)
+        self.posted = number + 1
 
     def take(self, piece: Piece) -> None:
         """Wait for a piece."""
-        self.context.stream.test(self.requests[piece.index % len(self.requests)])
+        self.stream.test(self.requests[piece.index % len(self.requests)])
 
 
 @dataclass

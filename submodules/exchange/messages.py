@@ -30,6 +30,7 @@ from han.submodules.exchange.steps import OWN, Blocks, Fold, Steps, Take, spans
 from han.submodules.measured import SEGMENT
 from han.submodules.parts.fold import fold
 from han.submodules.parts.mail import MOST, Mail, Transfer
+from han.submodules.parts.pieces import cut, in_strides
 from han.tasks.canonical import linear, rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
@@ -83,12 +84,11 @@ def unfit(question: Question) -> str | None:
 def lower(context: Context) -> None:
     """Emit this rank's part of the exchange of each task."""
     exchange = Exchange(context, context.result)
-    for task in context.tasks:
-        context.stream.begin(task)
-        exchange.begin(task)
+    wholes = cut(context.tasks, context.builder.signature.nbytes, context.grain)
+    for piece in in_strides(context, wholes, len(wholes)):
+        exchange.begin(piece.task)
         exchange.combine()
         exchange.gather()
-        context.stream.end(task)
 
 
 class Exchange:
@@ -117,6 +117,7 @@ class Exchange:
         """Turn to a task."""
         self.start, self.mine = task.start, self.context.source
         self.nbytes = task.nbytes
+        self.mail.start_over()
 
     def combine(self) -> None:
         """Carry out all combining stages."""

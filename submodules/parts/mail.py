@@ -41,6 +41,10 @@ class Mail:
         self.stream, self.ranks, self.grain = context.stream, context.group.ranks, context.grain
         self._new, self._free = context.builder.request, list[int]()
 
+    def start_over(self) -> None:
+        """Use requests from the first one on again; all messages are complete."""
+        self._free.sort(reverse=True)
+
     def receive(self, place: Ref, start: int, stop: int, member: int, most: int) -> Transfer:
         """Start receiving bytes [start, stop) from a member, in messages of at most `most` bytes.
 

@@ -11,7 +11,7 @@ from han.model.channel_layout import PAGE
 from han.model.program import Ref
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
 from han.submodules.parts.fold import fold
-from han.submodules.parts.pieces import Piece, in_turn
+from han.submodules.parts.pieces import Piece, in_strides
 from han.submodules.parts.trees import Neighbours
 from han.submodules.sm.tree_cells import TreeCells, neighbours_of
 from han.tasks.canonical import rooms
@@ -56,7 +56,7 @@ def gather(context: Context) -> None:
     pieces = cells.pieces()
     combine = (_at_root if tree.parent is None else _below)(context, cells, tree)
     taken = cells.flag(group.me, TAKEN) if tree.children and cells.counts_reads else None
-    for piece in in_turn(context, pieces):
+    for piece in in_strides(context, pieces, cells.alike):
         combine(piece)
         if taken is not None:
             stream.post(taken, piece.index + 1)
@@ -165,7 +165,7 @@ def release(context: Context) -> None:
     waits = tree.parent is None and cells.counts_reads
     readers, ranks = cells.waits.of(others, READ) if waits else ((), ())
     read = cells.flag(group.me, READ) if tree.parent is not None and cells.counts_reads else None
-    for piece in in_turn(context, pieces):
+    for piece in in_strides(context, pieces, cells.alike):
         before = cells.read_before_reuse(piece) if waits else 0
         if before:
             stream.wait_each(readers, before, ranks)

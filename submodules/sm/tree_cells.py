@@ -113,6 +113,11 @@ class TreeCells:
         """Whether readers count the pieces that they have read, as a writer waits for that."""
         return self.trailing or (not self.small and self.ring.recycled)
 
+    @property
+    def alike(self) -> int:
+        """Over how many pieces operations change at constant strides."""
+        return 1 if self.trailing else self.ring.cells
+
     def read_before_end(self, piece: Piece, last: bool) -> int:
         """Return how many pieces must have been read before `piece` ends; 0: none."""
         return piece.index + 1 if last and self.trailing else 0

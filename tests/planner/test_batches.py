@@ -1,5 +1,7 @@
 """Operations for several members at once: they are those of one call for each member."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,8 +10,18 @@ from test_planner import quick
 
 from han._native import Operations, joined
 from han.model.program import INSTRUCTION, TERMS, Area, Base, Ref, channel_ref
+from han.model.topology import virtual
+from han.submodules.exchange import messages
 from han.submodules.parts.fold import fold
+from han.submodules.parts.pieces import in_turn
+from han.submodules.sm import gather_release
 from han.tasks.canonical import canonical, linear, rooms
+from han.tasks.choice import Choice, level_choice
+from han.tasks.lower import lower
+from han.tasks.signature import Signature
+from han.tuning.built_in.traits import NodeTraits
+from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
 
 ELEMENT, GRAIN, GRAINS = 8, 64, 64
 SEND, RECV, SCRATCH = Ref(Base.SEND), Ref(Base.RECV), Ref(Base.SCRATCH)
@@ -34,10 +46,17 @@ def others(number, grains=GRAINS):
     return found
 
 
-def agree(a, b):
+def records(plan):
+    """Return the operations of all ranks."""
+    programs = [lower(plan, rank) for rank in range(plan.topology.size)]
+    terms = [None if p.terms is None else p.terms.tobytes() for p in programs]
+    return [p.code.tobytes() for p in programs], terms
+
+
+def agree(a, b, grains=GRAINS):
     """Check that two streams have the same operations."""
     assert (a.operand, a.writes, len(a)) == (b.operand, b.writes, len(b))
-    assert joined((a, *others(4))) == joined((b, *others(4)))
+    assert joined((a, *others(4, grains))) == joined((b, *others(4, grains)))
 
 
 # ---- shares -----------------------------------------------------------------------------------
@@ -156,6 +175,64 @@ def test_wrong_operands(wrong, error):
     many = 70
     with pytest.raises(ValueError, match="more than 64 partial results"):
         stream().fold_each(RECV, (SEND,) * many, many, 0, 64, (0,) * many, (), None, None)
+
+
+# ---- turns ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grains", [0, GRAINS])
+def test_two_turns_tell_those_that_follow(grains):
+    _, cells, ranks = members(5)
+    batch, one = stream(grains), stream(grains)
+
+    def turn(to, k):
+        data = SEND.to(128 * k)
+        to.copy(cells[k].holding(128 * k), data, 128)
+        to.post(channel_ref(0, Area.FLAGS), k + 1)
+        to.isend(data, 128, ranks[0], 3)
+        to.test(3)
+
+    for k in range(5):
+        one.task = k // 2
+        turn(one, k)
+    for k in range(2):
+        turn(batch, k)
+    batch.task = 1
+    batch.again(0, 4, 4, 1, 2)
+    batch.task = 2
+    batch.again(0, 4, 4, 3, 1)
+    for wrong in ((0, 3, 4, 1, 1), (0, 19, 4, 1, 1), (4, 0, 4, 1, 1), (0, 4, 99, 1, 1)):
+        with pytest.raises(ValueError, match=r"again: \d+ operations from number \d+ on"):
+            batch.again(*wrong)
+    agree(batch, one, grains)
+
+
+def pipelined(nbytes):
+    """Yield plans of calls whose pieces go through cells in turn, or between nodes by exchanges."""
+    trees = [level_choice("sm", name, cells=cells, chunk=4096)
+             for name, cells in (("flat", 4), ("kary", 3), ("knomial", 8))]  # fmt: skip
+    trees.append(level_choice("sm", "knomial", chunk=3000, trailing=1))
+    exchanges = [level_choice("exchange", name, segment=2048)
+                 for name in ("recursive", "halving", "cyclic")]  # fmt: skip
+    for kind, op in product(("bcast", "reduce", "allreduce"), ("sum", "matrix product")):
+        plain, named = op == "sum", ("", "") if kind == "bcast" else (op, "f8")
+        signature = Signature(kind, nbytes // 8, 8, *named, plain, plain)
+        between = exchanges if kind == "allreduce" else [level_choice("adapt", "in_order_binary")]
+        for tree, outer, segment in product(trees, between, (8192, 20000)):
+            choice = Choice((tree, outer), segment)
+            if RuleTable(None, virtual(6, 3), NodeTraits()).objection(signature, choice) is None:
+                yield plan_of_choice(virtual(6, 3), signature, choice, 1 << 18)
+
+
+@pytest.mark.parametrize("nbytes", [100_000, 131_072])
+def test_operations_that_follow_from_others_are_those_of_each_piece(monkeypatch, nbytes):
+    plans = list(pipelined(nbytes))
+    told = [records(plan) for plan in plans]
+    for algorithm in (gather_release, messages):
+        monkeypatch.setattr(algorithm, "in_strides", lambda of, pieces, _: in_turn(of, pieces))
+    for plan, found in zip(plans, told, strict=True):
+        assert found == records(plan), plan.choice
+    assert len(plans) > 20
 
 
 # ---- numbers and objects that do not fit --------------------------------------------------------

@@ -43,7 +43,7 @@ static uint64_t kind_of(const search *s, uint32_t k) {
     uint64_t h = mix(i->code, (uint64_t)i->slot << 16 | i->stream);
     h = mix(h, han_fixed_peer(i));
     for (int ref = 0; ref < 4; ref++) h = mix(h, han_fixed_base(i->base[ref]));
-    if (!han_counts(i)) h = mix(h, i->n);
+    if (!han_is_counted(i)) h = mix(h, i->n);
     if (s->terms)
         h = mix(h, (uint64_t)s->terms[k].each << 32 | (s->terms[k].stop - s->terms[k].start));
     return h;

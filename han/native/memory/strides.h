@@ -17,7 +17,7 @@ static inline han_record han_record_at(const han_instr *code, const han_term *te
     return (han_record){&code[k], terms ? &terms[k] : NULL};
 }
 
-static inline bool han_counts(const han_instr *i) {
+static inline bool han_is_counted(const han_instr *i) {
     return i->code == HAN_POST || i->code == HAN_WAIT || i->code == HAN_AWAIT;
 }
 
@@ -36,7 +36,7 @@ static inline bool han_alike(han_record a, han_record b) {
     const han_instr *i = a.code, *j = b.code;
     uint64_t other = (uint64_t)(i->code ^ j->code) | (uint64_t)(i->stream ^ j->stream) |
                      (i->slot ^ j->slot) | (han_fixed_peer(i) ^ han_fixed_peer(j)) |
-                     (han_counts(i) ? 0 : i->n ^ j->n);
+                     (han_is_counted(i) ? 0 : i->n ^ j->n);
     for (int ref = 0; ref < 4; ref++)
         other |= han_fixed_base(i->base[ref]) ^ han_fixed_base(j->base[ref]);
     if (!a.term) return !other;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "memory/strides.h"
+
 enum { MOST_PARTIALS = 64 }; /* that wait for their right half; one more doubles the operands */
 
 /* Flags of several ranks that are to reach one value. */
@@ -75,6 +77,49 @@ PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssi
         han_expect_tuple(name, args[2], all.n) ||
         combine_members(self, ref[0], ref[1], args[2], nbytes, &all))
         return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- turns -------------------------------------------------------------------------------- */
+
+/* Whether the `n` records from `a` on and those from `b` on are of the same kinds. */
+static bool same_turns(const OperationsObject *self, uint64_t a, uint64_t b, uint64_t n) {
+    for (uint64_t k = 0; k < n; k++)
+        if (!han_alike(han_record_at(self->code, self->terms, a + k),
+                       han_record_at(self->code, self->terms, b + k)))
+            return false;
+    return true;
+}
+
+/* Append record `b` with what changed since record `a`, `times` times; 0 or -1. */
+static int append_again(OperationsObject *self, uint64_t a, uint64_t b, uint64_t times) {
+    if (han_make_room(self)) return -1;
+    const han_stride stride = han_stride_between(han_record_at(self->code, self->terms, a),
+                                                 han_record_at(self->code, self->terms, b));
+    han_instr *code = &self->code[self->length];
+    han_term *term = self->terms ? &self->terms[self->length] : NULL;
+    *code = self->code[b];
+    if (term) *term = self->terms[b];
+    han_add_stride(code, term, &stride, times);
+    code->task = self->task;
+    self->length++;
+    return 0;
+}
+
+PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    uint64_t number[5]; /* first, second, n, times, turns */
+    if (han_take("again", args, given, NULL, 0, number, 5)) return NULL;
+    const uint64_t a = number[0], b = number[1], n = number[2], times = number[3];
+    if (n > self->length || a > b || b > self->length - n || !same_turns(self, a, b, n)) {
+        PyErr_Format(PyExc_ValueError,
+                     "again: %llu operations from number %llu on are not those from number %llu on "
+                     "with strides",
+                     (unsigned long long)n, (unsigned long long)b, (unsigned long long)a);
+        return NULL;
+    }
+    for (uint64_t turn = 0; turn < number[4]; turn++)
+        for (uint64_t k = 0; k < n; k++)
+            if (append_again(self, a + k, b + k, times + turn)) return NULL;
     Py_RETURN_NONE;
 }
 

@@ -1,4 +1,4 @@
-/* Methods of han._native.Operations that emit operations for several members at once. */
+/* Methods of han._native.Operations that emit many operations at once. */
 #ifndef HAN_PY_BATCHES_H
 #define HAN_PY_BATCHES_H
 
@@ -8,6 +8,8 @@
 PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* combine_each(dst, own, operands, nbytes, flags, k, ranks) */
 PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
+/* again(first, second, n, times, turns) */
+PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* show_each(cells, offset, src, bounds, part) */
 PyObject *han_show_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* take_each(dst, cells, offset, bounds, part, flags, k, ranks) */

@@ -20,8 +20,7 @@ static void *resized(void *old, size_t had, size_t nbytes) {
     return found;
 }
 
-/* Make room for one more record; 0 or -1. Memory that is not written yet costs nothing. */
-static int grow(OperationsObject *self) {
+int han_make_room(OperationsObject *self) {
     if (self->length < self->room) return 0;
     size_t room = !self->room ? FIRST : self->room == LARGE ? HUGE_ROOM : 2 * self->room;
     size_t length = self->length;
@@ -105,7 +104,7 @@ static int write_term(OperationsObject *self, const operation *op, han_term *ter
 }
 
 int han_emit(OperationsObject *self, const operation *op) {
-    if (grow(self)) return -1;
+    if (han_make_room(self)) return -1;
     han_instr *instr = &self->code[self->length];
     *instr = (han_instr){.code = (uint16_t)op->code,
                          .stream = self->tag,

@@ -48,6 +48,9 @@ typedef struct {
     int32_t peer;
 } operation;
 
+/* Make room for one more record; 0 or -1. Memory that is not written yet costs nothing. */
+int han_make_room(OperationsObject *self);
+
 /* Append an operation; 0, or -1 with an error. */
 int han_emit(OperationsObject *self, const operation *op);
 

@@ -279,6 +279,9 @@ static PyMethodDef methods[] = {
     {"combine_each", HAN_FAST(han_combine_each),
      "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
      "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."},
+    {"again", HAN_FAST(han_again),
+     "again($self, first, second, n, times, turns, /)\n--\n\n"
+     "Append `n` operations for each of some more turns; two turns tell how they change."},
     {"show_each", HAN_FAST(han_show_each),
      "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
      "Copy a part of each share of a message to a cell."},
