@@ -141,8 +141,11 @@ def arena_tell(arena: object, /) -> _Seven:
 
 def read_vector(
     reader: Reader, spec: object, size: int, /
-) -> tuple[tuple[int, int, int, int, int, bool], tuple[int, ...]] | None:
-    """Return what ``reader.read`` does, and the counts of `size` blocks, then their places."""
+) -> tuple[tuple[int, int, int, int, int, bool], bytes] | None:
+    """Return what ``reader.read`` does, and in 64 bits each the counts of blocks and their places.
+
+    None: the reader leaves the arguments to the parser.
+    """
 
 def map_file(fd: int, size: int, writes: bool = False, /) -> tuple[object, int]:
     """Map a file, for reading only unless it `writes`; return (owner, address)."""
@@ -248,15 +251,6 @@ class Operations:
         """Load-acquire `rank`'s flag until it reaches ``epoch + k``."""
     def wait_each(self, flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /) -> None:
         """Wait for the flag of each of `ranks` as ``wait`` does, one after the other."""
-    def combine_each(
-        self, dst: Ref, own: Ref, operands: tuple[Ref, ...], nbytes: int,
-        flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /,
-    ) -> None:  # fmt: skip
-        """Combine ``dst = own op operand op ...``; wait for the flag of each operand before it.
-
-        Operands are addresses of memory that holds the part of the message which begins at `dst`.
-        Those with the base NONE are left out. A single one is copied.
-        """
     def again(self, first: int, second: int, n: int, times: int, turns: int, /) -> None:
         """Append the `n` operations of each of `turns` more turns, to the present task.
 

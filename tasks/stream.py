@@ -41,8 +41,8 @@ class Stream(Operations):
     """The operations of one (task kind, level) on this rank, as they are emitted.
 
     Methods of `Operations` emit them: ``copy``, ``reduce``, ``accumulate``, ``pull``, ``push``,
-    ``post``, ``wait``, ``isend``, ``irecv``, ``test`` and ``coll``. ``wait_each`` and
-    ``combine_each`` emit those for the flags and operands of several members.
+    ``post``, ``wait``, ``isend``, ``irecv``, ``test`` and ``coll``. ``wait_each``,
+    ``fold_each``, ``show_each``, ``take_each`` and ``again`` emit many at once.
     """
 
     def __init__(self, index: int, kind: str, level: int, name: str, builder: Builder) -> None:

@@ -5,48 +5,57 @@ Source: Jain et al., sections II and III.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from han.model.channel_layout import PAGE
-from han.model.program import Ref
+from han.model.program import Base, Ref
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
-from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import Piece, in_strides
 from han.submodules.parts.trees import Neighbours
 from han.submodules.sm.tree_cells import TreeCells, neighbours_of
-from han.tasks.canonical import rooms
+from han.tasks.canonical import Order, linear, rooms
 from han.tasks.context import Context
-from han.tasks.stream import NOWHERE
 
 Move = Callable[[Piece], None]
 
 
 class _Combining:
-    """Combines this rank's operand with those of some members, piece by piece.
+    """Combines operands of members piece by piece; this rank is one of them.
 
-    Members without an operand are skipped, as this rank's own one is if it has none.
+    Members without an operand are awaited. `order` says how operands are combined, by default from
+    left to right in the place of the result.
     """
 
-    def __init__(self, cells: TreeCells, members: Members) -> None:
-        self.cells, self.members, self.stream = cells, members, cells.context.stream
-        self.flags, self.ranks = cells.waits.of(members, GATHERED)
-        self._operands: dict[int, tuple[Ref, ...]] = {}  # by cell
+    def __init__(self, cells: TreeCells, members: Members, order: Order | None = None) -> None:
+        self.cells, self.stream = cells, cells.context.stream
+        me = cells.context.group.me
+        has_own = cells.context.source.base != Base.NONE
+        found = [m for m in members if (has_own if m == me else m in cells.holders)]
+        self.mine = found.index(me) if has_own else len(found)
+        self.members, self.order = tuple(found), order or linear(len(found))
+        self.rooms = rooms(order) if order else 0
+        self.without = tuple([m for m in members if m != me and m not in cells.holders])
+        self.flags, self.ranks = cells.waits.of(self.members, GATHERED)
+        self._cells: dict[int, tuple[Ref, ...]] = {}
 
     def emit(self, piece: Piece, dst: Ref, own: Ref) -> None:
-        """Compute ``dst = own op member op member ...``; wait for the piece of each in turn."""
-        operands = self._operands.get(piece.index % self.cells.ring.cells) or self._of(piece)
-        value = self.cells.value(piece, GATHERED)
-        self.stream.combine_each(dst, own, operands, piece.nbytes, self.flags, value, self.ranks)
+        """Combine a piece of all operands into `dst`; wait for that of each in turn."""
+        value, mine, stream = self.cells.value(piece, GATHERED), self.mine, self.stream
+        self.cells.waits.wait(self.without, GATHERED, value)
+        cells = self._cells.get(piece.index % self.cells.ring.cells) or self._of(piece)
+        if cells:
+            partials = [stream.room(piece.nbytes, k) for k in range(self.rooms)]
+            stream.fold_each(
+                dst, (*cells[:mine], own, *cells[mine + 1 :]) if mine < len(cells) else cells, mine,
+                piece.start, piece.nbytes, self.order, tuple(partials) or (dst,),
+                (self.flags, value, self.ranks), None,
+            )  # fmt: skip
 
     def _of(self, piece: Piece) -> tuple[Ref, ...]:
-        """Return the cells where members bring `piece`; NOWHERE for those without an operand.
-
-        They are the same for all pieces that go through one cell, but for what the cell holds.
-        """
-        cells = self.cells
-        found = [cells.cell(m, piece) if m in cells.holders else NOWHERE for m in self.members]
-        self._operands[piece.index % cells.ring.cells] = tuple(found)
-        return tuple(found)
+        """Return the cells where members bring `piece`, the same for all pieces of one cell."""
+        found = tuple([self.cells.cell(m, piece) for m in self.members])
+        self._cells[piece.index % self.cells.ring.cells] = found
+        return found
 
 
 def gather(context: Context) -> None:
@@ -69,7 +78,7 @@ def _below(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
     """Return what combines a piece into this rank's cell, for its parent."""
     assert tree.parent is not None
     stream, source, me = context.stream, context.source, context.group.me
-    combining, flag = _Combining(cells, tree.children), cells.flag(me, GATHERED)
+    combining, flag = _Combining(cells, (me, *tree.children)), cells.flag(me, GATHERED)
     taken, rank = cells.flag(tree.parent, TAKEN), context.group.ranks[tree.parent]
 
     def combine(piece: Piece) -> None:
@@ -96,57 +105,40 @@ def _at_root(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
     In a flat tree members are combined in the canonical order, if this is asked for. Otherwise, if
     the operation does not commute, the children before the root in rank order come first.
     """
-    signature, children = context.builder.signature, tree.children
-    before = [c for c in children if c < context.group.me]
-    after = tuple([c for c in children if c > context.group.me])
+    signature, me = context.builder.signature, context.group.me
+    before = tuple([c for c in tree.children if c < me])
     room = _room(context, cells)
     room = room if cells.holders else None
     canonical = signature.canonical and context.choice.algorithm == "flat"
-    plain = not canonical and (signature.commutative or not before)
-    combining = _Combining(cells, children if plain else after)
+    apart = bool(before) and not (canonical or signature.commutative)
+    together = tuple([c for c in tree.children if c > me]) if apart else tree.children
+    combining = _Combining(cells, (me, *together))
+    if canonical:
+        combining = _Combining(cells, tuple(range(context.group.size)), context.order)
     stream, result, source = context.stream, context.result, context.source
 
     def combine(piece: Piece) -> None:
         own, final = source.to(piece.start), result.to(piece.start)
         dst = final if room is None else room.holding(piece.start)
-        if plain:
-            combining.emit(piece, dst, own)
-        elif canonical:
-            _combine_all(context, cells, piece, dst, own)
-        else:
+        if apart:
             left = _combine_before(context, cells, piece, before)
             stream.reduce(dst, left, own, piece.nbytes)
-            if after:
-                combining.emit(piece, dst, dst)
+            own = dst
+        combining.emit(piece, dst, own)
         if room is not None:
             stream.copy(final, dst, piece.nbytes)
 
     return combine
 
 
-def _combine_all(context: Context, cells: TreeCells, piece: Piece, dst: Ref, own: Ref) -> None:
-    """Combine a piece of all members in the canonical order."""
-    stream, group, value = context.stream, context.group, cells.value(piece, GATHERED)
-
-    def operands() -> Iterator[Ref]:
-        for m in range(group.size):
-            if m != group.me:
-                stream.wait(cells.flag(m, GATHERED), value, group.ranks[m])
-            yield own if m == group.me else cells.cell(m, piece)
-
-    places = [stream.room(piece.nbytes, k) for k in range(rooms(context.order))]
-    partials = [place.holding(piece.start) for place in places]
-    fold(stream, context.order, operands(), piece.nbytes, dst, partials)
-
-
-def _combine_before(context: Context, cells: TreeCells, piece: Piece, members: list[int]) -> Ref:
+def _combine_before(context: Context, cells: TreeCells, piece: Piece, members: Members) -> Ref:
     """Combine the children before the root; return where their combination is.
 
     It cannot be where the result goes, since in place the root's operand is there.
     """
     stream = context.stream
     left = cells.cell(members[0], piece)
-    cells.waits.wait(tuple(members), GATHERED, cells.value(piece, GATHERED))
+    cells.waits.wait(members, GATHERED, cells.value(piece, GATHERED))
     if len(members) == 1:
         return left
     spare = stream.room(piece.nbytes, "spare").holding(piece.start)

@@ -125,31 +125,15 @@ def members(number):
     return flags, cells, tuple(range(7, 7 + number))
 
 
-def test_members_are_awaited_and_combined_in_turn(stream):
-    flags, cells, ranks = members(3)
-    dst, own = Ref(Base.RECV).to(128), Ref(Base.SEND).to(128)
+def test_members_are_awaited_in_turn(stream):
+    flags, _, ranks = members(3)
     one = Operations(TAG, NBYTES, ELEMENT, GRAIN, GRAINS)
     one.task = TASK
-    for mine in (own, NOWHERE):
-        for absent in ((), (0,), (1, 2), (0, 1, 2)):
-            given = tuple(NOWHERE if k in absent else cell for k, cell in enumerate(cells))
-            stream.combine_each(dst, mine, given, 256, flags, 5, ranks)
-            total = None if mine is NOWHERE else mine
-            for k, (flag, rank) in enumerate(zip(flags, ranks, strict=True)):
-                one.wait(flag, 5, rank)
-                if k not in absent and total is not None:
-                    one.reduce(dst, total, cells[k].holding(128), 256)
-                    total = dst
-                elif k not in absent:
-                    total = cells[k].holding(128)
-            if total is not None:
-                one.copy(dst, total, 256)
     stream.wait_each(flags, 9, ranks)
     stream.wait_each((), 9, ())
     for flag, rank in zip(flags, ranks, strict=True):
         one.wait(flag, 9, rank)
     assert joined((stream,)) == joined((one,))
-    assert (stream.operand, stream.writes) == (one.operand, one.writes)
 
 
 @pytest.mark.parametrize(
@@ -160,23 +144,12 @@ def test_members_are_awaited_and_combined_in_turn(stream):
         ({"k": -1}, OverflowError),
         ({"ranks": (1,)}, ValueError),
         ({"ranks": (1, "2")}, TypeError),
-        ({"operands": (NOWHERE,)}, ValueError),
-        ({"operands": (1, 2)}, TypeError),
-        ({"operands": [NOWHERE, NOWHERE]}, TypeError),
-        ({"nbytes": "8"}, TypeError),
-        ({"own": None}, TypeError),
     ],
 )
 def test_wrong_members(stream, wrong, error):
-    flags, cells, ranks = members(2)
-    here = Ref(Base.RECV)
-    right = {"dst": here, "own": here, "operands": cells, "nbytes": GRAIN}
-    given = {**right, "flags": flags, "k": 1, "ranks": ranks, **wrong}
+    flags, _, ranks = members(2)
     with pytest.raises(error):
-        stream.combine_each(*given.values())
-    if not wrong.keys() & right.keys():
-        with pytest.raises(error):
-            stream.wait_each(given["flags"], given["k"], given["ranks"])
+        stream.wait_each(*{"flags": flags, "k": 1, "ranks": ranks, **wrong}.values())
 
 
 def test_nothing_is_written_for_no_bytes(stream):

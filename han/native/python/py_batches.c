@@ -24,34 +24,6 @@ static int wait_one(OperationsObject *self, const waits *all, Py_ssize_t number)
     return han_emit_wait(self, flag, all->k, rank);
 }
 
-static bool is_nowhere(const RefObject *ref) { return ref->base == HAN_B_NONE; }
-
-/* Combine an operand of this rank, if there is one, with those of the members, into `dst`; wait for
- * the flag of each member before. Operands begin with the part of the message that is combined, as
- * `dst` does. 0 or -1. */
-static int combine_members(OperationsObject *self, const RefObject *dst, const RefObject *own,
-                           PyObject *operands, uint64_t nbytes, const waits *members) {
-    RefObject first; /* keeps an operand if this rank has none */
-    const RefObject *total = is_nowhere(own) ? NULL : own;
-    for (Py_ssize_t k = 0; k < members->n; k++) {
-        const RefObject *found = han_ref_of(PyTuple_GET_ITEM(operands, k));
-        if (!found || wait_one(self, members, k)) return -1;
-        if (is_nowhere(found)) continue;
-        RefObject operand = *found;
-        operand.at = operand.origin = dst->at;
-        if (!total) {
-            first = operand;
-            total = &first;
-            continue;
-        }
-        if (han_emit_reduce(self, (const RefObject *[4]){dst, total, &operand}, nbytes,
-                            HAN_NO_BLOCK))
-            return -1;
-        total = dst;
-    }
-    return total ? han_emit_copy(self, dst, total, nbytes, HAN_NO_BLOCK) : 0;
-}
-
 /* Read the arguments flags, k and ranks; 0 or -1. */
 static int take_waits(const char *name, PyObject *const *args, waits *out) {
     if (han_expect_tuple(name, args[0], -1)) return -1;
@@ -64,19 +36,6 @@ PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_
     if (han_expect("wait_each", given, 3) || take_waits("wait_each", args, &all)) return NULL;
     for (Py_ssize_t k = 0; k < all.n; k++)
         if (wait_one(self, &all, k)) return NULL;
-    Py_RETURN_NONE;
-}
-
-PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    static const char name[] = "combine_each";
-    const RefObject *ref[2]; /* dst, own */
-    uint64_t nbytes;
-    waits all;
-    if (han_expect(name, given, 7) || han_take(name, args, 2, ref, 2, NULL, 0) ||
-        han_number_of(args[3], &nbytes) || take_waits(name, args + 4, &all) ||
-        han_expect_tuple(name, args[2], all.n) ||
-        combine_members(self, ref[0], ref[1], args[2], nbytes, &all))
-        return NULL;
     Py_RETURN_NONE;
 }
 

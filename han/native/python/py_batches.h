@@ -6,8 +6,6 @@
 
 /* wait_each(flags, k, ranks) */
 PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-/* combine_each(dst, own, operands, nbytes, flags, k, ranks) */
-PyObject *han_combine_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* again(first, second, n, times, turns) */
 PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
 /* show_each(cells, offset, src, bounds, part) */

@@ -8,15 +8,16 @@
 #include "python/module.h"
 #include "python/py_ref.h"
 
-/* The blocks of one communicator: bytearrays, and what calls of bytes get in their place. A call
- * that begins while another one uses them (of another thread, of a signal handler) has its own. */
+/* A block, and a block for each rank: bytearrays, and arrays over them, which are read more quickly.
+ * What makes objects of blocks that do not hold them all. What is returned if a call has no plan yet. */
+enum { ONE, EVERY, ONE_ARRAY, EVERY_ARRAY, LARGE, UNPLANNED, PARTS };
+
+/* The blocks of one communicator, and what calls of bytes get in their place. A call that begins while
+ * another one uses them (of another thread, of a signal handler) has its own. */
 typedef struct {
     PyObject_HEAD
-    PyObject *one, *every;             /* a block, and a block for each rank */
-    PyObject *one_array, *every_array; /* arrays over them, which are read more quickly */
-    PyObject *large;                   /* of blocks that do not hold all objects */
-    PyObject *unplanned;               /* is returned if the call has no plan yet */
-    int call;                          /* whose collective of bytes is under way; 0: none */
+    PyObject *parts[PARTS];
+    int call; /* whose collective of bytes is under way; 0: none */
     bool busy;
     bool done; /* no rank waits for this one in its last gather */
 } EagerObject;
@@ -32,46 +33,29 @@ static bool holds_blocks(PyObject *memory) {
 }
 
 static PyObject *eager_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *one, *every, *one_array, *every_array, *large;
+    PyObject *p[PARTS];
     if (kwargs && PyDict_GET_SIZE(kwargs))
         return PyErr_Format(PyExc_TypeError, "Eager takes no keywords");
-    if (!PyArg_ParseTuple(args, "OOOOO", &one, &every, &one_array, &every_array, &large))
+    if (!PyArg_ParseTuple(args, "OOOOO", &p[ONE], &p[EVERY], &p[ONE_ARRAY], &p[EVERY_ARRAY],
+                          &p[LARGE]))
         return NULL;
-    if (!holds_blocks(one) || !holds_blocks(every))
+    if (!holds_blocks(p[ONE]) || !holds_blocks(p[EVERY]))
         return PyErr_Format(PyExc_ValueError, "Eager: bytearrays of blocks of %d bytes expected",
                             HAN_EAGER_BLOCK);
-    PyObject *unplanned = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-    EagerObject *self = unplanned ? (EagerObject *)type->tp_alloc(type, 0) : NULL;
-    if (!self) {
-        Py_XDECREF(unplanned);
-        return NULL;
-    }
-    self->one = Py_NewRef(one);
-    self->every = Py_NewRef(every);
-    self->one_array = Py_NewRef(one_array);
-    self->every_array = Py_NewRef(every_array);
-    self->large = Py_NewRef(large);
-    self->unplanned = unplanned;
+    EagerObject *self = (EagerObject *)type->tp_alloc(type, 0);
+    for (int k = 0; self && k < UNPLANNED; k++) self->parts[k] = Py_NewRef(p[k]);
+    if (self) self->parts[UNPLANNED] = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    if (self && !self->parts[UNPLANNED]) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
 static int eager_traverse(EagerObject *self, visitproc visit, void *arg) {
-    Py_VISIT(self->one);
-    Py_VISIT(self->every);
-    Py_VISIT(self->one_array);
-    Py_VISIT(self->every_array);
-    Py_VISIT(self->large);
-    Py_VISIT(self->unplanned);
+    for (int k = 0; k < PARTS; k++) Py_VISIT(self->parts[k]);
     return 0;
 }
 
 static int eager_clear(EagerObject *self) {
-    Py_CLEAR(self->one);
-    Py_CLEAR(self->every);
-    Py_CLEAR(self->one_array);
-    Py_CLEAR(self->every_array);
-    Py_CLEAR(self->large);
-    Py_CLEAR(self->unplanned);
+    for (int k = 0; k < PARTS; k++) Py_CLEAR(self->parts[k]);
     return 0;
 }
 
@@ -94,10 +78,11 @@ static PyObject *like(PyObject *memory) {
 static int take(EagerObject *self, blocks *out) {
     if (!self->busy) {
         self->busy = true;
-        *out = (blocks){self->one, self->every, self->one_array, self->every_array, true};
+        *out = (blocks){self->parts[ONE], self->parts[EVERY], self->parts[ONE_ARRAY],
+                        self->parts[EVERY_ARRAY], true};
         return 0;
     }
-    PyObject *one = like(self->one), *every = one ? like(self->every) : NULL;
+    PyObject *one = like(self->parts[ONE]), *every = one ? like(self->parts[EVERY]) : NULL;
     if (!every) {
         Py_XDECREF(one);
         return -1;
@@ -113,16 +98,6 @@ static void give(EagerObject *self, blocks *taken) {
     }
     Py_DECREF(taken->one);
     Py_DECREF(taken->every);
-}
-
-/* Read the call and the root of a head; 0 or -1. */
-static int take_call(PyObject *const *args, han_eager_head *out) {
-    long call = PyLong_AsLong(args[0]);
-    if (call == -1 && PyErr_Occurred()) return -1;
-    long root = PyLong_AsLong(args[1]);
-    if (root == -1 && PyErr_Occurred()) return -1;
-    *out = (han_eager_head){.call = (int32_t)call, .root = (int32_t)root};
-    return 0;
 }
 
 static void fill(char *block, han_eager_head head, PyObject *data) {
@@ -227,9 +202,9 @@ static PyObject *carry(EagerObject *self, blocks *taken, PyObject *run, PyObject
         found = Py_NewRef(Py_None);
     } else if (done == Py_True) {
         found = items_in(from, head);
-        if (!found && !PyErr_Occurred()) found = PyObject_CallOneArg(self->large, from);
+        if (!found && !PyErr_Occurred()) found = PyObject_CallOneArg(self->parts[LARGE], from);
     } else if (done) {
-        found = Py_NewRef(self->unplanned);
+        found = Py_NewRef(self->parts[UNPLANNED]);
     }
     Py_XDECREF(done);
     give(self, taken);
@@ -245,12 +220,17 @@ static PyObject *decoded(PyObject *found, bool single) {
     return result;
 }
 
-/* Take blocks, and fill them; 0 or -1. */
-static int begin(EagerObject *self, blocks *out,
-                 int (*fill_in)(const blocks *, han_eager_head, PyObject *), han_eager_head head,
-                 PyObject *given) {
-    if (take(self, out)) return -1;
-    if (given == Py_None || !fill_in(out, head, given)) return 0;
+/* Read the arguments run, data, call, root and, if five are expected, `wanted`. Take blocks, and fill them
+ * with the data; 0 or -1. */
+static int begin(EagerObject *self, const char *name, PyObject *const *args, Py_ssize_t given,
+                 int *wanted, int (*fill_in)(const blocks *, han_eager_head, PyObject *),
+                 han_eager_head *head, blocks *out) {
+    if (han_expect(name, given, wanted ? 5 : 4)) return -1;
+    *head = (han_eager_head){.call = (int32_t)PyLong_AsLong(args[2]),
+                             .root = (int32_t)PyLong_AsLong(args[3])};
+    if (wanted) *wanted = PyObject_IsTrue(args[4]);
+    if (PyErr_Occurred() || take(self, out)) return -1;
+    if (args[1] == Py_None || !fill_in(out, *head, args[1])) return 0;
     give(self, out);
     return -1;
 }
@@ -258,9 +238,8 @@ static int begin(EagerObject *self, blocks *out,
 static PyObject *eager_tell(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
     han_eager_head head;
     blocks b;
-    if (han_expect("tell", given, 5) || take_call(args + 2, &head)) return NULL;
-    int wanted = PyObject_IsTrue(args[4]);
-    if (wanted < 0 || begin(self, &b, fill_one, head, args[1])) return NULL;
+    int wanted;
+    if (begin(self, "tell", args, given, &wanted, fill_one, &head, &b)) return NULL;
     PyObject *bytes[] = {b.one_array, b.every_array};
     PyObject *found = carry(self, &b, args[0], bytes, 2, b.every, head);
     return wanted ? decoded(found, false) : found;
@@ -270,9 +249,8 @@ static PyObject *eager_tell(EagerObject *self, PyObject *const *args, Py_ssize_t
 static PyObject *eager_gather(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
     han_eager_head head;
     blocks b;
-    if (han_expect("gather", given, 5) || take_call(args + 2, &head)) return NULL;
-    int wanted = PyObject_IsTrue(args[4]);
-    if (wanted < 0 || begin(self, &b, fill_one, head, args[1])) return NULL;
+    int wanted;
+    if (begin(self, "gather", args, given, &wanted, fill_one, &head, &b)) return NULL;
     self->done = false;
     PyObject *bytes[] = {b.one_array, wanted ? b.every_array : Py_None, args[3]};
     PyObject *found = carry(self, &b, args[0], bytes, 3, wanted ? b.every : NULL, head);
@@ -284,9 +262,7 @@ static PyObject *eager_gather(EagerObject *self, PyObject *const *args, Py_ssize
 static PyObject *eager_bcast(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
     han_eager_head head;
     blocks b;
-    if (han_expect("bcast", given, 4) || take_call(args + 2, &head) ||
-        begin(self, &b, fill_one, head, args[1]))
-        return NULL;
+    if (begin(self, "bcast", args, given, NULL, fill_one, &head, &b)) return NULL;
     PyObject *bytes[] = {b.one_array, args[3]};
     return decoded(carry(self, &b, args[0], bytes, 2, b.one, head), true);
 }
@@ -294,9 +270,7 @@ static PyObject *eager_bcast(EagerObject *self, PyObject *const *args, Py_ssize_
 static PyObject *eager_scatter(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
     han_eager_head head;
     blocks b;
-    if (han_expect("scatter", given, 4) || take_call(args + 2, &head) ||
-        begin(self, &b, fill_every, head, args[1]))
-        return NULL;
+    if (begin(self, "scatter", args, given, NULL, fill_every, &head, &b)) return NULL;
     PyObject *bytes[] = {args[1] == Py_None ? Py_None : b.every_array, b.one_array, args[3]};
     return decoded(carry(self, &b, args[0], bytes, 3, b.one, head), true);
 }
@@ -304,9 +278,7 @@ static PyObject *eager_scatter(EagerObject *self, PyObject *const *args, Py_ssiz
 static PyObject *eager_alltoall(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
     han_eager_head head;
     blocks b;
-    if (han_expect("alltoall", given, 4) || take_call(args + 2, &head) ||
-        begin(self, &b, fill_every, head, args[1]))
-        return NULL;
+    if (begin(self, "alltoall", args, given, NULL, fill_every, &head, &b)) return NULL;
     PyObject *bytes[] = {Py_None, b.every_array}; /* in place */
     return decoded(carry(self, &b, args[0], bytes, 2, b.every, head), false);
 }
@@ -335,7 +307,7 @@ static PyMemberDef fields[] = {
      "The number of the call whose collective of bytes is under way; 0: none."},
     {"done", T_BOOL, offsetof(EagerObject, done), READONLY,
      "Whether no rank waits for this one in its last gather."},
-    {"unplanned", T_OBJECT, offsetof(EagerObject, unplanned), READONLY,
+    {"unplanned", T_OBJECT, offsetof(EagerObject, parts[UNPLANNED]), READONLY,
      "What a method returns if the collective of bytes has no plan yet."},
     {NULL, 0, 0, 0, NULL},
 };

@@ -276,9 +276,6 @@ static PyMethodDef methods[] = {
     {"wait_each", HAN_FAST(han_wait_each),
      "wait_each($self, flags, k, ranks, /)\n--\n\n"
      "Wait for the flag of each of `ranks` as `wait` does, one after the other."},
-    {"combine_each", HAN_FAST(han_combine_each),
-     "combine_each($self, dst, own, operands, nbytes, flags, k, ranks, /)\n--\n\n"
-     "Combine ``dst = own op operand op ...``; wait for the flag of each operand before it."},
     {"again", HAN_FAST(han_again),
      "again($self, first, second, n, times, turns, /)\n--\n\n"
      "Append `n` operations for each of some more turns; two turns tell how they change."},

@@ -157,15 +157,22 @@ static bool advance(han_token *t, bool waits) {
     return status == HAN_OK || (status > HAN_BLOCKED && reported(t, status));
 }
 
-void han_tokens_collect(void) {
+/* Complete some tokens whose run is over, or (`resting`) those without a run. Returns whether these were
+ * all. */
+static bool complete_some(bool resting) {
     uint64_t handles[BATCH];
     int n = 0;
-    if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return;
     han_lock(&tokens.lock);
     for (han_token *t = tokens.list.next; t != &tokens.list && n < BATCH; t = t->next)
-        if (armed(t) && over(t) && mark_complete(t)) handles[n++] = t->handle;
+        if ((resting ? t->state == RESTING : armed(t) && over(t)) && mark_complete(t))
+            handles[n++] = t->handle;
     han_unlock(&tokens.lock);
     for (int k = 0; k < n; k++) tell(handles[k]);
+    return n < BATCH;
+}
+
+void han_tokens_collect(void) {
+    if (atomic_load_explicit(&tokens.shown, memory_order_relaxed)) (void)complete_some(false);
 }
 
 /* ---- MPI's callbacks ---------------------------------------------------------------------- */
@@ -247,17 +254,7 @@ static bool stepped(const han_token *t) {
 
 /* Complete what rests: MPI may be waiting for it. Check one armed token. */
 static void look_around(void) {
-    bool all;
-    do {
-        uint64_t handles[BATCH];
-        int n = 0;
-        han_lock(&tokens.lock);
-        for (han_token *t = tokens.list.next; t != &tokens.list && n < BATCH; t = t->next)
-            if (t->state == RESTING && mark_complete(t)) handles[n++] = t->handle;
-        han_unlock(&tokens.lock);
-        all = n < BATCH;
-        for (int k = 0; k < n; k++) tell(handles[k]);
-    } while (!all);
+    while (!complete_some(true)) continue;
     han_token *one = next_armed();
     if (!one) return;
     if (!stepped(one)) (void)advance(one, false);

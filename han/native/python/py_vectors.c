@@ -88,14 +88,10 @@ static PyObject *read_vector(PyObject *module, PyObject *args) {
     han_buffer buffer = {0};
     if (!PyArg_ParseTuple(args, "O!Oi", &ReaderType, &reader, &spec, &size)) return NULL;
     if (!han_py_blocks(&b, &counts, size)) return PyErr_NoMemory();
-    bool read = han_py_read_vector(reader, spec, &b, &buffer);
-    PyObject *found = PyTuple_New(2 * (Py_ssize_t)size);
-    for (int r = 0; read && found && r < 2 * size; r++)
-        PyTuple_SET_ITEM(found, r, PyLong_FromUnsignedLongLong(counts[r]));
-    PyObject *answer = !found ? NULL
-                       : read ? Py_BuildValue("(NO)", han_py_buffer_facts(&buffer), found)
-                              : Py_NewRef(Py_None);
-    Py_XDECREF(found);
+    PyObject *answer = !han_py_read_vector(reader, spec, &b, &buffer)
+                           ? Py_NewRef(Py_None)
+                           : Py_BuildValue("(Ny#)", han_py_buffer_facts(&buffer), (char *)counts,
+                                           2 * (Py_ssize_t)size * (Py_ssize_t)sizeof *counts);
     han_py_release(&buffer);
     PyMem_Free(counts);
     return answer;
@@ -104,8 +100,6 @@ static PyObject *read_vector(PyObject *module, PyObject *args) {
 PyMethodDef han_vector_functions[] = {
     {"read_vector", read_vector, METH_VARARGS,
      "read_vector($module, reader, spec, size, /)\n--\n\n"
-     "Return what `reader.read` does, and the elements of each of `size` blocks, then their "
-     "places;\n"
-     "None if refused."},
+     "Return what `reader.read` does, and the counts and places of `size` blocks; or None."},
     {NULL, NULL, 0, NULL},
 };
