@@ -13,13 +13,13 @@ import yaml
 from han.cli import options
 from han.cli.common import check_files, rank, say, write_file, wrote
 from han.cli.progress import progress
-from han.cli.simulate import short
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.common.units import format_size
 from han.config.machine import MachineModel, load_machine
 from han.model.measurements import Report, read
-from han.plots.plots import Panel, lines
+from han.model.series import Panel, short
+from han.plots.plots import lines
 from han.tuning import calibration
 from han.tuning.calibration import Compared, Comparison, Measured, Oracle
 from han.tuning.prediction import Where
@@ -122,7 +122,7 @@ def _lines(found: Comparison, machine: str) -> list[str]:
     rows = [
         [
             row.case.key[0], format_size(row.case.key[1]), row.case.choice,
-            short(row.case.microseconds * 1e-6), short(row.predicted * 1e-6), f"{row.error:+.0%}",
+            short(row.case.microseconds), short(row.predicted), f"{row.error:+.0%}",
         ]
         for row in found.rows
     ]  # fmt: skip

@@ -14,12 +14,12 @@ from han.cli import options
 from han.cli.common import check_files, known_op, rank, say, write_file, wrote
 from han.cli.progress import progress
 from han.common.errors import ArgumentError, HanError
-from han.common.tables import shown_table
 from han.common.units import format_size, parse_sizes
 from han.config.config import Config, load_config
 from han.config.machine import load_machine
 from han.model.collectives import DATALESS, calls, carried
 from han.model.program import Program
+from han.model.series import Panel, short
 from han.plots import plots
 from han.plots import timeline as plots_timeline
 from han.submodules.registry import submodule
@@ -223,12 +223,16 @@ def _write(
 
 
 def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
-    series: dict[str, dict[int, Any]] = {}
-    for (nbytes, name), one in answers.items():
-        series.setdefault(name, {})[nbytes] = one.seconds * 1e6
     collective = next(iter(answers.values())).plan.signature.collective
     title = f"{collective} on {machine}: {where.nodes} nodes of {where.ppn}, predicted"
-    plots.lines([plots.Panel("", "bytes", series)], plot, title)
+    plots.lines([_panel(answers)], plot, title)
+
+
+def _panel(answers: Answers) -> Panel:
+    series: dict[str, dict[int, float]] = {}
+    for (nbytes, name), one in answers.items():
+        series.setdefault(name, {})[nbytes] = one.seconds * 1e6
+    return Panel("", "bytes", series)
 
 
 # ---- texts --------------------------------------------------------------------------------------
@@ -250,13 +254,7 @@ def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
     if len(answers) == 1:
         return "\n".join([*lines, *_details(*answers.values())])
     lines += ["# *: the fastest"] if len(answers) > len({n for n, _ in answers}) else []
-    names, rows = list(dict.fromkeys(name for _, name in answers)), []
-    for nbytes in dict.fromkeys(nbytes for nbytes, _ in answers):
-        times = [answers[nbytes, name].seconds for name in names]
-        marks = ["*" if len(names) > 1 and t == min(times) else "" for t in times]
-        cells = (mark + short(t) for mark, t in zip(marks, times, strict=True))
-        rows.append([format_size(nbytes), *cells])
-    return "\n".join([*lines, shown_table("", ["size", *names], rows)])
+    return "\n".join([*lines, _panel(answers).table("size")])
 
 
 def _details(one: Predicted) -> list[str]:
@@ -270,7 +268,7 @@ def _details(one: Predicted) -> list[str]:
     slowest = max(range(len(found.copying)), key=lambda r: found.finish[-1][r])
     return [
         f"call      {plan.signature.describe()}",
-        f"time      {short(one.seconds)} us",
+        f"time      {short(one.seconds * 1e6)} us",
         f"segment   {segment}, {choice.schedule}",
         *levels,
         f"rank {slowest} ends last: "
@@ -282,12 +280,6 @@ def _details(one: Predicted) -> list[str]:
             for name, count, nbytes in zip(one.levels, found.messages, found.nbytes, strict=True)
         ),
     ]
-
-
-def short(seconds: float) -> str:
-    """Return seconds as microseconds, rounded to two decimals below 100 and to none above."""
-    us = seconds * 1e6
-    return f"{us:.2f}" if us < 100 else f"{us:.0f}"
 
 
 def record(answers: Answers, where: Where, machine: str, calls: int) -> dict[str, Any]:

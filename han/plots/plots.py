@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from han.common.atomic import write_output
 from han.common.errors import ArgumentError
 from han.common.units import format_size, plural
+from han.model.series import Panel
 
 if TYPE_CHECKING:
     from han.measure import ablation, programs
@@ -228,17 +228,6 @@ def _colors(panels: Panels) -> dict[str, str]:
 
 
 COUNTS = ("ranks", "calls", "tasks")
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Lines over sizes or counts: values by name and x; `marks` are vertical lines."""
-
-    title: str
-    over: str
-    series: Mapping[str, Mapping[int, float]]
-    marks: Mapping[int, str] = field(default_factory=dict)
-    unit: str = "time per call (us)"
 
 
 def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:
