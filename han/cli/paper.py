@@ -68,7 +68,8 @@ def paper(
     setting = _setting(row, machine, nodes, ppn, nbytes)
     if rank():
         return
-    found = _made(row, setting)
+    with phases() as tell:
+        found = row.make(replace(setting, tell=lambda what: tell(what, 0, 1)))
     name = machine or row.machine
     if as_json:
         say(json.dumps(record(figure, row, found, setting, name), indent=1))
@@ -84,14 +85,6 @@ def _setting(
     model = load_machine(machine or row.machine or "two-cores")
     sizes = row.sizes if nbytes is None else tuple(parse_sizes(nbytes))
     return Setting(model, nodes or row.nodes, ppn or row.ppn, sizes)
-
-
-def _made(row: Figure, setting: Setting) -> Computed:
-    """Compute a figure; a terminal shows what is being simulated."""
-    with phases() as tell:
-        if tell is None:
-            return row.make(setting)
-        return row.make(replace(setting, tell=lambda what: tell(what, 0, 1)))
 
 
 def _plot(figure: str, machine: str, found: Computed, path: Path) -> None:

@@ -161,7 +161,7 @@ def test_plan_proves_as_json():
     assert not found["class"]["why"]
 
 
-def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
+def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch, capfd):
     told = []
     plan = plan_of_choice(
         virtual(4), Signature("bcast", 8), Choice((level_choice("sm", "flat"),)), 1 << 18
@@ -171,7 +171,8 @@ def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
     assert all(0 <= done <= total for _, done, total in told)
     assert {phase for phase, _, _ in told} == {"lowering", "proving"}
     with bars.phases() as progress:
-        assert progress is None, "no terminal"
+        progress("proving", 1, 1)
+    assert capfd.readouterr().err == "", "no terminal"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with bars.phases() as progress:
         for step in told:

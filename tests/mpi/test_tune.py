@@ -78,8 +78,8 @@ def test_strategies_are_compared_on_all_ranks_alike():
     steps, kept = [], []
     plans = Plans(INPUTS, limits=LIMITS)
 
-    def keep(row, left):
-        kept.append((row, len(left)))
+    def keep(row, found):
+        kept.append((row, len(found.left)))
 
     found = quality.compare(WORLD, None, plans, ("task",), step=steps.append, keep=keep)
     rows = list(found.rows)

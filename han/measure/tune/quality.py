@@ -97,7 +97,7 @@ class QualityRows:
     left: tuple[Input, ...]
 
 
-Keep = Callable[[QualityRow, Sequence[Input]], None]
+Keep = Callable[[QualityRow, QualityRows], None]
 
 
 def compare(
@@ -110,7 +110,7 @@ def compare(
 
     A strategy begins without measurements, and knows later what it has measured for earlier inputs.
     `known` are the rows of an interrupted run. `step` is called before each search, `keep` with
-    each new row and the inputs that are left, `warn` with what cannot be compared.
+    each new row and all rows so far, `warn` with what cannot be compared.
     """
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
@@ -137,16 +137,17 @@ def row_by_row(
         rows[one] = measure(one)
         pace.spent[one] = rows[one].spent
         if keep is not None:
-            keep(rows[one], todo)
-    left = tuple(one for one in plans.inputs if one in todo)
-    return QualityRows(tuple(in_order(plans, rows.values())), left)
+            keep(rows[one], in_order(plans, rows.values()))
+    return in_order(plans, rows.values())
 
 
-def in_order(plans: Plans, rows: Iterable[QualityRow]) -> list[QualityRow]:
+def in_order(plans: Plans, rows: Iterable[QualityRow]) -> QualityRows:
     """Return rows sorted by collective, in the order of the inputs, and by size."""
     names = [one.collective for one in plans.inputs]
     place = {name: k for k, name in enumerate(dict.fromkeys(names))}
-    return sorted(rows, key=lambda row: (place.get(row.collective, len(place)), row.nbytes))
+    ordered = sorted(rows, key=lambda row: (place.get(row.collective, len(place)), row.nbytes))
+    done = {row.input for row in ordered}
+    return QualityRows(tuple(ordered), tuple(one for one in plans.inputs if one not in done))
 
 
 def compared(strategies: Sequence[str]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from han.tuning.tuned.points import Conditions, MeasuredCall, Point
 from han.tuning.tuned.table import TunedTable, of_points
 
 Tell = Callable[[str], None]
-Step = Callable[[Tuned, int, int], None]
+Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def tune(
                 made = conditions(tuned.point.key.collective)
                 keeper.add(replace(tuned.point, conditions=made))
             if step is not None:
-                step(tuned, len(plans.inputs) - len(todo), len(plans.inputs))
+                step(len(plans.inputs) - len(todo), len(plans.inputs))
 
         try:
             complete = tuner.run(keep, same)
