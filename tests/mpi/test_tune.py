@@ -161,7 +161,7 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     path, told = shared_path(tmp_path), []
     plans = Plans(INPUTS, "heuristic", None, LIMITS)
 
-    def interrupt(tuned, done, total):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

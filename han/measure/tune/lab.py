@@ -73,13 +73,15 @@ class Lab(Session):
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
         self._pipelines = Pipelines(self.plan)
         self._owes = False  # the next observation is made whatever the time
-        self._until = self._until_tasks = self._until_first = self._until_end = 0.0
+        self._begun = self._seconds = 0.0
         self.observed = 0  # calls
         self.recall(self.memory())
 
     def memory(self) -> Memory:
         """Return the memory of a lab that has measured nothing."""
-        return Memory(Distinct(self.control, self._program, self._is_half_over))
+        return Memory(
+            Distinct(self.control, self._program, partial(self._is_past, measured.TASK_SHARE))
+        )
 
     def recall(self, memory: Memory) -> None:
         """Go on with what a memory knows, and add to it."""
@@ -91,12 +93,7 @@ class Lab(Session):
 
     def give(self, seconds: float) -> None:
         """Set the time for the next call."""
-        now = time.monotonic()
-        self._until_end, self._until_first = now + seconds, now + measured.FIRST_SHARE * seconds
-        self._until, self._until_tasks = (
-            now + measured.RACE_SHARE * seconds,
-            now + measured.TASK_SHARE * seconds,
-        )
+        self._begun, self._seconds = time.monotonic(), seconds
 
     def limit(self, seconds: float) -> None:
         """Set the time for the next search alone; nothing is left over for a duel.
@@ -108,22 +105,15 @@ class Lab(Session):
 
     def is_late(self) -> bool:
         """Whether the time that is left should go to candidates that were observed already."""
-        return self._is_past(self._until_first)
+        return self._is_past(measured.FIRST_SHARE)
 
-    def _is_half_over(self) -> bool:
-        """Whether so much of the time is over that programs are not compared any more."""
-        return self._is_past(self._until_tasks)
+    def _is_past(self, share: float) -> bool:
+        """Whether a share of the time is over by rank 0's clock; the same on all ranks."""
+        return bool(self.control.bcast(time.monotonic() > self._begun + share * self._seconds))
 
-    def _is_over(self) -> bool:
-        return self._is_past(self._until_end)
-
-    def _is_past(self, until: float) -> bool:
-        """Whether a moment of rank 0's clock is over; the same on all ranks."""
-        return bool(self.control.bcast(time.monotonic() > until))
-
-    def _expect_time(self, until: float) -> None:
-        """Raise OutOfTime on all ranks if rank 0's time is over."""
-        if self._is_past(until):
+    def _expect_time(self, share: float) -> None:
+        """Raise OutOfTime on all ranks if a share of rank 0's time is over."""
+        if self._is_past(share):
             raise OutOfTime
 
     def _offset(self) -> float:
@@ -249,7 +239,7 @@ class Lab(Session):
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
         """Observe a whole collective a few times; once where it takes more than `limit` seconds."""
         if not self._owes:
-            self._expect_time(self._until)
+            self._expect_time(measured.RACE_SHARE)
         self._owes = False
         ready = self._ready_call(signature, choice)
         if ready.told:
@@ -289,7 +279,9 @@ class Lab(Session):
             return self._series(buffers, calls[name], expected[name]).usable
 
         turns = Turns(visit, next(iter(calls)), calls, drops=False)
-        while not turns.is_decided and turns.count < most and not (turns.count and self._is_over()):
+        while (
+            not turns.is_decided and turns.count < most and not (turns.count and self._is_past(1.0))
+        ):
             turns.turn()
         return turns.estimates()
 
@@ -311,7 +303,7 @@ class Lab(Session):
 
         for name in calls:
             row(name)
-        return confirm(row, self._is_over)
+        return confirm(row, partial(self._is_past, 1.0))
 
     # ---- stages -----------------------------------------------------------------------------
 
@@ -330,7 +322,7 @@ class Lab(Session):
 
     def _learn_stages(self, signature: Signature, choice: Choice, pipeline: Pipeline) -> bool:
         """Measure the stages of a call; False if it has one segment. Raises OutOfTime."""
-        self._expect_time(self._until_tasks)
+        self._expect_time(measured.TASK_SHARE)
         if is_single(pipeline):
             return False
         counts = [pipeline.short, *([pipeline.longer] if pipeline.is_long else [])]
