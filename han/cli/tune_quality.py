@@ -197,7 +197,7 @@ def conditions(
         "config": config,
         "fresh": fresh,
         "call": {"dtype": plans.dtype, "op": plans.op, "shared": plans.shared},
-        "space": asdict(plans.limits),
+        "space": plans.limits.model_dump(),
         "limit": plans.limit,
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))

@@ -29,8 +29,8 @@ from han.measure.tune.session import Outcome
 from han.measure.tune.tuner import Input, Plans
 from han.model.collectives import DATALESS
 from han.model.element_types import element_type
-from han.tuning.search.limits import load_limits
-from han.tuning.search.space import EVERYTHING, IN_A_ROW, LATE, LEFT, Pruned
+from han.tuning.search.limits import EVERYTHING, load_limits
+from han.tuning.search.space import IN_A_ROW, LATE, LEFT, Pruned
 from han.tuning.search.strategies import STRATEGIES
 from han.tuning.tuned.files import as_text
 from han.tuning.tuned.find import left_out_file

@@ -23,8 +23,8 @@ from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
+from han.tuning.search.limits import Limits
 from han.tuning.search.results import Found
-from han.tuning.search.space import Limits
 from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.points import Candidate, MeasuredCall, Point
 from han.tuning.tuned.table import of_points

@@ -21,7 +21,8 @@ from han.measure.tune.lab import Lab
 from han.measure.tune.tuner import Input, Plans, Tuned, Tuner, served
 from han.model.collectives import ROWS
 from han.ranks.machine import fingerprint
-from han.tuning.search.space import EVERYTHING, Pruned
+from han.tuning.search.limits import EVERYTHING
+from han.tuning.search.space import Pruned
 from han.tuning.tuned.files import (
     TunedError,
     as_text,

@@ -24,8 +24,9 @@ from han.tuning.costs.estimates import Estimate
 from han.tuning.measured import LARGE, REACH
 from han.tuning.rules import RuleTable, use_of
 from han.tuning.search import space
+from han.tuning.search.limits import EVERYTHING, Limits
 from han.tuning.search.results import Found
-from han.tuning.search.space import EVERYTHING, Limits, Pruned
+from han.tuning.search.space import Pruned
 from han.tuning.search.strategies import STRATEGIES, run
 from han.tuning.tuned.points import Candidate, MeasuredCall, Point, key_of
 from han.tuning.tuned.uses import spell
