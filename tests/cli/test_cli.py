@@ -319,7 +319,7 @@ def test_bench_writes_json_that_compare_reads(tmp_path):
     ]
     assert data["machine"]["ranks"] == 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("han.plots.plots.merged_panels", None)  # no picture is asked for
+        patch.setattr("han.plots.plots.panels_of", None)  # no picture is asked for
         merged = json.loads(call("compare", path, "--json"))
     assert len(merged) == 6
     table = call("compare", path, "--plot", picture)
@@ -463,33 +463,32 @@ def test_spans():
 # ---- pictures -----------------------------------------------------------------------------------
 
 
-def drawn(panels, path, monkeypatch):
-    """Draw a comparison; return its figure."""
+def drawn(libraries, sizes, path, monkeypatch):
+    """Draw a comparison of libraries by collective; return its figure."""
     figures = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    plots.comparison(panels, path)
+    rows = [
+        merged.Merged(name, 8 << k, {"B": times(1 + k)}, dict.fromkeys(some, times(1 + k)))
+        for name, some in libraries.items()
+        for k in range(sizes)
+    ]
+    plots.comparison(rows, path)
     return figures[0]
 
 
 def test_the_legend_of_a_comparison_lies_below_all_panels(tmp_path, monkeypatch):
-    points = {8 << k: times(1 + k) for k in range(8)}
-    names = ("han", "A 1", "B 2")
-    panels = {"bcast": dict.fromkeys(names[:2], points), "reduce": dict.fromkeys(names, points)}
-    figure = drawn(panels, tmp_path / "x.png", monkeypatch)
+    libraries = {"bcast": ["A"], "reduce": ["A", "B"]}
+    figure = drawn(libraries, 8, tmp_path / "x.png", monkeypatch)
     figure.canvas.draw()
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == list(names)
+    assert [text.get_text() for text in legend.get_texts()] == ["han", "A", "B"]
     box = legend.get_window_extent()
     assert not any(box.overlaps(axis.get_tightbbox()) for axis in figure.axes)
 
 
 def test_everyone_has_one_colour_in_all_panels(tmp_path, monkeypatch):
-    points = {8 << k: times(1 + k) for k in range(3)}
-    panels = {
-        "bcast": {"han": points, "B": points},
-        "reduce": dict.fromkeys(("han", "A", "B"), points),
-    }
-    figure = drawn(panels, tmp_path / "x.png", monkeypatch)
+    libraries = {"bcast": ["B"], "reduce": ["A", "B"]}
+    figure = drawn(libraries, 3, tmp_path / "x.png", monkeypatch)
     shown = {}
     for axis in figure.axes[:2]:
         for line in axis.get_lines():
