@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from han.common.units import format_size
@@ -338,16 +339,9 @@ def expected(one: Input, spent: Mapping[Input, float]) -> float:
 
 def trend(known: Mapping[int, float], nbytes: int) -> float:
     """Return the seconds of a size from those of other sizes; between two of them by powers."""
-    sizes = sorted(known)
-    if nbytes <= sizes[0]:
-        return known[sizes[0]]
-    if nbytes > sizes[-1]:
-        power = _power(known, *sizes[-2:]) if len(sizes) > 1 else LEAST_POWER
-        power = min(MOST_POWER, max(LEAST_POWER, power))
-        return float(known[sizes[-1]] * (nbytes / sizes[-1]) ** power)
-    low, high = next(pair for pair in pairwise(sizes) if nbytes <= pair[1])
-    return float(known[low] * (nbytes / low) ** _power(known, low, high))
-
-
-def _power(known: Mapping[int, float], low: int, high: int) -> float:
-    return math.log(known[high] / known[low]) / math.log(high / low)
+    sizes = np.log(sorted(known))
+    seconds = np.log([known[size] for size in sorted(known)])
+    beyond = max(0.0, math.log(nbytes) - sizes[-1])
+    power = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2]) if len(sizes) > 1 else LEAST_POWER
+    more = beyond * min(MOST_POWER, max(LEAST_POWER, power))
+    return math.exp(np.interp(math.log(nbytes), sizes, seconds) + more)
