@@ -25,12 +25,13 @@ from han.measure.session import (
     MOST_CALLS,
     REFERENCE,
     WARM_UP,
-    OtherLoad,
     Session,
     Used,
     in_order,
     note,
+    now,
     others,
+    used_since,
 )
 
 COMMANDS = {
@@ -221,23 +222,22 @@ def test_only_a_load_that_is_worth_it_is_told():
 
 
 def test_this_process_is_seen(monkeypatch, tmp_path):
-    load = OtherLoad()
+    start = now()
     begun = time.process_time()
     while time.process_time() - begun < 0.05:
         pass
-    found = load.used()
+    found = used_since(start)
     assert found.own >= 0.03
     assert found.elapsed > 0
-    assert load.processors(MPI.COMM_SELF) >= 0.0
 
     monkeypatch.setattr(module, "STAT", tmp_path / "none")
     monkeypatch.setattr(module, "BOOT", tmp_path / "none")
-    found = OtherLoad().used()
+    found = used_since(now())
     assert (found.busy, found.kernel) == (0.0, MPI.Get_processor_name())
 
 
 def test_a_bench_tells_of_other_programs(monkeypatch):
-    monkeypatch.setattr(OtherLoad, "processors", lambda self, comm: 1.5)
+    monkeypatch.setattr(Session, "others", lambda self: 1.5)
     small = ("--sizes", "8", "--rounds", "1", "--time", "0")
     assert "other programs used 1.5 of " in call("bench", "barrier", *small)
     assert '"others": 1.5' in call("bench", "barrier", *small, "--json", "-")
