@@ -171,7 +171,8 @@ class RowPrinter:
         self.found = found
         self.tell(text_of(found.rows))
         if found.left:
-            self.tell(left_text(found.left))
+            left = ", ".join(map(str, found.left))
+            self.tell(f"# left out for the budget: {left}")
         if not self._keeps or self._file is None:
             keep(as_record(found, self._where), self._file)
         else:
@@ -362,8 +363,3 @@ def _error(pair: Any) -> list[str]:
     return [row.collective, format_size(row.nbytes), format_us(one.measured * 1e6),
             format_us(one.predicted * 1e6), f"{100 * one.error:.0f} %", one.choice,
             one.basis]  # fmt: skip
-
-
-def left_text(left: Sequence[Input]) -> str:
-    """Return the line of the inputs that the budget did not allow."""
-    return f"# left out for the budget: {', '.join(map(str, left))}"

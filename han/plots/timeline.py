@@ -169,9 +169,8 @@ def _mixed(color: str, strength: float) -> str:
 def _label(axis: Any, panel: LanePanel) -> None:
     lanes, nodes = panel.lanes, panel.timeline.nodes
     kinds = {(t.rank, t.request, t.stream): t.kind for t in panel.timeline.times}
-    axis.set_yticks(
-        range(len(lanes)), [_lane_name(lane, kinds[lane]) for lane in lanes], fontsize=8
-    )
+    names = [f"{lane[1]}:{kinds[lane]}" if lane[1] else kinds[lane] for lane in lanes]
+    axis.set_yticks(range(len(lanes)), names, fontsize=8)
     axis.set_ylim(len(lanes) - 0.4, -0.6)
     ranks = [lane[0] for lane in lanes]
     for rank in dict.fromkeys(ranks):
@@ -189,10 +188,6 @@ def _label(axis: Any, panel: LanePanel) -> None:
     axis.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
-
-
-def _lane_name(lane: Lane, kind: str) -> str:
-    return kind if not lane[1] else f"{lane[1]}:{kind}"
 
 
 def _caption(panel: LanePanel) -> str:
