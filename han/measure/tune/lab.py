@@ -74,7 +74,6 @@ class Lab(Session):
         self._pipelines = Pipelines(self.plan)
         self._owes = False  # the next observation is made whatever the time
         self._begun = self._seconds = 0.0
-        self.observed = 0  # calls
         self.recall(self.memory())
 
     def memory(self) -> Memory:
@@ -178,7 +177,6 @@ class Lab(Session):
         Of a long call the first run tells it, and is returned as an observation too. The first run
         of a shorter one is mostly the making of what later runs find.
         """
-        self.observed += 1
         first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
         (seconds,) = first.usable
         if seconds > measured.SINGLE and (self.windows.busy or not first.is_disturbed):
@@ -204,7 +202,6 @@ class Lab(Session):
         """
         clear = measured.BUSY_CLEAR if self.windows.busy else measured.CLEAR
         if seconds > clear:
-            self.observed += 1
             again = [self.windows.observe(call, 1, seconds)]
             if (
                 again[0].is_disturbed and seconds < measured.SINGLE
@@ -228,7 +225,6 @@ class Lab(Session):
         while len(found) < measured.TRIES and sum(int(one.good.sum()) for one in found) < min(
             measured.FEWEST_OBSERVED, count
         ):
-            self.observed += count
             found.append(self.windows.observe(call, count, expected, before))
             if self.windows.busy:
                 break
@@ -298,7 +294,6 @@ class Lab(Session):
         calls = {name: self.forced(signature, choice).call for name, choice in named.items()}
 
         def row(name: str) -> float:
-            self.observed += count
             return float(self.slowest([self.batch(calls[name], count)])[0])
 
         for name in calls:
