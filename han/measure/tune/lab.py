@@ -24,7 +24,7 @@ from han.measure import measured
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import MOST_CALLS, REFERENCE, Session
 from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
-from han.measure.tune.distinct import Distinct, Memory, Pipelines, Ready
+from han.measure.tune.distinct import Distinct, Memory, Ready
 from han.measure.tune.windows import Series, Windows, joined, observations, split, typical
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -37,8 +37,8 @@ from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate, estimate, of_series
-from han.tuning.costs.model import is_single, lowered, missing, shared_out
-from han.tuning.costs.stages import Pipeline, Ranks, costs_of
+from han.tuning.costs.model import is_single, lowered, missing, shared_out, told_apart
+from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice
 from han.tuning.measured import LONGEST
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
@@ -71,7 +71,7 @@ class Lab(Session):
         self._observed_series = 0
         self._buffers: Buffers | None = None
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
-        self._pipelines = Pipelines(self.plan)
+        self._whole_calls: dict[tuple[Signature, Choice], Pipeline] = {}  # of any size
         self._owes = False  # the next observation is made whatever the time
         self._begun = self._seconds = 0.0
         self.recall(self.memory())
@@ -128,7 +128,13 @@ class Lab(Session):
 
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
-        return self._pipelines.of(signature, choice)
+        key = replace(signature, count=0), choice
+        if choice.segment is None and key in self._whole_calls:
+            return replace(self._whole_calls[key], segment=signature.nbytes)
+        found = told_apart(pipeline_of_choice(signature, choice, self.plan))
+        if choice.segment is None and found.segment == signature.nbytes and found.count == 1:
+            self._whole_calls[key] = found
+        return found
 
     def distinct(self, signature: Signature, choices: Sequence[Choice]) -> Sequence[Choice]:
         """Return the choices without those that run the same programs as an earlier one."""
