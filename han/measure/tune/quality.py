@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -126,19 +126,24 @@ def row_by_row(
     keep: Keep | None = None, agreed: Callable[[Any], Any] = lambda mine: mine,
     clock: Callable[[], float] = time.monotonic,
 ) -> QualityRows:  # fmt: skip
-    """Measure inputs as long as they fit into the budget; `agreed` returns rank 0's value."""
+    """Measure inputs as long as they fit into the budget; `agreed` returns rank 0's value.
+
+    The first input is measured in any case. One that does not fit is asked about again after
+    others: they tell more about its time.
+    """
     rows = {row.input: row for row in known}
-    pace = Pace(plans.budget, {one: row.spent for one, row in rows.items()}, clock)
     todo = [one for one in spread(plans.inputs) if one not in rows]
+    end, left = math.inf if plans.budget is None else clock() + plans.budget, math.inf
     while todo:
-        one = agreed(pace.choose(todo))
+        spent = {one: row.spent for one, row in rows.items()}
+        one = agreed(next((one for one in todo if expected(one, spent) <= left), None))
         if one is None:
             break
         todo.remove(one)
         rows[one] = measure(one)
-        pace.spent[one] = rows[one].spent
         if keep is not None:
             keep(rows[one], in_order(plans, rows.values()))
+        left = end - clock()
     return in_order(plans, rows.values())
 
 
@@ -288,32 +293,6 @@ def errors(rows: Iterable[QualityRow]) -> list[tuple[QualityRow, PredictedCandid
     """Return all predictions with their rows, the worst first."""
     every = [(row, one) for row in rows for one in row.predictions]
     return sorted(every, key=lambda pair: -pair[1].error)
-
-
-@dataclass
-class Pace:
-    """Chooses inputs one after the other; `budget` is in seconds from now, None: no limit.
-
-    `spent` holds the seconds of the inputs that are done, those of an earlier run included.
-    """
-
-    budget: float | None = None
-    spent: dict[Input, float] = field(default_factory=dict)
-    clock: Callable[[], float] = time.monotonic
-    _begun: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self._end = math.inf if self.budget is None else self.clock() + self.budget
-
-    def choose(self, todo: Sequence[Input]) -> Input | None:
-        """Return the first of `todo` that fits into the time left, or None.
-
-        The first input of a run is chosen in any case. One that does not fit is asked about again
-        after others: they tell more about its time.
-        """
-        left = self._end - self.clock() if self._begun else math.inf
-        self._begun = True
-        return next((one for one in todo if expected(one, self.spent) <= left), None)
 
 
 def spread(inputs: Sequence[Input]) -> list[Input]:
