@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 import yaml
 
 from han.cli import options
-from han.cli.common import check_files, rank, say, write_file, wrote
+from han.cli.common import check_files, drawn, rank, say, write_file
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
@@ -105,9 +106,7 @@ def _tell(found: Comparison, machine: str, plot: Path | None, as_json: bool) -> 
         }, indent=1))  # fmt: skip
     else:
         say("\n".join(_lines(found, machine)))
-    if plot is not None:
-        _plot(found, machine, plot)
-        wrote(plot)
+    drawn(plot, partial(_plot, found, machine))
 
 
 def _record(row: Compared) -> dict[str, Any]:
@@ -143,5 +142,5 @@ def _plot(found: Comparison, machine: str, path: Path) -> None:
         series = panels.setdefault(collective, {})
         series.setdefault(f"{row.case.choice}, measured", {})[nbytes] = row.case.microseconds
         series.setdefault(f"{row.case.choice}, predicted", {})[nbytes] = row.predicted
-    drawn = [Panel(name, "bytes", series) for name, series in panels.items()]
-    lines(drawn, path, f"{machine}: predicted and measured")
+    each = [Panel(name, "bytes", series) for name, series in panels.items()]
+    lines(each, path, f"{machine}: predicted and measured")

@@ -6,13 +6,14 @@ import json
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, rank, say, wrote
+from han.cli.common import check_files, drawn, rank, say
 from han.cli.progress import phases
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
@@ -75,8 +76,7 @@ def paper(
         say(json.dumps(record(figure, row, found, setting, name), indent=1))
     else:
         say(text(figure, row, found, setting, name))
-    if plot is not None:
-        _plot(figure, name, found, plot)
+    drawn(plot, partial(_plot, figure, name, found))
 
 
 def _setting(
@@ -91,7 +91,6 @@ def _plot(figure: str, machine: str, found: Computed, path: Path) -> None:
     if not found.panels:
         raise ArgumentError(f"{figure} is text; it has no picture")
     plots.lines(found.panels, path, f"{figure} on {machine}" if machine else figure)
-    wrote(path)
 
 
 # ---- texts --------------------------------------------------------------------------------------

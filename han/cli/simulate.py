@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, known_op, rank, say, write_file, wrote
+from han.cli.common import check_files, drawn, known_op, rank, say, write_file
 from han.cli.progress import progress
 from han.common.errors import ArgumentError, HanError
 from han.common.units import format_size, parse_sizes
@@ -126,7 +126,8 @@ def simulate(
     if not rank():
         pictured = plot is not None or timeline is not None
         answers = _predict(where, cases, calls, spans=pictured and len(cases) == 1)
-        _answer(answers, where, machine, calls, as_json)
+        told = record(answers, where, machine, calls) if as_json else None
+        say(text(answers, where, machine, calls) if told is None else json.dumps(told, indent=1))
         _write(answers, where, machine, plot, timeline)
 
 
@@ -182,44 +183,28 @@ def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
 
 def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans: bool) -> Answers:
     answers: Answers = {}
-    with progress(len(cases) * where.size * calls, "simulating") as advance:
-        for key, (plan, programs) in cases.items():
-            with _named(key[1]):
-                answers[key] = predict(
+    name = ""
+    try:
+        with progress(len(cases) * where.size * calls, "simulating") as advance:
+            for (nbytes, name), (plan, programs) in cases.items():
+                answers[nbytes, name] = predict(
                     where, plan, programs=programs, runs=calls, spans=spans, tell=advance
                 )
-    return answers
-
-
-@contextlib.contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Name the case in errors about programs that do not end, such as those of an edited file."""
-    try:
-        yield
-    except RuntimeError as error:
+    except RuntimeError as error:  # of programs that do not end, such as those of an edited file
         raise HanError(f"{name}: {error}; 'han verify' shows where") from None
-
-
-def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: bool) -> None:
-    if as_json:
-        say(json.dumps(record(answers, where, machine, calls), indent=1))
-    else:
-        say(text(answers, where, machine, calls))
+    return answers
 
 
 def _write(
     answers: Answers, where: Where, machine: str, plot: Path | None, timeline: Path | None
 ) -> None:
-    if len(answers) == 1:
-        line = timeline_of(where, machine, *answers.values())
-        if plot is not None:
-            plots_timeline.gantt([line], plot)
-            wrote(plot)
-        if timeline is not None:
-            write_file(timeline, timeline_files.to_json(line))
-    elif plot is not None:
-        _plot(answers, where, machine, plot)
-        wrote(plot)
+    if len(answers) > 1:
+        drawn(plot, partial(_plot, answers, where, machine))
+        return
+    line = timeline_of(where, machine, *answers.values())
+    drawn(plot, partial(plots_timeline.gantt, [line]))
+    if timeline is not None:
+        write_file(timeline, timeline_files.to_json(line))
 
 
 def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
