@@ -18,6 +18,7 @@ from mpi4py import MPI
 
 from han.cli import progress as bars
 from han.common.errors import WrongResultError
+from han.common.version import __version__
 from han.measure import session as module
 from han.measure.bench import alike
 from han.measure.bench_calls import Buffers, Case
@@ -35,11 +36,12 @@ from han.measure.session import (
 )
 
 COMMANDS = {
-    "han-bench": ("bench", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
-    "han-ablation": ("ablation", "bcast", "--sizes", "8", "--rounds", "1", "--iterations", "1"),
-    "han-limits": ("limits", "allreduce", "--sizes", "8", "--rounds", "1", "--time", "0"),
-    "han-setup-costs": ("setup-costs", "bcast", "--sizes", "8", "--rounds", "1", "--calls", "1"),
-    "han-waits": ("waits", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-bench 1": ("bench", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-bench-programs 1": ("bench", "--programs", "solver", "--rounds", "1", "--time", "0"),
+    "han-ablation 1": ("ablation", "bcast", "--sizes", "8", "--rounds", "1", "--iterations", "1"),
+    "han-limits 1": ("limits", "allreduce", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-setup-costs 2": ("setup-costs", "bcast", "--sizes", "8", "--rounds", "1", "--calls", "1"),
+    "han-waits 1": ("waits", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
 }
 
 
@@ -141,12 +143,11 @@ def test_every_command_writes_its_format_version_and_machine(name, tmp_path):
     path = tmp_path / "found.json"
     text = call(*COMMANDS[name], "--json", path)
     record = json.loads(path.read_text())
-    assert (record["format"], record["unit"]) == (name, "us")
-    assert record["version"] >= 1
-    assert record["machine"]["ranks"] == 1
+    assert f"{record['format']} {record['version']}" == name
+    assert (record["unit"], record["han"], record["machine"]["ranks"]) == ("us", __version__, 1)
     assert record["rows"]
     assert text.startswith("# han ")
-    assert f" {COMMANDS[name][0]}: " in text.splitlines()[0]
+    assert f" {COMMANDS[name][0]}" in text.splitlines()[0]
     assert any(line.startswith("# machine ") for line in text.splitlines())
     json.loads(call(*COMMANDS[name], "--json", "-"))  # and nothing else on standard output
 

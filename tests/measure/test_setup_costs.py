@@ -7,7 +7,6 @@ import pytest
 from commands import call
 from mpi4py import MPI
 
-import han
 from han.config.parts import POLICIES
 from han.measure import session
 from han.measure.setup_costs import PARTS, SetupCosts
@@ -52,8 +51,6 @@ def test_the_table_has_a_row_for_each_case():
 def test_json_and_pictures(tmp_path):
     record = json.loads(call("setup-costs", "allreduce", *QUICK, "--json", "-"))
     assert [row["nbytes"] for row in record["rows"]] == [8, 1024]
-    assert (record["format"], record["version"], record["unit"]) == ("han-setup-costs", 2, "us")
-    assert (record["han"], record["machine"]["ranks"]) == (han.__version__, 1)
     assert record["settings"] == {"rounds": 1, "calls": 2}
     assert record["parts"] == PARTS
     assert all(row[part] > 0 for row in record["rows"] for part in PARTS)
@@ -87,9 +84,6 @@ def test_every_policy_is_measured():
         (nbytes, policy) for nbytes in (8, 1024) for policy in (*POLICIES, MPI_LIBRARY)
     ]
     assert all(row["low"] <= row["median"] <= row["high"] for row in record["rows"])
-    assert record["machine"]["ranks"] == 1
-    assert (record["format"], record["version"], record["unit"]) == ("han-waits", 1, "us")
-    assert record["han"] == han.__version__
     assert record["settings"] == {"rounds": 2, "seconds": 0, "work": 0}
 
 
