@@ -78,10 +78,6 @@ class Explanation:
         other = self.decision.other_class
         return (*(() if other is None else other()), *self.decision.passed)
 
-    def __repr__(self) -> str:
-        """Return the text, for the prompt of an interpreter."""
-        return str(self)
-
     def _repr_html_(self) -> str | None:
         """Return text and task graph for a notebook; None if matplotlib is missing."""
         graph = picture("plan_svg", self.plan)
@@ -127,6 +123,8 @@ class Explanation:
         if self.rival is not None:
             lines.append(f"  or, where trials find it quicker: {self._rivalry()}")
         return "\n".join(lines)
+
+    __repr__ = __str__  # for the prompt of an interpreter
 
 
 def _on_levels(plan: Plan) -> str:

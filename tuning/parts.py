@@ -5,16 +5,11 @@ from __future__ import annotations
 from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice
-from han.tasks.contract import Submodule
 from han.tasks.plan import Plan, make_plan
 from han.tasks.signature import Signature
 
 
-def parts_of(choice: Choice) -> tuple[Submodule, ...]:
-    """Return the submodules that a choice names, innermost level first."""
-    return tuple(submodule(level.submodule) for level in choice.levels)
-
-
 def plan_of_choice(topology: Topology, signature: Signature, choice: Choice, memory: int) -> Plan:
     """Plan a call with a choice; channels hold about `memory` bytes."""
-    return make_plan(topology, signature, choice, memory, parts_of(choice))
+    parts = tuple(submodule(level.submodule) for level in choice.levels)
+    return make_plan(topology, signature, choice, memory, parts)

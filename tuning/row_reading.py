@@ -193,8 +193,13 @@ def _named_level(item: tuple[str, object]) -> tuple[str, LevelUse]:
                 raise ValueError(f"{key}: expected a size; rows for one level may have {value}")
     except ValueError as error:
         raise ValueError(f"use.levels.{name}: {str(error).removeprefix('use.')}") from None
+    return name, level_use(choice)
+
+
+def level_use(choice: LevelChoice) -> LevelUse:
+    """Return a choice of a level as a rule writes it."""
     kinds = {kind: KindUse(own.algorithm, dict(own.parameters)) for kind, own in choice.kinds}
-    return name, LevelUse(choice.submodule, choice.algorithm, dict(choice.parameters), kinds)
+    return LevelUse(choice.submodule, choice.algorithm, dict(choice.parameters), kinds)
 
 
 def level_of(record: object) -> LevelChoice:

@@ -24,6 +24,7 @@ from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import CLASSES, STAND_FOR, TUNED, operation_of
 from han.tuning.heuristics import BUILT_IN, choose, composed, rowed
 from han.tuning.row import Row, Rows
+from han.tuning.row_reading import level_use
 from han.tuning.trials import keeps_bits
 from han.tuning.unfit import unfit
 
@@ -272,11 +273,7 @@ def apart(topology: Topology) -> str:
 
 def use_of(choice: Choice, names: Mapping[int, str]) -> Use:
     """Return a choice as a rule writes it, for the levels that have names."""
-    levels = {}
-    for k, name in names.items():
-        one = choice.levels[k]
-        kinds = {kind: KindUse(own.algorithm, dict(own.parameters)) for kind, own in one.kinds}
-        levels[name] = LevelUse(one.submodule, one.algorithm, dict(one.parameters), kinds)
+    levels = {name: level_use(choice.levels[k]) for k, name in names.items()}
     other = None if choice.composition == TREE else choice.composition
     return Use(choice.segment or "whole", choice.schedule, levels, other)
 

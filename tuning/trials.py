@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 from han.model.collectives import ROWS
 from han.tasks.canonical import matters
 from han.tasks.signature import Signature
-from han.tuning.measured import (
-    BURST_BYTES,
-    LEAST_BURST,
-    MOST_BEFORE_TRIAL,
-    MOST_BURST,
-    PROBE,
-    TRIAL_SHARE,
-    UNKNOWN_RATIO,
-)
+from han.tuning import measured
 
 if TYPE_CHECKING:
     from han.tuning.costs.estimates import Estimate
@@ -31,8 +23,8 @@ def burst_of(signature: Signature) -> int:
     """
     if ROWS[signature.collective].synchronises:
         return 0
-    runs = BURST_BYTES // max(1, signature.nbytes)
-    return min(max(runs, LEAST_BURST), MOST_BURST)
+    runs = measured.BURST_BYTES // max(1, signature.nbytes)
+    return min(max(runs, measured.LEAST_BURST), measured.MOST_BURST)
 
 
 def keeps_bits(signature: Signature) -> bool:
@@ -51,9 +43,9 @@ def first_trial(times: tuple[Estimate, Estimate] | None, burst: int = 0) -> int:
     trial runs the rival some times, and the ranks agree in messages, which takes about as long as
     a run of each plan. With a `burst` they meet three times more.
     """
-    ratio = UNKNOWN_RATIO if times is None else times[1].median / times[0].median
+    ratio = measured.UNKNOWN_RATIO if times is None else times[1].median / times[0].median
     exchanges = (1 + ratio) * (4 if burst else 1)
     return min(
-        ceil(TRIAL_SHARE * (max(0.0, ratio - 1) * (burst or PROBE) + exchanges)),
-        MOST_BEFORE_TRIAL,
+        ceil(measured.TRIAL_SHARE * (max(0.0, ratio - 1) * (burst or measured.PROBE) + exchanges)),
+        measured.MOST_BEFORE_TRIAL,
     )

@@ -20,6 +20,7 @@ from han.measure import programs as measured
 from han.measure.bench import Bench, BenchRow, Settings
 from han.measure.bench_calls import Case, Mode
 from han.measure.bench_machine import look
+from han.measure.merged import rows_of
 from han.measure.programs import ProgramResult, Programs, chosen
 from han.measure.programs import Row as ProgramRow
 from han.model.collectives import COLLECTIVES
@@ -135,7 +136,7 @@ def _measure(
     with Bench(MPI.COMM_WORLD, config, settings) as running:
         run = _run(running, cases, prints(json_file))
     keep(run.data, json_file)
-    drawn(plot, lambda path: plots.comparison(plots.panels_of(run), path, plots.title_of(run)))
+    drawn(plot, lambda path: plots.comparison(rows_of([run]), path, plots.title_of(run)))
 
 
 def _run(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> Report:

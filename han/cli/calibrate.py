@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,15 +12,15 @@ import typer
 import yaml
 
 from han.cli import options
-from han.cli.common import check_files, rank, say, write_file, wrote
+from han.cli.common import check_files, drawn, rank, say, write_file
 from han.cli.progress import progress
-from han.cli.simulate import short
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.common.units import format_size
 from han.config.machine import MachineModel, load_machine
 from han.model.measurements import Report, read
-from han.plots.plots import Panel, lines
+from han.model.series import Panel, short
+from han.plots.plots import lines
 from han.tuning import calibration
 from han.tuning.calibration import Compared, Comparison, Measured, Oracle
 from han.tuning.prediction import Where
@@ -105,9 +106,7 @@ def _tell(found: Comparison, machine: str, plot: Path | None, as_json: bool) -> 
         }, indent=1))  # fmt: skip
     else:
         say("\n".join(_lines(found, machine)))
-    if plot is not None:
-        _plot(found, machine, plot)
-        wrote(plot)
+    drawn(plot, partial(_plot, found, machine))
 
 
 def _record(row: Compared) -> dict[str, Any]:
@@ -122,7 +121,7 @@ def _lines(found: Comparison, machine: str) -> list[str]:
     rows = [
         [
             row.case.key[0], format_size(row.case.key[1]), row.case.choice,
-            short(row.case.microseconds * 1e-6), short(row.predicted * 1e-6), f"{row.error:+.0%}",
+            short(row.case.microseconds), short(row.predicted), f"{row.error:+.0%}",
         ]
         for row in found.rows
     ]  # fmt: skip
@@ -143,5 +142,5 @@ def _plot(found: Comparison, machine: str, path: Path) -> None:
         series = panels.setdefault(collective, {})
         series.setdefault(f"{row.case.choice}, measured", {})[nbytes] = row.case.microseconds
         series.setdefault(f"{row.case.choice}, predicted", {})[nbytes] = row.predicted
-    drawn = [Panel(name, "bytes", series) for name, series in panels.items()]
-    lines(drawn, path, f"{machine}: predicted and measured")
+    each = [Panel(name, "bytes", series) for name, series in panels.items()]
+    lines(each, path, f"{machine}: predicted and measured")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -32,8 +30,4 @@ def compare(
     runs = [read(path) for path in files]
     rows = merged.merge(runs)
     say(merged.to_json(rows) if as_json else merged.table(rows))
-    drawn(plot, partial(_draw, rows, plots.title_of(runs[0])))
-
-
-def _draw(rows: Sequence[merged.Merged], title: str, path: Path) -> None:
-    plots.comparison(plots.merged_panels(rows), path, title, plots.merged_ratios(rows))
+    drawn(plot, lambda path: plots.comparison(rows, path, plots.title_of(runs[0])))

@@ -26,19 +26,19 @@ from han.config.environment import ENVIRONMENT, unknown_variables
 
 @dataclass(frozen=True)
 class Command:
-    """One row of the table of commands: its function is `name` in `module`, with underscores.
+    """One row of the table of commands: its module, and the function in it, have its name.
 
-    `settings` are the context settings of click.
+    They have underscores for hyphens. `settings` are the context settings of click.
     """
 
     name: str
-    module: str
     summary: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self) -> Any:
         """Import the module, and return the command."""
-        function = getattr(importlib.import_module(self.module), self.name.replace("-", "_"))
+        name = self.name.replace("-", "_")
+        function = getattr(importlib.import_module(f"han.cli.{name}"), name)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(self.name, context_settings=dict(self.settings))(function)
         return get_command(alone)
@@ -56,40 +56,24 @@ class Completion:
 # What follows the first word that is no option of the command belongs to the program.
 OF_A_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 COMMANDS = (
-    Command(
-        "info",
-        "han.cli.info",
-        "Show versions, levels, settings and usable submodules.",
-    ),
-    Command(
-        "explain",
-        "han.cli.explain",
-        "Show what a call would run, and the rule that chose it.",
-    ),
-    Command(
-        "plan",
-        "han.cli.plan",
-        "Show what each rank would do for a call, and prove it right.",
-    ),
-    Command("verify", "han.cli.verify", "Prove stored plans right."),
-    Command("diff", "han.cli.diff", "Compare two plans: rules, tasks, operations, bytes."),
-    Command("schema", "han.cli.schema", "Print the JSON Schema of configurations or machines."),
-    Command("simulate", "han.cli.simulate", "Predict the time of a call on a described machine."),
-    Command("paper", "han.cli.paper", "Compute figures of papers beside what the papers say."),
-    Command(
-        "calibrate",
-        "han.cli.calibrate",
-        "Compare predictions with measurements, or fit a machine.",
-    ),
-    Command("bench", "han.cli.bench", "Measure han and the MPI library in turns."),
-    Command("compare", "han.cli.compare", "Tabulate runs under several MPI libraries."),
-    Command("ablation", "han.cli.ablation", "Measure the worth of each optimisation."),
-    Command("setup-costs", "han.cli.setup", "Measure the costs of first and persistent calls."),
-    Command("waits", "han.cli.waits", "Measure every wait policy in turns."),
-    Command("limits", "han.cli.limits", "Compare collectives with plain copies and additions."),
-    Command("tune", "han.cli.tune", "Find the best choices on this machine, and keep them."),
-    Command("trace", "han.cli.trace", "Show when the tasks of a traced program ran."),
-    Command("run", "han.cli.run", "Run a program unchanged, with han's collectives.", OF_A_PROGRAM),
+    Command("info", "Show versions, levels, settings and usable submodules."),
+    Command("explain", "Show what a call would run, and the rule that chose it."),
+    Command("plan", "Show what each rank would do for a call, and prove it right."),
+    Command("verify", "Prove stored plans right."),
+    Command("diff", "Compare two plans: rules, tasks, operations, bytes."),
+    Command("schema", "Print the JSON Schema of configurations or machines."),
+    Command("simulate", "Predict the time of a call on a described machine."),
+    Command("paper", "Compute figures of papers beside what the papers say."),
+    Command("calibrate", "Compare predictions with measurements, or fit a machine."),
+    Command("bench", "Measure han and the MPI library in turns."),
+    Command("compare", "Tabulate runs under several MPI libraries."),
+    Command("ablation", "Measure the worth of each optimisation."),
+    Command("setup-costs", "Measure the costs of first and persistent calls."),
+    Command("waits", "Measure every wait policy in turns."),
+    Command("limits", "Compare collectives with plain copies and additions."),
+    Command("tune", "Find the best choices on this machine, and keep them."),
+    Command("trace", "Show when the tasks of a traced program ran."),
+    Command("run", "Run a program unchanged, with han's collectives.", OF_A_PROGRAM),
 )
 VARIABLES = "\n".join(f"  {name:<12} {about}" for name, about in ENVIRONMENT.items())
 # UsageError of click, or of the copy of click that newer versions of typer hold.

@@ -6,22 +6,23 @@ import json
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, rank, say, wrote
+from han.cli.common import check_files, drawn, rank, say
 from han.cli.progress import phases
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
-from han.common.tables import shown_table
-from han.common.units import format_size, parse_sizes
+from han.common.units import parse_sizes
 from han.config.machine import load_machine
+from han.model.series import Panel
 from han.plots import plots
 from han.tuning.papers import bienz, jocksch, luo
-from han.tuning.papers.figure import Computed, Figure, Panel, Setting
+from han.tuning.papers.figure import Computed, Figure, Setting
 
 FIGURES: dict[str, Figure] = {**bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES}
 
@@ -68,14 +69,14 @@ def paper(
     setting = _setting(row, machine, nodes, ppn, nbytes)
     if rank():
         return
-    found = _made(row, setting)
+    with phases() as tell:
+        found = row.make(replace(setting, tell=lambda what: tell(what, 0, 1)))
     name = machine or row.machine
     if as_json:
         say(json.dumps(record(figure, row, found, setting, name), indent=1))
     else:
         say(text(figure, row, found, setting, name))
-    if plot is not None:
-        _plot(figure, name, found, plot)
+    drawn(plot, partial(_plot, figure, name, found))
 
 
 def _setting(
@@ -86,23 +87,10 @@ def _setting(
     return Setting(model, nodes or row.nodes, ppn or row.ppn, sizes)
 
 
-def _made(row: Figure, setting: Setting) -> Computed:
-    """Compute a figure; a terminal shows what is being simulated."""
-    with phases() as tell:
-        if tell is None:
-            return row.make(setting)
-        return row.make(replace(setting, tell=lambda what: tell(what, 0, 1)))
-
-
 def _plot(figure: str, machine: str, found: Computed, path: Path) -> None:
     if not found.panels:
         raise ArgumentError(f"{figure} is text; it has no picture")
-    panels = [
-        plots.Panel(one.title, one.over, one.series, one.marks, unit=one.unit)
-        for one in found.panels
-    ]
-    plots.lines(panels, path, f"{figure} on {machine}" if machine else figure)
-    wrote(path)
+    plots.lines(found.panels, path, f"{figure} on {machine}" if machine else figure)
 
 
 # ---- texts --------------------------------------------------------------------------------------
@@ -143,32 +131,8 @@ def _wrapped(word: str, told: str) -> list[str]:
 
 
 def _table(panel: Panel) -> list[str]:
-    """Return a table of a panel: a row for each x, a column for each name; * marks the least."""
-    names, rows = list(panel.series), []
-    for x in sorted({x for points in panel.series.values() for x in points}):
-        values = [panel.series[name].get(x) for name in names]
-        known = [v for v in values if v is not None]
-        least = min(known) if len(known) > 1 and panel.unit.startswith("time ") else None
-        marks = ("*" if least is not None and v == least else "" for v in values)
-        cells = (mark + _number(v, panel) for mark, v in zip(marks, values, strict=True))
-        rows.append([_x(x, panel), *cells])
-    return ["", f"# {panel.title}: {panel.unit}", shown_table("", [_unit(panel), *names], rows)]
-
-
-def _unit(panel: Panel) -> str:
-    return panel.over.split()[-1] if panel.over.startswith("bytes of") else panel.over
-
-
-def _x(x: int, panel: Panel) -> str:
-    return format_size(x) if panel.over.startswith("bytes") else str(x)
-
-
-def _number(value: float | None, panel: Panel) -> str:
-    if value is None:
-        return "-"
-    if panel.unit == "number":
-        return f"{value:.0f}"
-    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+    head = panel.over.split()[-1] if panel.over.startswith("bytes of") else panel.over
+    return ["", f"# {panel.title}: {panel.unit}", panel.table(head)]
 
 
 def record(

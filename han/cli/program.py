@@ -9,11 +9,12 @@ import runpy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from io import open_code
 from pkgutil import get_importer, read_code
 from types import CodeType, ModuleType, TracebackType
+from typing import Any
 
 from han.common.library import require_mpi
 
@@ -154,7 +155,7 @@ def after_import(name: str, act: Callable[[], None]) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module as the other finders do, with another loader."""
+    """Finds one module as the other finders do, and acts once it is loaded."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._act = name, act
@@ -167,22 +168,15 @@ class _Finder(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._act)
+            self._act_after(spec.loader)
         return spec
 
+    def _act_after(self, loader: Any) -> None:
+        """Let a loader, which loads this module only, act after it has run the module's code."""
+        run = loader.exec_module
 
-class _Loader(Loader):
-    """Loads a module as `loader` does, and calls `act` afterwards."""
+        def run_and_act(module: ModuleType) -> None:
+            run(module)
+            self._act()
 
-    def __init__(self, loader: Loader, act: Callable[[], None]) -> None:
-        self._loader, self._act = loader, act
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        module.__loader__ = self._loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._act()
+        loader.exec_module = run_and_act

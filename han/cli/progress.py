@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -30,29 +31,25 @@ def progress(total: int, what: str = "measuring") -> Iterator[Advance]:
     The bar is drawn only in these calls, so that it does not disturb measurements between them.
     """
     with phases() as tell:
-        if tell is None:
-            yield lambda: None
-            return
-        done = 0
-        tell(what, done, total)
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            tell(what, done, total)
-
-        yield advance
+        tell(what, 0, total)
+        done = itertools.count(1)
+        yield lambda: tell(what, next(done), total)
 
 
 class Bars:
-    """A bar for each phase. They are drawn only in calls, and can be hidden between them."""
+    """A bar for each phase. They are drawn only in calls, and can be hidden between them.
 
-    def __init__(self, bars: Progress) -> None:
+    None stands for bars that nobody sees.
+    """
+
+    def __init__(self, bars: Progress | None) -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, phase: str, done: int, total: int) -> None:
         """Draw the bars with the steps done and all steps of a phase."""
+        if self._bars is None:
+            return
         if phase not in self._tasks:
             self._tasks[phase] = self._bars.add_task(phase)
         self._bars.update(self._tasks[phase], completed=done, total=total)
@@ -61,24 +58,24 @@ class Bars:
 
     def hide(self) -> None:
         """Clear the bars, so that a line can be printed, until the next call."""
-        self._bars.stop()
+        if self._bars is not None:
+            self._bars.stop()
 
 
 @contextlib.contextmanager
-def phases() -> Iterator[Bars | None]:
-    """Yield a function of the phase, the steps done and all steps; None without a terminal."""
+def phases() -> Iterator[Bars]:
+    """Yield a function of the phase, the steps done and all steps, which draws on a terminal."""
     with contextlib.ExitStack() as stack:
         file = None if rank() else stack.enter_context(terminal())
         if file is None:
-            yield None
+            yield Bars(None)
             return
         from rich.console import Console
         from rich.progress import Progress
 
         console = Console(file=file, force_terminal=True)
         bars = Progress(console=console, transient=True, auto_refresh=False)
-        stack.enter_context(bars)
-        yield Bars(bars)
+        yield Bars(stack.enter_context(bars))
 
 
 @contextlib.contextmanager

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, known_op, rank, say, write_file, wrote
+from han.cli.common import check_files, drawn, known_op, rank, say, write_file
 from han.cli.progress import progress
 from han.common.errors import ArgumentError, HanError
-from han.common.tables import shown_table
 from han.common.units import format_size, parse_sizes
 from han.config.config import Config, load_config
 from han.config.machine import load_machine
 from han.model.collectives import DATALESS, calls, carried
 from han.model.program import Program
+from han.model.series import Panel, short
 from han.plots import plots
 from han.plots import timeline as plots_timeline
 from han.submodules.registry import submodule
@@ -126,7 +126,8 @@ def simulate(
     if not rank():
         pictured = plot is not None or timeline is not None
         answers = _predict(where, cases, calls, spans=pictured and len(cases) == 1)
-        _answer(answers, where, machine, calls, as_json)
+        told = record(answers, where, machine, calls) if as_json else None
+        say(text(answers, where, machine, calls) if told is None else json.dumps(told, indent=1))
         _write(answers, where, machine, plot, timeline)
 
 
@@ -182,53 +183,41 @@ def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
 
 def _predict(where: Where, cases: dict[tuple[int, str], Case], calls: int, spans: bool) -> Answers:
     answers: Answers = {}
-    with progress(len(cases) * where.size * calls, "simulating") as advance:
-        for key, (plan, programs) in cases.items():
-            with _named(key[1]):
-                answers[key] = predict(
+    name = ""
+    try:
+        with progress(len(cases) * where.size * calls, "simulating") as advance:
+            for (nbytes, name), (plan, programs) in cases.items():
+                answers[nbytes, name] = predict(
                     where, plan, programs=programs, runs=calls, spans=spans, tell=advance
                 )
-    return answers
-
-
-@contextlib.contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Name the case in errors about programs that do not end, such as those of an edited file."""
-    try:
-        yield
-    except RuntimeError as error:
+    except RuntimeError as error:  # of programs that do not end, such as those of an edited file
         raise HanError(f"{name}: {error}; 'han verify' shows where") from None
-
-
-def _answer(answers: Answers, where: Where, machine: str, calls: int, as_json: bool) -> None:
-    if as_json:
-        say(json.dumps(record(answers, where, machine, calls), indent=1))
-    else:
-        say(text(answers, where, machine, calls))
+    return answers
 
 
 def _write(
     answers: Answers, where: Where, machine: str, plot: Path | None, timeline: Path | None
 ) -> None:
-    if len(answers) == 1:
-        line = timeline_of(where, machine, *answers.values())
-        if plot is not None:
-            plots_timeline.gantt([line], plot)
-            wrote(plot)
-        if timeline is not None:
-            write_file(timeline, timeline_files.to_json(line))
-    elif plot is not None:
-        _plot(answers, where, machine, plot)
-        wrote(plot)
+    if len(answers) > 1:
+        drawn(plot, partial(_plot, answers, where, machine))
+        return
+    line = timeline_of(where, machine, *answers.values())
+    drawn(plot, partial(plots_timeline.gantt, [line]))
+    if timeline is not None:
+        write_file(timeline, timeline_files.to_json(line))
 
 
 def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
-    series: dict[str, dict[int, Any]] = {}
-    for (nbytes, name), one in answers.items():
-        series.setdefault(name, {})[nbytes] = one.seconds * 1e6
     collective = next(iter(answers.values())).plan.signature.collective
     title = f"{collective} on {machine}: {where.nodes} nodes of {where.ppn}, predicted"
-    plots.lines([plots.Panel("", "bytes", series)], plot, title)
+    plots.lines([_panel(answers)], plot, title)
+
+
+def _panel(answers: Answers) -> Panel:
+    series: dict[str, dict[int, float]] = {}
+    for (nbytes, name), one in answers.items():
+        series.setdefault(name, {})[nbytes] = one.seconds * 1e6
+    return Panel("", "bytes", series)
 
 
 # ---- texts --------------------------------------------------------------------------------------
@@ -250,13 +239,7 @@ def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
     if len(answers) == 1:
         return "\n".join([*lines, *_details(*answers.values())])
     lines += ["# *: the fastest"] if len(answers) > len({n for n, _ in answers}) else []
-    names, rows = list(dict.fromkeys(name for _, name in answers)), []
-    for nbytes in dict.fromkeys(nbytes for nbytes, _ in answers):
-        times = [answers[nbytes, name].seconds for name in names]
-        marks = ["*" if len(names) > 1 and t == min(times) else "" for t in times]
-        cells = (mark + short(t) for mark, t in zip(marks, times, strict=True))
-        rows.append([format_size(nbytes), *cells])
-    return "\n".join([*lines, shown_table("", ["size", *names], rows)])
+    return "\n".join([*lines, _panel(answers).table("size")])
 
 
 def _details(one: Predicted) -> list[str]:
@@ -270,7 +253,7 @@ def _details(one: Predicted) -> list[str]:
     slowest = max(range(len(found.copying)), key=lambda r: found.finish[-1][r])
     return [
         f"call      {plan.signature.describe()}",
-        f"time      {short(one.seconds)} us",
+        f"time      {short(one.seconds * 1e6)} us",
         f"segment   {segment}, {choice.schedule}",
         *levels,
         f"rank {slowest} ends last: "
@@ -282,12 +265,6 @@ def _details(one: Predicted) -> list[str]:
             for name, count, nbytes in zip(one.levels, found.messages, found.nbytes, strict=True)
         ),
     ]
-
-
-def short(seconds: float) -> str:
-    """Return seconds as microseconds, rounded to two decimals below 100 and to none above."""
-    us = seconds * 1e6
-    return f"{us:.2f}" if us < 100 else f"{us:.0f}"
 
 
 def record(answers: Answers, where: Where, machine: str, calls: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -132,13 +133,15 @@ def tune(
         raise ArgumentError(f"{file}: the table is named with --out")
     from han.cli import tune_quality, tune_run
 
-    asked = tune_run.Asked(
-        collectives, sizes, strategy, budget, limit, space, machine, dtype, op, shared
-    )
+    strategies = [name for name in (strategy or "").split(",") if name]
+    make = partial(
+        tune_run.plans_of, collectives=collectives, sizes=sizes, budget=budget, limit=limit,
+        space=space, machine=machine, dtype=dtype, op=op, shared=shared,
+    )  # fmt: skip
     if action is Action.QUALITY:
-        tune_quality.run(asked, config, fresh, restart, file, json_file)
+        tune_quality.run(make, strategies, config, fresh, restart, file, json_file)
     else:
-        tune_run.run(asked, config, out, fresh, restart, json_file, verbose)
+        tune_run.run(make, strategy, config, out, fresh, restart, json_file, verbose)
 
 
 # ---- export and report ----------------------------------------------------------------------

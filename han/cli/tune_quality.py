@@ -9,7 +9,7 @@ import contextlib
 import json
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import count
@@ -22,7 +22,6 @@ from mpi4py import MPI
 from han.cli.common import check_files, drawn, rank, say, wrote
 from han.cli.measuring import keep, prints
 from han.cli.progress import Bars, phases
-from han.cli.tune_run import Asked
 from han.common.atomic import write_whole
 from han.common.errors import ArgumentError
 from han.common.json_files import Format
@@ -46,17 +45,18 @@ from han.ranks.machine import fingerprint
 
 
 def run(
-    asked: Asked, config: Any, fresh: bool, restart: bool, picture: Path | None, file: Path | None
-) -> None:
+    make: Callable[..., Plans], named: Sequence[str], config: Any, fresh: bool, restart: bool,
+    picture: Path | None, file: Path | None,
+) -> None:  # fmt: skip
     """Measure, print rows and tables, and write a picture and JSON; collective."""
     check_files(file, plot=picture)
-    strategies = [name for name in (asked.strategy or "").split(",") if name] or [*USUAL]
-    plans, comm = asked.plans(strategies, "0"), MPI.COMM_WORLD
+    strategies = named or USUAL
+    plans, comm = make(strategies, "0"), MPI.COMM_WORLD
     where = conditions(comm, config, plans, strategies, fresh)
     known = () if restart else _known(comm, file, where)
-    report = RowPrinter(plans, quality.compared(strategies), where, file)
     with phases() as bars, stoppable():
-        report.begin(known, bars)
+        report = RowPrinter(plans, where, file, bars)
+        report.begin(known)
         try:
             found = quality.compare(
                 comm, config, plans, strategies, fresh, known, report.step, report.add, report.tell
@@ -105,31 +105,26 @@ def stoppable() -> Iterator[None]:
 class RowPrinter:
     """Prints rows as they are measured, and keeps them in the file, on rank 0.
 
-    `where` are the conditions of the run.
+    `where` are the conditions of the run, `found` the rows so far and the inputs that are left.
     """
 
     def __init__(
-        self, plans: Plans, strategies: Sequence[str], where: Mapping[str, Any], file: Path | None
+        self, plans: Plans, where: Mapping[str, Any], file: Path | None, bars: Bars
     ) -> None:
-        self._plans, self._names, self._where, self._file = plans, strategies, where, file
+        self._plans, self._where, self._file, self._bars = plans, where, file, bars
         self.tell = prints(file)
         self._keeps, self._warned = is_kept(file), False
-        self._rows: list[QualityRow] = []
-        self._left: tuple[Input, ...] = plans.inputs
-        self._lines = Lines(plans.inputs, strategies)
-        self._bars: Bars | None = None
+        self._lines = Lines(plans.inputs, where["strategies"])
         self._searches, self._total = count(), 0
 
-    def begin(self, known: Sequence[QualityRow], bars: Bars | None) -> None:
+    def begin(self, known: Sequence[QualityRow]) -> None:
         """Print the heads, and the rows of an interrupted run."""
-        self._rows, self._bars = [*known], bars
-        done = {row.input for row in known}
-        self._left = tuple(one for one in self._plans.inputs if one not in done)
-        self._total = len(self._names) * len(self._left)
-        budget = self._plans.budget
+        inputs, budget = self._plans.inputs, self._plans.budget
+        self.found = in_order(self._plans, known)
+        self._total = len(self._where["strategies"]) * len(self.found.left)
         limit = "no limit" if budget is None else f"{budget:g} s"
         self.tell(
-            f"# han tune quality: {plural(len(self._plans.inputs), 'input')} on "
+            f"# han tune quality: {plural(len(inputs), 'input')} on "
             f"{plural(self._where['ranks'], 'rank')}, budget {limit}\n"
             "# time of the choice / choice of exhaustive search, in turns; s: seconds of the row"
         )
@@ -139,34 +134,33 @@ class RowPrinter:
 
     def step(self, text: str) -> None:
         """Show on a terminal what is measured next."""
-        if self._bars is not None:
-            self._bars(text, next(self._searches), self._total)
+        self._bars(text, next(self._searches), self._total)
 
-    def add(self, row: QualityRow, left: Sequence[Input]) -> None:
+    def add(self, row: QualityRow, found: QualityRows) -> None:
         """Print a row, and write the file; one that cannot be written is told of once."""
-        self._rows.append(row)
-        self._left = tuple(left)
-        if self._bars is not None:
-            self._bars.hide()
+        self.found = found
+        self._bars.hide()
         self.tell(self._lines.line(row))
-        if not self._keeps or self._file is None or rank():
-            return
         try:
-            write_record(self._file, self._record())
+            self._keep()
         except ArgumentError as error:
             if not self._warned:
                 say(f"# {error}; the comparison goes on")
             self._warned = True
 
+    def _keep(self) -> None:
+        if self._keeps and self._file is not None and not rank():
+            write_record(self._file, as_record(self.found, self._where))
+
     def stopped(self) -> None:
         """Print tables of what was measured before an interruption or an error."""
-        if self._bars is not None:
-            self._bars.hide()
-        if self._rows:
-            self.tell(text_of(self._sorted()))
-        done = f"{plural(len(self._rows), 'input')} of {len(self._rows) + len(self._left)}"
+        self._bars.hide()
+        rows, left = self.found.rows, self.found.left
+        if rows:
+            self.tell(text_of(rows))
+        done = f"{plural(len(rows), 'input')} of {len(rows) + len(left)}"
         if str(self._file) == "-":
-            keep(self._record(), self._file)
+            keep(as_record(self.found, self._where), self._file)
         elif self._keeps:
             self.tell(f"# stopped: {done} in {self._file}; the same command goes on from there")
         else:
@@ -174,21 +168,16 @@ class RowPrinter:
 
     def end(self, found: QualityRows) -> None:
         """Print the tables and what was left out, and write the file. Raises ArgumentError."""
-        self._rows, self._left = [*found.rows], found.left
-        self.tell(text_of(self._rows))
+        self.found = found
+        self.tell(text_of(found.rows))
         if found.left:
-            self.tell(left_text(found.left))
+            left = ", ".join(map(str, found.left))
+            self.tell(f"# left out for the budget: {left}")
         if not self._keeps or self._file is None:
-            keep(self._record(), self._file)
-        elif not rank():
-            write_record(self._file, self._record())
+            keep(as_record(found, self._where), self._file)
+        else:
+            self._keep()
             wrote(self._file)
-
-    def _sorted(self) -> list[QualityRow]:
-        return in_order(self._plans, self._rows)
-
-    def _record(self) -> dict[str, Any]:
-        return as_record(QualityRows(tuple(self._sorted()), self._left), self._where)
 
 
 # ---- the file -----------------------------------------------------------------------------------
@@ -209,7 +198,7 @@ def conditions(
         "config": config,
         "fresh": fresh,
         "call": {"dtype": plans.dtype, "op": plans.op, "shared": plans.shared},
-        "space": asdict(plans.limits),
+        "space": plans.limits.model_dump(),
         "limit": plans.limit,
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))
@@ -374,8 +363,3 @@ def _error(pair: Any) -> list[str]:
     return [row.collective, format_size(row.nbytes), format_us(one.measured * 1e6),
             format_us(one.predicted * 1e6), f"{100 * one.error:.0f} %", one.choice,
             one.basis]  # fmt: skip
-
-
-def left_text(left: Sequence[Input]) -> str:
-    """Return the line of the inputs that the budget did not allow."""
-    return f"# left out for the budget: {', '.join(map(str, left))}"

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any, NamedTuple
+from typing import Any
 
 from mpi4py import MPI
 
-from han.cli.common import check_files, known_op, rank, say, wrote
+from han.cli.common import check_files, rank, say, wrote
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import phases
 from han.common.atomic import write_whole
@@ -25,11 +26,11 @@ from han.config.machine import load_machine
 from han.measure.bench_calls import Case
 from han.measure.tune import session
 from han.measure.tune.session import Outcome
-from han.measure.tune.tuner import Input, Plans, Tuned
+from han.measure.tune.tuner import Input, Plans
 from han.model.collectives import DATALESS
 from han.model.element_types import element_type
-from han.tuning.search.limits import load_limits
-from han.tuning.search.space import EVERYTHING, IN_A_ROW, LATE, LEFT, Pruned
+from han.tuning.search.limits import EVERYTHING, load_limits
+from han.tuning.search.space import IN_A_ROW, LATE, LEFT, Pruned
 from han.tuning.search.strategies import STRATEGIES
 from han.tuning.tuned.files import as_text
 from han.tuning.tuned.find import left_out_file
@@ -43,50 +44,36 @@ HEADS = ("size", "tuned us", "built-in us", "MPI us", "gain", "over MPI", "tried
 TOLD, MOST_TOLD = (IN_A_ROW, LEFT, LATE), 5  # groups of what is left out that are told one by one
 
 
-class Asked(NamedTuple):
-    """What to tune, as options say it."""
+def plans_of(
+    strategies: Sequence[str], usual: str, *, collectives: str, sizes: str, budget: str | None,
+    limit: str | None, space: Path | None, machine: str | None, dtype: str, op: str, shared: bool,
+) -> Plans:  # fmt: skip
+    """Return what options say; `usual` is the usual budget. Raises before anything runs."""
+    for name in strategies:
+        expect_known("strategy", name, STRATEGIES)
+    modelled = [name for name in strategies if STRATEGIES[name].models]
+    if modelled and machine is None:
+        raise ArgumentError(f"strategy {modelled[0]}: name the machine model with --machine")
+    case = partial(Case, dtype=element_type(dtype).name, op=op)
+    return Plans(
+        _inputs(collectives, sizes, case),
+        strategies[0],
+        _seconds("budget", budget or usual),
+        EVERYTHING if space is None else load_limits(space),
+        load_machine(machine) if modelled and machine is not None else None,
+        element_type(dtype).name,
+        op,
+        shared,
+        _seconds("limit", limit or "0"),
+    )
 
-    collectives: str
-    sizes: str
-    strategy: str | None
-    budget: str | None
-    limit: str | None
-    space: Path | None
-    machine: str | None
-    dtype: str
-    op: str
-    shared: bool
 
-    def plans(self, strategies: Sequence[str], budget: str) -> Plans:
-        """Return the plans, with a usual budget; raises ArgumentError before anything runs."""
-        for name in strategies:
-            expect_known("strategy", name, STRATEGIES)
-        modelled = [name for name in strategies if STRATEGIES[name].models]
-        if modelled and self.machine is None:
-            raise ArgumentError(f"strategy {modelled[0]}: name the machine model with --machine")
-        dtype = element_type(self.dtype).name
-        return Plans(
-            self._inputs(dtype),
-            strategies[0],
-            _seconds("budget", self.budget or budget),
-            EVERYTHING if self.space is None else load_limits(self.space),
-            load_machine(self.machine) if modelled and self.machine is not None else None,
-            dtype,
-            self.op,
-            self.shared,
-            _seconds("limit", self.limit or "0"),
-        )
-
-    def _inputs(self, dtype: str) -> tuple[Input, ...]:
-        names = [name for name in self.collectives.split(",") if name]
-        for name in (name for name in names if name in DATALESS):
-            raise ArgumentError(f"{name} carries no data: its choice follows from the ranks alone")
-
-        def case(name: str, nbytes: int) -> Case:
-            return Case(name, nbytes, dtype, known_op(self.op))
-
-        cases = cases_of(names, self.sizes, case)
-        return tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
+def _inputs(collectives: str, sizes: str, case: Callable[[str, int], Case]) -> tuple[Input, ...]:
+    names = [name for name in collectives.split(",") if name]
+    for name in (name for name in names if name in DATALESS):
+        raise ArgumentError(f"{name} carries no data: its choice follows from the ranks alone")
+    cases = cases_of(names, sizes, case)
+    return tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
 
 
 def _seconds(option: str, text: str) -> float | None:
@@ -98,23 +85,19 @@ def _seconds(option: str, text: str) -> float | None:
 
 
 def run(
-    asked: Asked, config: Any, out: Path | None, fresh: bool, restart: bool,
-    json_file: Path | None, verbose: bool,
+    make: Callable[..., Plans], strategy: str | None, config: Any, out: Path | None, fresh: bool,
+    restart: bool, json_file: Path | None, verbose: bool,
 ) -> None:  # fmt: skip
     """Tune, with a bar that shows how many inputs are done, and tell the result; collective."""
     check_files(out, json_file)
-    plans, tell = asked.plans([asked.strategy or USUAL], USUAL_BUDGET), prints(json_file)
+    plans, tell = make([strategy or USUAL], USUAL_BUDGET), prints(json_file)
     comm = MPI.COMM_WORLD
     tell(head(plans, comm.size))
     with phases() as bar:
-
-        def step(tuned: Tuned, done: int, total: int) -> None:
-            if bar is not None:
-                bar("tuning", done, total)
-
         found = session.tune(
-            comm, config, plans, out, fresh=fresh, restart=restart, step=step, warn=say
-        )
+            comm, config, plans, out, fresh=fresh, restart=restart,
+            step=partial(bar, "tuning"), warn=say,
+        )  # fmt: skip
     _tell_end(found, plans, tell, json_file, verbose)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -141,21 +141,28 @@ class Prepared:
 def prepare(comm: MPI.Intracomm, buffers: Buffers, mode: Mode) -> Prepared:
     """Return the call of a case on `comm`, a communicator of MPI or of han; collective."""
     case, arguments = buffers.case, buffers.arguments()
-    method = case.shape.method
-    blocking = Prepared(partial(getattr(comm, method), *arguments))
+    try:
+        return prepared(comm, case.shape.method, arguments, mode)
+    except (NotImplementedError, MPI.Exception):
+        if mode is not Mode.PERSISTENT:
+            raise
+    blocking = prepared(comm, case.shape.method, arguments, Mode.BLOCKING)
+    blocking.note = f"the MPI library has no persistent {case.collective}: blocking instead"
+    return blocking
+
+
+def prepared(comm: MPI.Intracomm, method: str, arguments: Sequence[Any], mode: Mode) -> Prepared:
+    """Return a call of a method of `comm` with some arguments; collective."""
     if mode is Mode.BLOCKING:
-        return blocking
+        return Prepared(partial(getattr(comm, method), *arguments))
     if mode is Mode.NONBLOCKING:
         start = partial(getattr(comm, "I" + method.lower()), *arguments)
         return Prepared(lambda: start().Wait())
-    try:
-        request = getattr(comm, method + "_init")(*arguments)
-    except (NotImplementedError, MPI.Exception):
-        blocking.note = f"the MPI library has no persistent {case.collective}: blocking instead"
-        return blocking
-    return Prepared(partial(_restart, request.Start, request.Wait), request)
+    request = getattr(comm, method + "_init")(*arguments)
+    return Prepared(partial(restart, request.Start, request.Wait), request)
 
 
-def _restart(start: Call, wait: Call) -> None:
+def restart(start: Call, wait: Call) -> None:
+    """Start a persistent request, and wait for it."""
     start()
     wait()

@@ -42,11 +42,13 @@ class Merged:
         """How many times longer each library takes than han in the same run.
 
         Times of different runs do not compare well, because the speed of a machine varies. If no
-        run measured both sides, this is the ratio of the best times of all runs.
+        run measured both sides, this is the ratio of the best times of all runs; none of one side.
         """
         both = {n: t.median / self.han[n].median for n, t in self.mpi.items() if n in self.han}
+        if both or not (self.han and self.mpi):
+            return both
         name, times = self.best_mpi
-        return both or {name: times.median / self.best_han[1].median}
+        return {name: times.median / self.best_han[1].median}
 
     @property
     def rival(self) -> str:
@@ -62,23 +64,26 @@ class Merged:
 def merge(runs: Sequence[Report]) -> list[Merged]:
     """Merge runs under several libraries. Raises ArgumentError if they cannot be compared."""
     _comparable(runs)
+    kept = [row for row in rows_of(runs) if row.han and row.mpi]
+    if not kept:
+        raise ArgumentError("no size was measured both with han and with an MPI library")
+    return kept
+
+
+def rows_of(runs: Sequence[Report]) -> list[Merged]:
+    """Return a row for each size that a run measured, maybe of one side only."""
     names = _names(runs)
     han = {name: run.series("han") for name, run in zip(names, runs, strict=True)}
     mpi = {name: run.series("mpi") for name, run in zip(names, runs, strict=True)}
     keys = dict.fromkeys(key for side in (han, mpi) for series in side.values() for key in series)
-    merged = [
+    return [
         Merged(
-            collective,
-            nbytes,
-            {n: s[collective, nbytes] for n, s in han.items() if (collective, nbytes) in s},
-            {n: s[collective, nbytes] for n, s in mpi.items() if (collective, nbytes) in s},
+            *key,
+            {name: series[key] for name, series in han.items() if key in series},
+            {name: series[key] for name, series in mpi.items() if key in series},
         )
-        for collective, nbytes in keys
+        for key in keys
     ]
-    kept = [row for row in merged if row.han and row.mpi]
-    if not kept:
-        raise ArgumentError("no size was measured both with han and with an MPI library")
-    return kept
 
 
 def _comparable(runs: Sequence[Report]) -> None:

@@ -6,7 +6,7 @@ nodes, where these are all calls by blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,8 @@ import numpy as np
 from mpi4py import MPI
 
 from han.common.units import format_size
-from han.measure.program_rows import ProgramRow, Work, restart
+from han.measure.bench_calls import Mode, prepared
+from han.measure.program_rows import ProgramRow, Work
 from han.model.collectives import ROWS as COLLECTIVES
 
 LEFT = "left"  # the group
@@ -22,7 +23,6 @@ BYTES = (8, 4 << 10, 256 << 10)  # of a message, or of a block
 MIDDLE = 4 << 10  # of nonblocking and persistent calls, and of objects
 OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
 Arguments = tuple[Any, ...]
-Make = Callable[[MPI.Intracomm, str, int], Work]
 
 
 def _arguments(comm: MPI.Intracomm, name: str, nbytes: int) -> tuple[Arguments, list[Any]]:
@@ -41,24 +41,10 @@ def _arguments(comm: MPI.Intracomm, name: str, nbytes: int) -> tuple[Arguments, 
     return (send, recv, *counts, *op, *root), [recv]
 
 
-def _finish(make: Callable[..., Any], *arguments: Any) -> None:
-    make(*arguments).Wait()
-
-
-def _blocking(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
+def _buffers(mode: Mode, comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
     arguments, results = _arguments(comm, name, nbytes)
-    return Work(partial(getattr(comm, name.capitalize()), *arguments), results)
-
-
-def _nonblocking(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
-    arguments, results = _arguments(comm, name, nbytes)
-    return Work(partial(_finish, getattr(comm, f"I{name}"), *arguments), results, kept=arguments)
-
-
-def _persistent(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
-    arguments, results = _arguments(comm, name, nbytes)
-    request = getattr(comm, f"{name.capitalize()}_init")(*arguments)
-    return Work(partial(restart, request), results, free=request.Free, kept=arguments)
+    made = prepared(comm, name.capitalize(), arguments, mode)
+    return Work(made.call, results, free=made.free, kept=arguments)
 
 
 def _object(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
@@ -70,27 +56,23 @@ def _object(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
     return Work(partial(getattr(comm, name), item))
 
 
-def _made(make: Make, name: str, nbytes: int) -> Callable[[MPI.Intracomm], Work]:
-    return lambda comm: make(comm, name, nbytes)
-
-
-def _rows(names: Sequence[str], form: str, make: Make, nbytes: int) -> Iterator[ProgramRow]:
+def _rows(names: Sequence[str], form: str, mode: Mode, nbytes: int) -> Iterator[ProgramRow]:
     for name in names:
         size = f" of {format_size(nbytes)}" if COLLECTIVES[name].recv else ""
         text = form.format(name.capitalize() if form != "I{}" else name)
-        yield ProgramRow(LEFT, f"{text}{size}", _made(make, name, nbytes))
+        yield ProgramRow(LEFT, f"{text}{size}", partial(_buffers, mode, name=name, nbytes=nbytes))
 
 
 def _all_rows() -> Iterator[ProgramRow]:
     names = [*COLLECTIVES]
     for nbytes in BYTES:
         some = [n for n in names if COLLECTIVES[n].recv or nbytes == BYTES[0]]
-        yield from _rows(some, "{}", _blocking, nbytes)
-    yield from _rows(names, "I{}", _nonblocking, MIDDLE)
-    yield from _rows(names, "{}_init", _persistent, MIDDLE)
+        yield from _rows(some, "{}", Mode.BLOCKING, nbytes)
+    yield from _rows(names, "I{}", Mode.NONBLOCKING, MIDDLE)
+    yield from _rows(names, "{}_init", Mode.PERSISTENT, MIDDLE)
     for name in OBJECTS:
         text = f"{name} of an object of {format_size(MIDDLE)}"
-        yield ProgramRow(LEFT, text, _made(_object, name, MIDDLE))
+        yield ProgramRow(LEFT, text, partial(_object, name=name, nbytes=MIDDLE))
 
 
 ROWS = tuple(_all_rows())

@@ -20,7 +20,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.comm import Comm
-from han.measure.bench_calls import Array, Call
+from han.measure.bench_calls import Array, Call, restart
 
 COUNT = 4  # numbers of a small message
 LONGER = 8192  # numbers of the 64 KiB of a persistent request
@@ -226,8 +226,7 @@ def _dup_and_init(comm: MPI.Intracomm) -> Work:
     def call() -> None:
         part = comm.Dup()
         request = part.Allreduce_init(send, recv)
-        request.Start()
-        request.Wait()
+        restart(request.Start, request.Wait)
         request.Free()
         part.Free()
 
@@ -257,18 +256,12 @@ def _turns(call: Call) -> None:
         call()
 
 
-def restart(request: Any) -> None:
-    """Start a persistent request, and wait for it."""
-    request.Start()
-    request.Wait()
-
-
 def _from_init_to_free(comm: MPI.Intracomm) -> Work:
     send, recv = pair(comm)
 
     def call() -> None:
         request = comm.Allreduce_init(send, recv)
-        restart(request)
+        restart(request.Start, request.Wait)
         request.Free()
 
     return Work(call, [recv])
@@ -277,7 +270,9 @@ def _from_init_to_free(comm: MPI.Intracomm) -> Work:
 def _restarted(comm: MPI.Intracomm) -> Work:
     send, recv = pair(comm, LONGER)
     request = comm.Allreduce_init(send, recv)
-    return Work(partial(restart, request), [recv], free=request.Free, kept=[send])
+    return Work(
+        partial(restart, request.Start, request.Wait), [recv], free=request.Free, kept=[send]
+    )
 
 
 def _restarted_vector(comm: MPI.Intracomm) -> Work:
@@ -290,7 +285,7 @@ def _restarted_vector(comm: MPI.Intracomm) -> Work:
         request.Free()
         column.Free()
 
-    return Work(partial(restart, request), [matrix], free=free)
+    return Work(partial(restart, request.Start, request.Wait), [matrix], free=free)
 
 
 def _many(comm: MPI.Intracomm) -> Work:

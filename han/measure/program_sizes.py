@@ -56,11 +56,9 @@ BLOCKS = Sizes("1000 Allgathervs to 16KiB", 8, 16 << 10, 1000, blocks=True)
 
 @dataclass(frozen=True)
 class Passes:
-    """Microseconds per call of the passes, by side, and the number of calls in each."""
+    """Microseconds per call by side, of each pass, and the number of calls in each."""
 
-    first: Mapping[str, float]
-    second: Mapping[str, float]
-    repeated: Mapping[str, float]
+    us: tuple[Mapping[str, float], ...]
     calls: int
 
 
@@ -120,7 +118,7 @@ def passes(
     _check(session, sides, max(counts[:reached]), sizes.blocks)
     second, _ = _pass(session, sides, counts[:reached], np.inf)
     repeated, _ = _pass(session, sides, repeated_sizes(counts[:reached]), np.inf)
-    return Passes(first, second, repeated, reached)
+    return Passes((first, second, repeated), reached)
 
 
 def repeated_sizes(counts: Sequence[int]) -> list[int]:

@@ -234,16 +234,13 @@ class Programs(Session):
         found = [self._round(sizes) for _ in range(rounds)]
         calls = min(one.calls for one in found)
         note = f"{calls} of {sizes.count} sizes" if calls < sizes.count else ""
-        parts = (
-            [one.first for one in found],
-            [one.second for one in found],
-            [one.repeated for one in found],
-        )
         return [
             ProgramResult(
                 sizes.group, name, {side: _over(part, side, calls) for side in SIDES}, note
             )
-            for name, part in zip(sizes.passes, parts, strict=True)
+            for name, part in zip(
+                sizes.passes, zip(*(o.us for o in found), strict=True), strict=True
+            )
         ]
 
     def _round(self, sizes: Sizes) -> Passes:

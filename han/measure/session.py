@@ -53,11 +53,11 @@ class Session:
         self.rounds, self.calls = rounds, calls
         self._clock = clock
         self._made: list[MPI.Intracomm] = []
-        self._load = OtherLoad()
+        self._load = now()
 
     def others(self) -> float:
         """Return how many processors other programs have used since the start; collective."""
-        return self._load.processors(self.control)
+        return others(self.control.allgather(used_since(self._load)))
 
     def add_han(self, config: Any) -> Comm:
         """Return a new communicator of han; collective."""
@@ -198,31 +198,21 @@ class Used(NamedTuple):
     own: float
 
 
-class OtherLoad:
-    """The time of other programs since this object was made.
-
-    The kernel counts the time in which processors were busy; what ranks used of it is subtracted.
-    """
-
-    def __init__(self) -> None:
-        self._begun = _now()
-
-    def used(self) -> Used:
-        """Return what this rank saw until now."""
-        elapsed, busy, own = (b - a for a, b in zip(self._begun, _now(), strict=True))
-        try:
-            kernel = BOOT.read_text().strip()
-        except OSError:
-            kernel = MPI.Get_processor_name()
-        return Used(kernel, elapsed, busy, own)
-
-    def processors(self, comm: MPI.Intracomm) -> float:
-        """Return how many processors others used, on the node where they used most; collective."""
-        return others(comm.allgather(self.used()))
+def used_since(begun: Sequence[float]) -> Used:
+    """Return what this rank has seen since ``now()`` returned `begun`."""
+    elapsed, busy, own = (b - a for a, b in zip(begun, now(), strict=True))
+    try:
+        kernel = BOOT.read_text().strip()
+    except OSError:
+        kernel = MPI.Get_processor_name()
+    return Used(kernel, elapsed, busy, own)
 
 
 def others(used: list[Used]) -> float:
-    """Return how many processors others used, on the machine where they used most."""
+    """Return how many processors others used, on the machine where they used most.
+
+    The kernel counts the time in which processors were busy; what ranks used of it is subtracted.
+    """
     machines: defaultdict[str, list[Used]] = defaultdict(list)
     for one in used:
         machines[one.kernel].append(one)
@@ -248,7 +238,7 @@ def note(processors: float) -> str:
     )
 
 
-def _now() -> tuple[float, float, float]:
+def now() -> tuple[float, float, float]:
     """Return seconds: of the clock, of all processors when busy, and of this process."""
     times = os.times()
     try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from han.common.atomic import write_output
 from han.common.errors import ArgumentError
 from han.common.units import format_size, plural
+from han.model.series import Panel
 
 if TYPE_CHECKING:
     from han.measure import ablation, programs
@@ -93,38 +93,23 @@ def save(figure: Any, path: Path) -> None:
 # ---- times over sizes -----------------------------------------------------------------------
 
 
-def panels_of(run: Report) -> Panels:
-    """Return the series of one run: those of han and of its MPI library."""
-    titles = {"han": "han", "mpi": run.library}
-    return _panels({titles[side]: run.series(side) for side in titles if run.series(side)})
-
-
-def merged_panels(rows: Sequence[Merged]) -> Panels:
-    """Return the series of several runs: han's best times, and those of every library."""
-    series: dict[str, dict[tuple[str, int], Times]] = {"han": {}}
+def panels_of(rows: Sequence[Merged]) -> Panels:
+    """Return the series of each collective: han's best times, and those of every library."""
+    panels: dict[str, dict[str, dict[int, Times]]] = {}
     for row in rows:
-        key = row.collective, row.nbytes
-        series["han"][key] = row.best_han[1]
-        for name, times in row.mpi.items():
-            series.setdefault(name, {})[key] = times
-    return _panels(series)
+        best = {"han": row.best_han[1]} if row.han else {}
+        for name, times in (best | {**row.mpi}).items():
+            panels.setdefault(row.collective, {}).setdefault(name, {})[row.nbytes] = times
+    return panels
 
 
-def merged_ratios(rows: Sequence[Merged]) -> Ratios:
+def ratios_of(rows: Sequence[Merged]) -> Ratios:
     """Return how many times longer each library takes than han in the same run."""
     ratios: dict[str, dict[str, dict[int, float]]] = {}
     for row in rows:
         for name, ratio in row.ratios.items():
             ratios.setdefault(row.collective, {}).setdefault(name, {})[row.nbytes] = ratio
     return ratios
-
-
-def _panels(series: Mapping[str, Mapping[tuple[str, int], Times]]) -> Panels:
-    panels: dict[str, dict[str, dict[int, Times]]] = {}
-    for name, points in series.items():
-        for (collective, nbytes), times in points.items():
-            panels.setdefault(collective, {}).setdefault(name, {})[nbytes] = times
-    return panels
 
 
 def title_of(run: Report) -> str:
@@ -134,13 +119,12 @@ def title_of(run: Report) -> str:
     return f"{machine['ranks']} ranks on {where}, {run.data['settings']['mode']} calls"
 
 
-def comparison(panels: Panels, path: Path, title: str = "", ratios: Ratios | None = None) -> None:
+def comparison(rows: Sequence[Merged], path: Path, title: str = "") -> None:
     """Draw a column for each collective: times over sizes above, ratios to han's times below.
 
-    Without `ratios`, the lower panels show the ratios of the drawn times. Bands span the times of
-    all rounds. Raises PlotError.
+    Bands span the times of all rounds. Raises PlotError.
     """
-    plt = pyplot()
+    plt, panels, ratios = pyplot(), panels_of(rows), ratios_of(rows)
     figure, axes = plt.subplots(
         2, len(panels), figsize=(1.2 + 4.6 * len(panels), 6), sharex="col", squeeze=False,
         gridspec_kw={"height_ratios": [3, 1.4]},
@@ -149,7 +133,7 @@ def comparison(panels: Panels, path: Path, title: str = "", ratios: Ratios | Non
     for column, (collective, series) in enumerate(panels.items()):
         upper, lower = axes[0][column], axes[1][column]
         _draw_times(upper, series, colors)
-        _draw_ratios(lower, (ratios or {}).get(collective, _ratios(series)), colors)
+        _draw_ratios(lower, ratios.get(collective, {}), colors)
         upper.set_title(collective)
         size_axis(lower, sorted({n for points in series.values() for n in points}))
     axes[0][0].set_ylabel("time per call (us)")
@@ -180,15 +164,6 @@ def _draw_times(axis: Any, series: Mapping[str, Series], colors: Mapping[str, st
         axis.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
     axis.set_yscale("log")
     axis.grid(True, which="major", alpha=0.3)
-
-
-def _ratios(series: Mapping[str, Series]) -> Mapping[str, Mapping[int, float]]:
-    base = series.get("han", {})
-    others = {name: points for name, points in series.items() if name != "han"}
-    return {
-        name: {n: points[n].median / base[n].median for n in points if n in base}
-        for name, points in others.items()
-    }
 
 
 def _draw_ratios(
@@ -228,17 +203,6 @@ def _colors(panels: Panels) -> dict[str, str]:
 
 
 COUNTS = ("ranks", "calls", "tasks")
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Lines over sizes or counts: values by name and x; `marks` are vertical lines."""
-
-    title: str
-    over: str
-    series: Mapping[str, Mapping[int, float]]
-    marks: Mapping[int, str] = field(default_factory=dict)
-    unit: str = "time per call (us)"
 
 
 def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:

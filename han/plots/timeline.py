@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from han.model.timeline import TaskTime, Timeline, remarks, shape_name, shares
 from han.plots.plots import COLORS, GREY, pyplot, save
 from han.trace.timeline_parts import select
@@ -29,17 +31,6 @@ class LanePanel:
     timeline: Timeline
     lanes: Sequence[Lane]
     remark: str
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A task in the units of the axis; `copying` and `reducing` are shares of its width."""
-
-    begin: float
-    start: float
-    width: float
-    copying: float
-    reducing: float
 
 
 def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
@@ -137,43 +128,35 @@ def _draw(
     for t in panel.timeline.times:
         lanes.setdefault(((t.rank, t.request, t.stream), t.kind), []).append(t)
     for (lane, kind), times in lanes.items():
-        _draw_tasks(axis, place[lane], [_scaled(t, begin, unit) for t in times], colors[kind])
+        _draw_tasks(axis, place[lane], times, begin, unit, colors[kind])
     for t in panel.timeline.times:
-        drawn = _scaled(t, begin, unit)
-        if drawn.width / longest * WIDTH * 0.85 > LETTER * (len(t.task) + 1):
+        width = (t.end - t.start) / unit
+        if width / longest * WIDTH * 0.85 > LETTER * (len(t.task) + 1):
             height = place[t.rank, t.request, t.stream]
-            middle = drawn.start + drawn.width / 2
+            middle = (t.start - begin) / unit + width / 2
             axis.text(middle, height, t.task, ha="center", va="center", fontsize=6.5)
     _label(axis, panel)
 
 
-def _scaled(task: TaskTime, begin: float, unit: float) -> Bar:
-    at_work = task.end - task.start
-    copying, reducing = (
-        min(1.0, seconds / at_work) if at_work > 0 else 0.0
-        for seconds in (task.copying, task.reducing)
-    )
-    return Bar(
-        (task.begin - begin) / unit, (task.start - begin) / unit, at_work / unit, copying, reducing
-    )
-
-
-def _draw_tasks(axis: Any, lane: int, bars: Sequence[Bar], color: str) -> None:
+def _draw_tasks(
+    axis: Any, lane: int, times: Sequence[TaskTime], origin: float, unit: float, color: str
+) -> None:
     """Draw a lane's tasks of one kind. Outlines keep short tasks visible."""
     bottom = lane + BAR / 2
-    begin, start = [b.begin for b in bars], [b.start for b in bars]
-    width = [b.width for b in bars]
-    axis.hlines([lane] * len(bars), begin, start, color=color, linewidth=0.8, alpha=0.5)
+    moments = np.array([(t.begin, t.start, t.end) for t in times])
+    begin, start, end = (moments - origin).T / unit
+    width = end - start
+    axis.hlines([lane] * len(times), begin, start, color=color, linewidth=0.8, alpha=0.5)
     axis.bar(
         start, -BAR, width, bottom, align="edge", facecolor=_mixed(color, 0.33),
         edgecolor=_mixed(color, 0.6), linewidth=0.35,
     )  # fmt: skip
-    copying = [-BAR * b.copying for b in bars]
-    reducing = [-BAR * b.reducing for b in bars]
-    above = [bottom + c for c in copying]
+    at_work = np.array([(t.copying, t.reducing) for t in times]).T / unit
+    parts = np.divide(at_work, width, out=np.zeros_like(at_work), where=width > 0)
+    copying, reducing = -BAR * np.minimum(1.0, parts)
     strong = {"align": "edge", "linewidth": 0.35}
     axis.bar(start, copying, width, bottom, color=color, edgecolor=_mixed(color, 0.6), **strong)
-    axis.bar(start, reducing, width, above, color=_mixed(color, 1.6), **strong)
+    axis.bar(start, reducing, width, bottom + copying, color=_mixed(color, 1.6), **strong)
 
 
 def _mixed(color: str, strength: float) -> str:
@@ -186,9 +169,8 @@ def _mixed(color: str, strength: float) -> str:
 def _label(axis: Any, panel: LanePanel) -> None:
     lanes, nodes = panel.lanes, panel.timeline.nodes
     kinds = {(t.rank, t.request, t.stream): t.kind for t in panel.timeline.times}
-    axis.set_yticks(
-        range(len(lanes)), [_lane_name(lane, kinds[lane]) for lane in lanes], fontsize=8
-    )
+    names = [f"{lane[1]}:{kinds[lane]}" if lane[1] else kinds[lane] for lane in lanes]
+    axis.set_yticks(range(len(lanes)), names, fontsize=8)
     axis.set_ylim(len(lanes) - 0.4, -0.6)
     ranks = [lane[0] for lane in lanes]
     for rank in dict.fromkeys(ranks):
@@ -206,10 +188,6 @@ def _label(axis: Any, panel: LanePanel) -> None:
     axis.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
-
-
-def _lane_name(lane: Lane, kind: str) -> str:
-    return kind if not lane[1] else f"{lane[1]}:{kind}"
 
 
 def _caption(panel: LanePanel) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 from han.common.atomic import write_output
 from han.common.units import format_size, format_us
 from han.measure.tune.quality import QualityRow, summaries
+from han.model.series import Panel
 from han.plots.plots import (
     COLORS,
     GREY,
-    Panel,
     PlotError,
     lines,
     prediction_axes,

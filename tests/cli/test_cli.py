@@ -161,7 +161,7 @@ def test_plan_proves_as_json():
     assert not found["class"]["why"]
 
 
-def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
+def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch, capfd):
     told = []
     plan = plan_of_choice(
         virtual(4), Signature("bcast", 8), Choice((level_choice("sm", "flat"),)), 1 << 18
@@ -171,7 +171,8 @@ def test_a_bar_shows_the_phases_of_a_proof_on_a_terminal(monkeypatch):
     assert all(0 <= done <= total for _, done, total in told)
     assert {phase for phase, _, _ in told} == {"lowering", "proving"}
     with bars.phases() as progress:
-        assert progress is None, "no terminal"
+        progress("proving", 1, 1)
+    assert capfd.readouterr().err == "", "no terminal"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with bars.phases() as progress:
         for step in told:
@@ -227,6 +228,10 @@ def test_plan_writes_graphs():
         (["explain", "bcast", "8", "--root", "9", "--ranks", "2"], "root 9 is not in 0..1"),
         (["explain", "bcast", "8", "--ppn", "2"], "--ppn needs --ranks"),
         (["bench", "alreduce"], "did you mean 'allreduce'"),
+        (["setup-costs", "brodcast"], "unknown collective"),
+        (["waits", "--policies", "snooze"], "unknown policy 'snooze'"),
+        (["limits", "barrier"], "unknown collective 'barrier'"),
+        (["limits", "allreduce", "--sizes", "9"], "whole number of float64"),
         (["bench", "bcast", "--root", "3"], "root 3 is not in 0..0"),
         (["bench", "allreduce", "--sizes", "12"], "not a whole number of float64"),
         (["bench", "allreduce", "--sizes", "9:8"], "0 < start <= stop"),
@@ -318,7 +323,7 @@ def test_bench_writes_json_that_compare_reads(tmp_path):
     ]
     assert data["machine"]["ranks"] == 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("han.plots.plots.merged_panels", None)  # no picture is asked for
+        patch.setattr("han.plots.plots.panels_of", None)  # no picture is asked for
         merged = json.loads(call("compare", path, "--json"))
     assert len(merged) == 6
     table = call("compare", path, "--plot", picture)
@@ -462,33 +467,32 @@ def test_spans():
 # ---- pictures -----------------------------------------------------------------------------------
 
 
-def drawn(panels, path, monkeypatch):
-    """Draw a comparison; return its figure."""
+def drawn(libraries, sizes, path, monkeypatch):
+    """Draw a comparison of libraries by collective; return its figure."""
     figures = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    plots.comparison(panels, path)
+    rows = [
+        merged.Merged(name, 8 << k, {"B": times(1 + k)}, dict.fromkeys(some, times(1 + k)))
+        for name, some in libraries.items()
+        for k in range(sizes)
+    ]
+    plots.comparison(rows, path)
     return figures[0]
 
 
 def test_the_legend_of_a_comparison_lies_below_all_panels(tmp_path, monkeypatch):
-    points = {8 << k: times(1 + k) for k in range(8)}
-    names = ("han", "A 1", "B 2")
-    panels = {"bcast": dict.fromkeys(names[:2], points), "reduce": dict.fromkeys(names, points)}
-    figure = drawn(panels, tmp_path / "x.png", monkeypatch)
+    libraries = {"bcast": ["A"], "reduce": ["A", "B"]}
+    figure = drawn(libraries, 8, tmp_path / "x.png", monkeypatch)
     figure.canvas.draw()
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == list(names)
+    assert [text.get_text() for text in legend.get_texts()] == ["han", "A", "B"]
     box = legend.get_window_extent()
     assert not any(box.overlaps(axis.get_tightbbox()) for axis in figure.axes)
 
 
 def test_everyone_has_one_colour_in_all_panels(tmp_path, monkeypatch):
-    points = {8 << k: times(1 + k) for k in range(3)}
-    panels = {
-        "bcast": {"han": points, "B": points},
-        "reduce": dict.fromkeys(("han", "A", "B"), points),
-    }
-    figure = drawn(panels, tmp_path / "x.png", monkeypatch)
+    libraries = {"bcast": ["B"], "reduce": ["A", "B"]}
+    figure = drawn(libraries, 3, tmp_path / "x.png", monkeypatch)
     shown = {}
     for axis in figure.axes[:2]:
         for line in axis.get_lines():

@@ -27,7 +27,8 @@ def test_help_imports_no_command():
     code = f"import sys; sys.argv = ['han', '--help']; {MAIN[12:]}"
     watched = f"""
 import atexit, sys
-tell = lambda: print("loaded", [m for m in {[c.module for c in COMMANDS]} if m in sys.modules])
+modules = ["han.cli." + n.replace("-", "_") for n in {[c.name for c in COMMANDS]}]
+tell = lambda: print("loaded", [m for m in modules if m in sys.modules])
 atexit.register(tell)
 {code}
 """

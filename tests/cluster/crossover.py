@@ -19,7 +19,8 @@ from wiring import Links
 from han.common.units import format_size
 from han.config.config import Config
 from han.config.machine import load_machine
-from han.plots.plots import Panel, lines
+from han.model.series import Panel
+from han.plots.plots import lines
 from han.tasks.call import call_signature
 from han.tuning.prediction import Where, plan_of, predict, with_choice
 

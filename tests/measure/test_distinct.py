@@ -14,7 +14,8 @@ from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
-from han.tuning.search.space import Limits, space_of
+from han.tuning.search.limits import Limits
+from han.tuning.search.space import space_of
 
 LIMITS = Limits(submodules=("sm", "adapt"), segments=(128 << 10,), schedules=("dataflow",))
 NODES = topology_of([[0, 0, 1, 1, 2, 2], [0] * 6], -1)

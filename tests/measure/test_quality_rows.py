@@ -1,4 +1,4 @@
-"""Comparisons of strategies row by row: order, budget, interruption, continuation."""
+"""Comparisons of strategies: order, budget, interruption, continuation; summaries and texts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from commands import call, refuse
 from typer.testing import CliRunner
 
 from han.cli.main import app
-from han.cli.tune_quality import Lines
+from han.cli.tune_quality import Lines, text_of
 from han.measure.tune import quality
 from han.measure.tune.quality import (
-    Pace,
     PredictedCandidate,
     QualityRow,
+    errors,
     expected,
     row_by_row,
     spread,
+    summaries,
     trend,
 )
 from han.measure.tune.tuner import Input, Plans
+from han.plots.tuning import quality as draw
 
 SIZES = (8, 1024, 1 << 17, 1 << 24)
 INPUTS = tuple(Input(name, n) for name in ("bcast", "allreduce") for n in SIZES)
@@ -67,23 +69,20 @@ def test_collectives_take_turns_and_sizes_far_apart_come_first():
 
 def test_times_of_other_sizes_and_collectives_tell_what_an_input_takes():
     known = {1024: 2.0, 4096: 4.0}
-    assert trend(known, 8) == 2.0, "a smaller size takes no longer"
+    assert trend(known, 8) == pytest.approx(2.0), "a smaller size takes no longer"
     assert trend(known, 2048) == pytest.approx(2 * 2**0.5)
     assert trend(known, 16384) == pytest.approx(8.0), "grows as between the known ones"
     assert trend({1024: 1.0, 2048: 8.0}, 4096) == pytest.approx(16.0), "at most as the bytes"
     assert trend({8: 1.0, 16: 1.0}, 64) == pytest.approx(2.0), "at least as the root"
     spent = {Input("bcast", 8): 1.0, Input("reduce", 8): 3.0}
-    assert expected(Input("bcast", 8), spent) == 1.0
-    assert expected(Input("allreduce", 8), spent) == 3.0
+    assert expected(Input("bcast", 8), spent) == pytest.approx(1.0)
+    assert expected(Input("allreduce", 8), spent) == pytest.approx(3.0)
     assert expected(Input("allreduce", 8), {}) == 0.0
 
 
 def test_the_first_input_runs_and_later_ones_if_they_fit():
     clock = Clock(lambda one: 10.0)
-    pace = Pace(5.0, clock=clock)
-    assert pace.choose(INPUTS) == INPUTS[0]
-    pace.spent[INPUTS[0]] = 10.0
-    assert pace.choose(INPUTS[1:]) is None
+    assert len(clock.compare(5.0).rows) == 1
 
 
 def test_a_budget_leaves_out_what_is_long_and_keeps_all_collectives():
@@ -192,3 +191,69 @@ def test_what_the_budget_left_out_is_told(measured):
     measured += [None] * 3
     text = call(*SEARCH, "--budget", "0.5s")
     assert "# left out for the budget: bcast of 64B, reduce of 8B, reduce of 64B" in text
+
+
+# ---- summaries, texts, the picture ---------------------------------------------------------------
+
+
+def timed(nbytes=1024, ratio=1.0, predicted=11e-6):
+    names = ("exhaustive", "task", "task+heuristic")
+    return QualityRow(
+        "bcast", nbytes, 9, dict.fromkeys(names, "sm flat"),
+        dict(zip(names, (1.0, ratio, 1.0), strict=True)),
+        dict(zip(names, (10.0, 2.0, 0.5), strict=True)),
+        dict.fromkeys(names, 4), (PredictedCandidate("sm flat", 10e-6, predicted),),
+    )  # fmt: skip
+
+
+ROWS = [timed(), timed(2048, 1.04, 9e-6), timed(4096, 1.1), timed(8192, 1.2, 20e-6)]
+
+
+def test_a_summary_counts_inputs_near_the_best_and_the_time():
+    everything, task, pruned = summaries(ROWS)
+    assert (everything.within_5, everything.worst, everything.cost) == (1.0, 1.0, 1.0)
+    assert (task.within_5, task.within_15, task.worst) == (0.5, 0.75, 1.2)
+    assert (task.seconds, task.cost) == (8.0, pytest.approx(0.2))
+    assert pruned.cost == pytest.approx(0.05)
+    assert [one.error for _, one in errors(ROWS)] == pytest.approx([1.0, 0.1, 0.1, 0.1])
+
+
+def test_a_search_that_the_limit_ended_is_told_and_its_time_estimated():
+    rows = [*ROWS, replace(timed(16384), limited=("exhaustive", "task"))]
+    everything, task, _ = summaries(rows)
+    assert everything.seconds == 50.0
+    assert task.cost == pytest.approx(10.0 / (40.0 + 10.0 * 9 / 4))
+    text = text_of(rows)
+    assert "# task: the limit ended its search of 1 of 5 inputs" in text
+    assert "exhaustive: the limit ended its search of 1 of 5 inputs" in text
+    assert "which measured a random sample of 4 of 9 candidates" in text
+    assert "limit" not in text_of(ROWS)
+    assert QualityRow.of(json.loads(json.dumps(rows[-1].record()))) == rows[-1]
+
+
+def test_the_text_has_inputs_strategies_and_the_worst_predictions():
+    text = text_of(ROWS)
+    for part in ("1.200", "75 %", "20.0 %", "4 predictions: median 10.0 %", "100 %"):
+        assert part in text
+    assert "predictions" not in text_of([replace(one, predictions=()) for one in ROWS])
+
+
+def test_the_picture_is_drawn(tmp_path):
+    path = tmp_path / "quality.png"
+    draw(ROWS, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_strategies_are_compared_on_one_rank(tmp_path):
+    file, space = tmp_path / "quality.json", tmp_path / "space.yaml"
+    picture = tmp_path / "quality.png"
+    space.write_text("submodules: [sm]\nalgorithms: [flat]\nparameters: {}\n")
+    text = call("tune", "quality", picture, "--collectives", "bcast", "--sizes", "64,256",
+                "--space", space, "--strategy", "task,heuristic", "--json", file)  # fmt: skip
+    assert "task+heuristic" not in text
+    rows = json.loads(file.read_text())["rows"]
+    assert [one["nbytes"] for one in rows] == [64, 256]
+    assert all([*one["ratio"]] == ["exhaustive", "task", "heuristic"] for one in rows)
+    assert all(one["ratio"]["exhaustive"] == 1.0 for one in rows)
+    assert all(told["basis"] for one in rows for told in one["predictions"])
+    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections import Counter
 from itertools import pairwise, permutations
 
@@ -17,16 +18,30 @@ from mpi4py import MPI
 
 from han.cli import progress as bars
 from han.common.errors import WrongResultError
+from han.common.version import __version__
+from han.measure import session as module
 from han.measure.bench import alike
 from han.measure.bench_calls import Buffers, Case
-from han.measure.session import MOST_CALLS, REFERENCE, WARM_UP, Session, in_order
+from han.measure.session import (
+    MOST_CALLS,
+    REFERENCE,
+    WARM_UP,
+    Session,
+    Used,
+    in_order,
+    note,
+    now,
+    others,
+    used_since,
+)
 
 COMMANDS = {
-    "han-bench": ("bench", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
-    "han-ablation": ("ablation", "bcast", "--sizes", "8", "--rounds", "1", "--iterations", "1"),
-    "han-limits": ("limits", "allreduce", "--sizes", "8", "--rounds", "1", "--time", "0"),
-    "han-setup-costs": ("setup-costs", "bcast", "--sizes", "8", "--rounds", "1", "--calls", "1"),
-    "han-waits": ("waits", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-bench 1": ("bench", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-bench-programs 1": ("bench", "--programs", "solver", "--rounds", "1", "--time", "0"),
+    "han-ablation 1": ("ablation", "bcast", "--sizes", "8", "--rounds", "1", "--iterations", "1"),
+    "han-limits 1": ("limits", "allreduce", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-setup-costs 2": ("setup-costs", "bcast", "--sizes", "8", "--rounds", "1", "--calls", "1"),
+    "han-waits 1": ("waits", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
 }
 
 
@@ -128,12 +143,11 @@ def test_every_command_writes_its_format_version_and_machine(name, tmp_path):
     path = tmp_path / "found.json"
     text = call(*COMMANDS[name], "--json", path)
     record = json.loads(path.read_text())
-    assert (record["format"], record["unit"]) == (name, "us")
-    assert record["version"] >= 1
-    assert record["machine"]["ranks"] == 1
+    assert f"{record['format']} {record['version']}" == name
+    assert (record["unit"], record["han"], record["machine"]["ranks"]) == ("us", __version__, 1)
     assert record["rows"]
     assert text.startswith("# han ")
-    assert f" {COMMANDS[name][0]}: " in text.splitlines()[0]
+    assert f" {COMMANDS[name][0]}" in text.splitlines()[0]
     assert any(line.startswith("# machine ") for line in text.splitlines())
     json.loads(call(*COMMANDS[name], "--json", "-"))  # and nothing else on standard output
 
@@ -190,3 +204,43 @@ def test_batches_of_tuned_and_built_in_choices_have_as_many_calls():
     assert alike({"han": 50, "default": 20, "mpi": 5}) == {"han": 50, "default": 50, "mpi": 5}
     assert alike({"han": 7, "mpi": 9}) == {"han": 7, "mpi": 9}
     assert alike({"mpi": 9}) == {"mpi": 9}
+
+
+# ---- processors that other programs use ---------------------------------------------------------
+
+
+def test_what_the_ranks_of_a_machine_use_is_not_of_others():
+    one = [Used("a", 10.0, 25.0, 9.0), Used("a", 10.0, 25.0, 8.0)]
+    assert others(one) == pytest.approx(0.8)
+    assert others([*one, Used("b", 10.0, 30.0, 10.0)]) == pytest.approx(2.0)
+    assert others([Used("a", 10.0, 9.0, 10.0)]) == 0.0  # the kernel counts in steps
+    assert others([Used("a", 0.1, 9.0, 0.1)]) == 0.0  # too short to tell
+
+
+def test_only_a_load_that_is_worth_it_is_told():
+    assert note(0.0) == note(0.19) == ""
+    assert note(1.26).startswith("# others    other programs used 1.3 of ")
+
+
+def test_this_process_is_seen(monkeypatch, tmp_path):
+    start = now()
+    begun = time.process_time()
+    while time.process_time() - begun < 0.05:
+        pass
+    found = used_since(start)
+    assert found.own >= 0.03
+    assert found.elapsed > 0
+
+    monkeypatch.setattr(module, "STAT", tmp_path / "none")
+    monkeypatch.setattr(module, "BOOT", tmp_path / "none")
+    found = used_since(now())
+    assert (found.busy, found.kernel) == (0.0, MPI.Get_processor_name())
+
+
+def test_a_bench_tells_of_other_programs(monkeypatch):
+    monkeypatch.setattr(Session, "others", lambda self: 1.5)
+    small = ("--sizes", "8", "--rounds", "1", "--time", "0")
+    assert "other programs used 1.5 of " in call("bench", "barrier", *small)
+    assert '"others": 1.5' in call("bench", "barrier", *small, "--json", "-")
+    assert '"others": 1.5' in call("bench", "--programs", "solver", "--rounds", "1", "--time", "0",
+                                   "--json", "-")  # fmt: skip

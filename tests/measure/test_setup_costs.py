@@ -4,10 +4,9 @@ import json
 from unittest.mock import Mock
 
 import pytest
-from commands import call, refuse
+from commands import call
 from mpi4py import MPI
 
-import han
 from han.config.parts import POLICIES
 from han.measure import session
 from han.measure.setup_costs import PARTS, SetupCosts
@@ -52,17 +51,11 @@ def test_the_table_has_a_row_for_each_case():
 def test_json_and_pictures(tmp_path):
     record = json.loads(call("setup-costs", "allreduce", *QUICK, "--json", "-"))
     assert [row["nbytes"] for row in record["rows"]] == [8, 1024]
-    assert (record["format"], record["version"], record["unit"]) == ("han-setup-costs", 2, "us")
-    assert (record["han"], record["machine"]["ranks"]) == (han.__version__, 1)
     assert record["settings"] == {"rounds": 1, "calls": 2}
     assert record["parts"] == PARTS
     assert all(row[part] > 0 for row in record["rows"] for part in PARTS)
     call("setup-costs", "allreduce", *QUICK, "--plot", tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_mistakes_are_told_before_anything_is_measured():
-    assert "unknown collective" in refuse("setup-costs", "brodcast")
 
 
 def test_each_round_has_room_for_a_root(monkeypatch):
@@ -91,9 +84,6 @@ def test_every_policy_is_measured():
         (nbytes, policy) for nbytes in (8, 1024) for policy in (*POLICIES, MPI_LIBRARY)
     ]
     assert all(row["low"] <= row["median"] <= row["high"] for row in record["rows"])
-    assert record["machine"]["ranks"] == 1
-    assert (record["format"], record["version"], record["unit"]) == ("han-waits", 1, "us")
-    assert record["han"] == han.__version__
     assert record["settings"] == {"rounds": 2, "seconds": 0, "work": 0}
 
 
@@ -101,10 +91,6 @@ def test_the_table_says_which_is_best():
     lines = call("waits", "barrier", *SHORT, "--policies", "futex,yield").splitlines()
     assert [line.split()[0] for line in lines[-3:]] == ["futex", "yield", "MPI"]
     assert any(line.endswith("1.00x") for line in lines)
-
-
-def test_unknown_policies_are_refused():
-    assert "unknown policy 'snooze'" in refuse("waits", "--policies", "snooze")
 
 
 def test_rank_0_does_not_work():

@@ -26,7 +26,7 @@ from han.measure.measured import (
 from han.measure.tune import windows
 from han.measure.tune.lab import Lab
 from han.measure.tune.session import tuned_config
-from han.measure.tune.windows import Series, Windows, typical
+from han.measure.tune.windows import Series, Windows, durations, joined, typical
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
@@ -295,3 +295,14 @@ def test_the_stages_of_whole_messages_are_planned_once_for_all_sizes(lab):
     assert lab.pipeline(large, FLAT) == told_apart(pipeline_of_choice(large, FLAT, lab.plan))
     lab.plan = None
     assert lab.pipeline(small, FLAT) == first
+
+
+def test_a_late_rank_does_not_make_an_observation_short():
+    first, last, end = np.array([0.0, 0.0]), np.array([0.1, 5.0]), np.array([1.1, 5.01])
+    found = durations(first, last, end, np.array([True, False]))
+    assert found == pytest.approx([1.0, 5.01])
+    alone = [Series(found, np.array(good), first) for good in ([True, False], [False, False])]
+    assert [one.usable for one in alone] == [pytest.approx([1.0]), pytest.approx([1.0])]
+    assert [one.is_disturbed for one in alone] == [False, True]
+    assert joined(alone).usable == pytest.approx([1.0])
+    assert len(joined(alone).seconds) == 4

@@ -10,7 +10,7 @@ from machines import topology_of
 
 from han.common.errors import ArgumentError
 from han.measure.tune.confirm import confirmation
-from han.measure.tune.tuner import Input, Plans, Tuner, served
+from han.measure.tune.tuner import Input, Plans, Tuner, served, sparse_first
 from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
@@ -95,3 +95,16 @@ def test_what_is_left_to_the_mpi_library_is_told_and_left_out():
     assert lines[0].reason.endswith("are left to the MPI library")
     with pytest.raises(ArgumentError, match="nothing to tune: allgather: "):
         served(lab, Plans(inputs[2:]), told.append)
+
+
+def test_sizes_far_apart_come_first():
+    inputs = [Input("bcast", 1 << k) for k in range(7)] + [Input("reduce", 8)]
+    found = sparse_first(inputs)
+    assert sorted(found, key=inputs.index) == inputs
+    assert [one.nbytes for one in found[:7]] == [1, 4, 64, 8, 2, 16, 32], "64 follows from 4"
+    few = [one.nbytes for one in sparse_first([Input("bcast", 8**k) for k in range(1, 8)])]
+    assert few[:4] == [8, 8**6, 8**7, 8**4], "the largest follows from the one before"
+    many = [one.nbytes for one in sparse_first([Input("bcast", 2**k) for k in range(3, 22)])]
+    assert many[:3] == [8, 1 << 17, 1 << 21], "the largest follows from a sixteenth"
+    assert found[7] == Input("reduce", 8)
+    assert sparse_first([]) == []

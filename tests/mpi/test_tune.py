@@ -17,14 +17,13 @@ import han
 from han.config.rules import Use
 from han.measure.tune import quality, session
 from han.measure.tune.session import partial_file, tune, tuned_config
-from han.measure.tune.tuner import Input, Plans, Tuned, Tuner
+from han.measure.tune.tuner import Input, Plans, Tuner
 from han.ranks.machine import fingerprint
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
-from han.tuning.search.results import Found
-from han.tuning.search.space import Limits
+from han.tuning.search.limits import Limits
 from han.tuning.tuned.files import TunedError, as_text, read
 from han.tuning.tuned.points import Candidate, MeasuredCall, Point
 from han.tuning.tuned.table import of_points
@@ -78,8 +77,8 @@ def test_strategies_are_compared_on_all_ranks_alike():
     steps, kept = [], []
     plans = Plans(INPUTS, limits=LIMITS)
 
-    def keep(row, left):
-        kept.append((row, len(left)))
+    def keep(row, found):
+        kept.append((row, len(found.left)))
 
     found = quality.compare(WORLD, None, plans, ("task",), step=steps.append, keep=keep)
     rows = list(found.rows)
@@ -161,7 +160,7 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     path, told = shared_path(tmp_path), []
     plans = Plans(INPUTS, "heuristic", None, LIMITS)
 
-    def interrupt(tuned, done, total):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -184,10 +183,9 @@ def test_an_interrupted_run_is_resumed(tmp_path):
 
 def test_inputs_for_which_nothing_was_compared_are_left(tmp_path, monkeypatch):
     timing = Estimate(1e-6, 1e-6, 1e-6, 9)
-    searched = Found((), complete=False)
 
     def hurried(tuner, one, seconds):
-        return Tuned(Point(tuner.key(one), one.nbytes, True, (), timing, complete=False), searched)
+        return Point(tuner.key(one), one.nbytes, True, (), timing, complete=False)
 
     monkeypatch.setattr(Tuner, "_tune", hurried)
     path, steps = tmp_path / "tuned.json", []
@@ -263,8 +261,7 @@ def searches(monkeypatch):
         timing, whole = Estimate(1e-6, 1e-6, 1e-6, 9), tuner.plans.strategy != "task"
         candidate = Candidate(Use("whole", "dataflow", {}), timing)
         told = {"strategy": tuner.plans.strategy, "tried": 2, "complete": whole}
-        point = Point(tuner.key(one), one.nbytes, True, (candidate,), timing, **told)
-        return Tuned(point, Found((), complete=whole))
+        return Point(tuner.key(one), one.nbytes, True, (candidate,), timing, **told)
 
     monkeypatch.setattr(Tuner, "_tune", search)
     return made

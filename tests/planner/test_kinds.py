@@ -13,7 +13,8 @@ from han.tuning.costs.stages import pipeline_of
 from han.tuning.parts import plan_of_choice
 from han.tuning.row_reading import use_of as read_use
 from han.tuning.rules import RuleTable, use_of
-from han.tuning.search.space import Limits, space_of
+from han.tuning.search.limits import Limits
+from han.tuning.search.space import space_of
 from han.tuning.tuned.uses import spell, use_record
 
 TOPOLOGY = virtual(6, 3)

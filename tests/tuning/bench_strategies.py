@@ -25,7 +25,8 @@ from han.tasks.call import call_signature
 from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
-from han.tuning.search.space import Limits, space_of
+from han.tuning.search.limits import Limits
+from han.tuning.search.space import space_of
 from han.tuning.search.strategies import STRATEGIES, run
 
 KiB = 1024

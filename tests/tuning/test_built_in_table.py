@@ -119,13 +119,18 @@ def test_explain_names_the_rows():
 # ---- files that a person has changed ------------------------------------------------------------
 
 
+CELL = {"submodule": "sm", "algorithm": "flat"}
+
+
+def with_cell(use=CELL, **more):
+    """Return the content of the shipped file with one more row for cells."""
+    return with_row("cells", {"name": "a", "use": use, **more})
+
+
 def first_problem(content):
     with pytest.raises(ChoicesError) as raised:
         parse(content, "file.json").check()
     return str(raised.value)
-
-
-CELL = {"submodule": "sm", "algorithm": "flat"}
 
 
 @pytest.mark.parametrize(
@@ -146,49 +151,34 @@ CELL = {"submodule": "sm", "algorithm": "flat"}
         (with_row("cells", 3), "cells[0]: expected keys and values"),
         (with_row("cells", {"use": CELL}), "cells[0]: name: expected a text"),
         (with_row("cells", {"name": "a"}), "cells[0] 'a': the key 'use' is missing"),
-        (with_row("cells", {"name": "a", "use": CELL, "wen": {}}), "unknown key 'wen'"),
+        (with_cell(wen={}), "unknown key 'wen'"),
         (
-            with_row("cells", {"name": "a", "use": CELL, "when": {"rnaks": 2}}),
+            with_cell(when={"rnaks": 2}),
             "cells[0] 'a': when: unknown key 'rnaks'; did you mean 'ranks'?",
         ),
+        (with_cell(when={"ranks": {"least": 2}}), "when.ranks: unknown key 'least'"),
+        (with_cell(when={"bytes": {"min": 2, "max": 1}}), "when.bytes: min is larger than max"),
+        (with_cell(when={"mesh": 1}), "when.mesh: expected true or false"),
         (
-            with_row("cells", {"name": "a", "use": CELL, "when": {"ranks": {"least": 2}}}),
-            "when.ranks: unknown key 'least'",
-        ),
-        (
-            with_row("cells", {"name": "a", "use": CELL, "when": {"bytes": {"min": 2, "max": 1}}}),
-            "when.bytes: min is larger than max",
-        ),
-        (
-            with_row("cells", {"name": "a", "use": CELL, "when": {"mesh": 1}}),
-            "when.mesh: expected true or false",
-        ),
-        (
-            with_row("cells", {"name": "a", "use": CELL, "when": {"collective": "bcst"}}),
+            with_cell(when={"collective": "bcst"}),
             "when.collective: unknown collective 'bcst'; did you mean 'bcast'?",
         ),
+        (with_cell({"submodule": "smm"}), "use.submodule: unknown submodule 'smm'"),
         (
-            with_row("cells", {"name": "a", "use": {"submodule": "smm"}}),
-            "use.submodule: unknown submodule 'smm'",
-        ),
-        (
-            with_row("cells", {"name": "a", "use": CELL | {"algorithm": "flt"}}),
+            with_cell(CELL | {"algorithm": "flt"}),
             "use.algorithm: unknown algorithm of sm 'flt'; did you mean 'flat'?",
         ),
         (
-            with_row("cells", {"name": "a", "use": CELL | {"algorithm": ["flat"]}}),
+            with_cell(CELL | {"algorithm": ["flat"]}),
             "use.algorithm: unknown algorithm of sm ['flat']",
         ),
         (
-            with_row("cells", {"name": "a", "use": CELL, "when": {"collective": [["bcast"]]}}),
+            with_cell(when={"collective": [["bcast"]]}),
             "when.collective: unknown collective ['bcast']",
         ),
-        (with_row("cells", {"name": "a", "use": CELL | {"cell": 2}}), "did you mean 'cells'?"),
-        (with_row("cells", {"name": "a", "use": CELL | {"cells": 99}}), "must be at most 8"),
-        (
-            with_row("cells", {"name": "a", "use": CELL | {"chunk": "bytes / 2, 1B to 1KiB"}}),
-            "use.chunk: must be at least 64B",
-        ),
+        (with_cell(CELL | {"cell": 2}), "did you mean 'cells'?"),
+        (with_cell(CELL | {"cells": 99}), "must be at most 8"),
+        (with_cell(CELL | {"chunk": "bytes / 2, 1B to 1KiB"}), "use.chunk: must be at least 64B"),
         (
             with_row("segments", {"name": "a", "segment": "half"}),
             "segments[0] 'a': segment: 'half': expected a size, 'bytes / 8",

@@ -24,10 +24,10 @@ from han.tuning.measured import FEWEST_RACED, MOST_RACED, PATIENCE
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
-from han.tuning.search.limits import load_limits
+from han.tuning.search.limits import Limits, load_limits
 from han.tuning.search.race import by_prediction
 from han.tuning.search.results import Errors, OutOfTime, Winners
-from han.tuning.search.space import ALIKE, Limits, space_of
+from han.tuning.search.space import ALIKE, space_of
 from han.tuning.search.strategies import STRATEGIES, mixed, run
 from han.tuning.search.task import OF_SLOW, OF_TASKS, ends_first, family_of, first_of
 
@@ -260,7 +260,9 @@ def _families_left_out(found, space):
 
 def test_parameters_of_slow_algorithms_are_left_out_with_the_reason():
     signature = call_signature("bcast", 1 << 20)
-    space = space_of(RULES, signature, replace(LIMITS, algorithms=("flat", "chain", "linear")))
+    space = space_of(
+        RULES, signature, LIMITS.model_copy(update={"algorithms": ("flat", "chain", "linear")})
+    )
     found = run(STRATEGIES["task"], SimulatedLab(), signature, space)
     left = set(space.candidates) - {r.choice for r in found.results}
     assert any(one.parameters for choice in left for one in choice.levels)
@@ -362,7 +364,9 @@ def test_many_candidates_are_measured_until_the_error_of_predictions_is_known():
 
 def test_beyond_all_measured_sizes_the_best_of_each_family_is_measured():
     signature = call_signature("bcast", 1 << 20)
-    candidates = space_of(RULES, signature, replace(LIMITS, compositions=())).candidates
+    candidates = space_of(
+        RULES, signature, LIMITS.model_copy(update={"compositions": ()})
+    ).candidates
     slow = [one for one in candidates if family_of(one) != family_of(candidates[0])]
     families = {family_of(one) for one in slow}
     assert len(families) < MOST_RACED - FEWEST_RACED

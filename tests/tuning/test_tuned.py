@@ -26,7 +26,7 @@ from han.tuning.explanation import Explanation, described
 from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
-from han.tuning.search.space import Limits
+from han.tuning.search.limits import Limits
 from han.tuning.tuned import find
 from han.tuning.tuned.export import as_rules
 from han.tuning.tuned.files import (

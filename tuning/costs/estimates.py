@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 
 from han.common.units import format_us
@@ -19,15 +19,14 @@ LEAST = 6  # observations: fewer have no interval of 95 %
 class Estimate:
     """The median of `count` observations, in seconds.
 
-    The interval from `low` to `high` holds the true median with a probability of 95 %. `outliers`
-    observations beyond Tukey's outer fences were left out.
+    The interval from `low` to `high` holds the true median with a probability of 95 %. What lies
+    beyond Tukey's outer fences was left out.
     """
 
     median: float
     low: float
     high: float
     count: int
-    outliers: int = field(default=0, compare=False)
 
     @property
     def half_width(self) -> float:
@@ -41,7 +40,7 @@ class Estimate:
     def scaled(self, ratio: float) -> Estimate:
         """Return the estimate of what takes `ratio` times as long."""
         middle, low, high = (ratio * seconds for seconds in (self.median, self.low, self.high))
-        return Estimate(middle, low, high, self.count, self.outliers)
+        return Estimate(middle, low, high, self.count)
 
     def describe(self) -> str:
         """Return ``12.3 us (12.1 us to 12.6 us, 40 calls)``."""
@@ -59,7 +58,7 @@ def estimate(observations: Sequence[float]) -> Estimate:
     n = len(kept)
     reach = Z * math.sqrt(n) / 2
     low, high = max(0, math.floor(n / 2 - reach)), min(n - 1, math.ceil(n / 2 + reach))
-    return Estimate(median(kept), kept[low], kept[high], n, len(observations) - n)
+    return Estimate(median(kept), kept[low], kept[high], n)
 
 
 def of_series(series: Callable[[], Sequence[float]], most: int) -> float:

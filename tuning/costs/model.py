@@ -30,9 +30,12 @@ class Costs:
     """
 
     def __init__(self, known: Mapping[Stage, Ranks] | None = None) -> None:
-        self._known: dict[Stage, Ranks] = {}
-        self._segments: dict[Stage, list[int]] = {}
+        self._of: dict[Stage, dict[int, Ranks]] = {}  # by segment, of stages without one
         self.enter(known or {})
+
+    def _at(self, stage: Stage) -> dict[int, Ranks]:
+        """Return the measured costs of a stage by segment."""
+        return self._of.setdefault(replace(stage, segment=0), {})
 
     def add(self, stage: Stage, ranks: Ranks) -> None:
         """Enter a measured cost; one that is known is replaced.
@@ -41,16 +44,13 @@ class Costs:
         measured while another program had a processor, so it becomes as low as that one. Stages
         that are `alone` are not measured, but have what others leave over.
         """
-        segments = self._segments.setdefault(replace(stage, segment=0), [])
-        if stage not in self._known:
-            segments.insert(bisect_left(segments, stage.segment), stage.segment)
-        self._known[stage] = ranks
+        known = self._at(stage)
+        known[stage.segment] = ranks
         if len(stage.steps) > 1 or stage.steady or stage.alone:
             return
-        for larger, smaller in pairwise(reversed(segments)):
-            least, found = (self._known[replace(stage, segment=n)] for n in (larger, smaller))
-            if 0 < max(least, default=0.0) < max(found, default=0.0):
-                self._known[replace(stage, segment=smaller)] = least
+        for larger, smaller in pairwise(sorted(known, reverse=True)):
+            if 0 < max(known[larger], default=0.0) < max(known[smaller], default=0.0):
+                known[smaller] = known[larger]
 
     def enter(self, several: Mapping[Stage, Ranks]) -> None:
         """Enter measured costs; those that are known are replaced."""
@@ -63,28 +63,26 @@ class Costs:
         What a stage takes longer beside other stages, or beside other programs, is not its own.
         A cost of zero is an error of measurement.
         """
-        known = self._known.get(stage, ranks)
+        known = self._at(stage).get(stage.segment, ranks)
         pairs = zip(known, ranks, strict=True)
         self.add(stage, tuple(min(filter(None, pair), default=0.0) for pair in pairs))
 
     def knows(self, stage: Stage) -> bool:
         """Whether the cost of a stage was measured itself."""
-        return stage in self._known
+        return stage.segment in self._at(stage)
 
     def find(self, stage: Stage) -> Ranks | None:
         """Return the cost of a stage, measured or interpolated; None if unknown.
 
         Between near segments a cost follows a log scale, between distant ones a straight line.
         """
-        found = self._known.get(stage)
-        between, below = self.between(stage), self.below(stage)
+        known, between, below = self._at(stage), self.between(stage), self.below(stage)
         if below is not None:
-            found = self._known[replace(stage, segment=below)]
-            return tuple(cost * stage.segment / below for cost in found)
-        if found is not None or between is None:
-            return found
+            return tuple(cost * stage.segment / below for cost in known[below])
+        if between is None:
+            return known.get(stage.segment)
         low, high = between
-        ends = (self._known[replace(stage, segment=end)] for end in (low, high))
+        ends = known[low], known[high]
         if high > REACH * low:
             part = (stage.segment - low) / (high - low)
             return tuple(a + part * (b - a) for a, b in zip(*ends, strict=True))
@@ -93,23 +91,23 @@ class Costs:
 
     def between(self, stage: Stage) -> tuple[int, int] | None:
         """Return the measured segments around that of a stage that was not measured itself."""
-        segments = self._segments.get(replace(stage, segment=0), [])
+        segments = sorted(self._at(stage))
         above = bisect_left(segments, stage.segment)
-        if stage in self._known or above in (0, len(segments)):
+        if stage.segment in segments or above in (0, len(segments)):
             return None
         low, high = segments[above - 1], segments[above]
         return (low, high) if low and high <= WIDE * low else None
 
     def near(self, stage: Stage) -> int | None:
         """Return the measured segment next to that of a stage, at most REACH times as far."""
-        segments = self._segments.get(replace(stage, segment=0), [])
+        segments = sorted(self._at(stage))
         apart = {n: max(n, stage.segment) / min(n, stage.segment) for n in segments if n}
         found = min(apart, key=lambda n: apart[n], default=0)
         return found if found and apart[found] <= REACH else None
 
     def below(self, stage: Stage) -> int | None:
         """Return the largest measured segment, from which a cost beyond it is extrapolated."""
-        segments = self._segments.get(replace(stage, segment=0), [])
+        segments = sorted(self._at(stage))
         last = segments[-1] if segments else 0
         return last if LARGE <= last < stage.segment <= REACH * last else None
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from functools import partial
 
 from han.common.units import format_size
+from han.model.series import Panel
 from han.tuning.formulas import FORMULAS, MaxRate, crossover, message
 from han.tuning.papers.figure import (
     FASTER,
     Claim,
     Computed,
     Figure,
-    Panel,
     Series,
     Setting,
     Way,

@@ -6,31 +6,21 @@ what is found here; `holds` says whether both agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 
 from han.common.units import format_size
 from han.config.config import Config, load_config
 from han.config.machine import MachineModel
+from han.model.series import Panel
 from han.tasks.call import call_signature
 from han.tasks.signature import Signature
 from han.tuning.prediction import Where, plan_of, predict, sized, with_choice
 
-MICROSECONDS, FASTER = "time per call (us)", "times faster"
+FASTER = "times faster"
 Points = dict[int, float]  # a value for each x
 Series = dict[str, Points]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One part of a figure: values by name and x. `marks` are places on the axis of x."""
-
-    title: str
-    over: str
-    series: Series
-    unit: str = MICROSECONDS
-    marks: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from math import prod
 from han.common.units import format_size
 from han.config.config import load_config
 from han.model.program import Base, Code, Program
+from han.model.series import Panel
 from han.submodules.exchange.factors import Factors, both_ways, primes, recursive_factors, spell
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
@@ -25,7 +26,6 @@ from han.tuning.papers.figure import (
     Claim,
     Computed,
     Figure,
-    Panel,
     Setting,
     Way,
     call,

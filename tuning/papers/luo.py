@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from han.common.units import format_size
+from han.model.series import Panel
 from han.model.timeline import TaskTime
 from han.tasks.choice import Choice
 from han.tasks.outline import Outline
@@ -25,7 +26,6 @@ from han.tuning.papers.figure import (
     Claim,
     Computed,
     Figure,
-    Panel,
     Series,
     Setting,
     Way,

@@ -15,13 +15,16 @@ from han.config.rules import Schedule
 from han.config.yaml_file import read_yaml
 from han.submodules.registry import registered
 from han.tasks.compositions import COMPOSITIONS
-from han.tuning.search.space import Limits
 
 Values = Annotated[tuple[Parameter, ...], FromList]
 
 
-class Document(Model):
-    """What a file may say. A key that is not given restricts nothing."""
+class Limits(Model):
+    """What a user restricts a search to. A key that is not given restricts nothing.
+
+    `parameters` gives the values to try by the name of the parameter, ``segment`` or
+    ``adapt.segment``; () tries none.
+    """
 
     submodules: Names | None = Field(default=None, description="Submodules to try.")
     algorithms: Names | None = Field(default=None, description="Algorithms to try.")
@@ -31,32 +34,33 @@ class Document(Model):
     schedules: Annotated[tuple[Schedule, ...], FromList] = Field(
         default=("dataflow", "lockstep"), description="Schedules to try."
     )
-    parameters: Mapping[str, Values] = Field(
-        default={}, description="Values to try, by parameter or submodule.parameter."
+    parameters: Mapping[str, Values] | None = Field(
+        default=None, description="Values to try, by parameter or submodule.parameter."
     )
     compositions: Names | None = Field(
         default=None, description="Compositions to try besides tree, on several nodes."
     )
 
 
+EVERYTHING = Limits()
+
+
 def load_limits(path: Path) -> Limits:
     """Return what a file restricts a search to; raises ConfigError with all problems."""
     data, origin = read_yaml(path)
-    document = validated(Document, data, origin, {"": tuple(Document.model_fields)})
-    _check_names(document, str(path))
-    given = {name: _parsed(name, values, path) for name, values in document.parameters.items()}
-    return Limits(
-        document.submodules, document.algorithms, document.segments, document.schedules, given,
-        document.compositions,
-    )  # fmt: skip
+    found = validated(Limits, data, origin, {"": tuple(Limits.model_fields)})
+    _check_names(found, str(path))
+    parameters = found.parameters or {}
+    given = {name: _parsed(name, values, path) for name, values in parameters.items()}
+    return found.model_copy(update={"parameters": given})
 
 
-def _check_names(document: Document, place: str) -> None:
+def _check_names(found: Limits, place: str) -> None:
     parts = registered()
     algorithms = [name for part in parts.values() for name in part.algorithms]
-    known = {"submodule": (document.submodules, [*parts]),
-             "algorithm": (document.algorithms, list(dict.fromkeys(algorithms))),
-             "composition": (document.compositions, [*COMPOSITIONS])}  # fmt: skip
+    known = {"submodule": (found.submodules, [*parts]),
+             "algorithm": (found.algorithms, list(dict.fromkeys(algorithms))),
+             "composition": (found.compositions, [*COMPOSITIONS])}  # fmt: skip
     for what, (wanted, names) in known.items():
         for name in wanted or ():
             if name not in names:

@@ -7,7 +7,7 @@ reason.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, product
@@ -21,6 +21,7 @@ from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.heuristics import choose
 from han.tuning.rules import RuleTable
+from han.tuning.search.limits import EVERYTHING, Limits
 
 KiB = 1024
 SEGMENTS = tuple(1 << k for k in range(14, 21))  # 16 KiB to 1 MiB
@@ -59,30 +60,11 @@ ALIKE = Pruned("the same programs", "a parameter or a shape changes nothing on t
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a user restricts a search to; None: no restriction.
-
-    `parameters` gives the values to try by the name of the parameter, ``segment`` or
-    ``adapt.segment``; () tries none.
-    """
-
-    submodules: tuple[str, ...] | None = None
-    algorithms: tuple[str, ...] | None = None
-    segments: tuple[int, ...] | None = None
-    schedules: tuple[str, ...] = SCHEDULES
-    parameters: Mapping[str, tuple[Value, ...]] | None = None
-    compositions: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
 class Space:
     """The candidates of a call, the built-in choice first, and what is left out."""
 
     candidates: tuple[Choice, ...]
     pruned: tuple[Pruned, ...]
-
-
-EVERYTHING = Limits()
 
 
 def space_of(

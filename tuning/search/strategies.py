@@ -25,7 +25,6 @@ class Strategy(NamedTuple):
     `remembers`: between two sizes only what won at both of them is measured.
     """
 
-    about: str
     search: Search | None
     prunes: bool = False
     models: bool = False
@@ -39,17 +38,13 @@ def exhaustive(lab: Lab, signature: Signature, space: Space) -> Found:
 
 
 STRATEGIES = {
-    "exhaustive": Strategy("measure every candidate of every input", exhaustive),
-    "heuristic": Strategy("measure what heuristics leave over", exhaustive, prunes=True),
-    "task": Strategy(
-        "predict from the costs of tasks, measure the best", task.search, remembers=True
-    ),
-    "task+heuristic": Strategy(
-        "the same for what heuristics leave over", task.search, prunes=True, remembers=True
-    ),
-    "simulate": Strategy(
-        "predict on a machine model, measure the best", None, prunes=True, models=True
-    ),
+    "exhaustive": Strategy(exhaustive),  # measure every candidate of every input
+    "heuristic": Strategy(exhaustive, prunes=True),  # measure what heuristics leave over
+    # Predict from the costs of tasks, measure the best; the same for what heuristics leave over.
+    "task": Strategy(task.search, remembers=True),
+    "task+heuristic": Strategy(task.search, prunes=True, remembers=True),
+    # Predict on a machine model, measure the best.
+    "simulate": Strategy(None, prunes=True, models=True),
 }
 
 

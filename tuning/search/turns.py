@@ -227,7 +227,7 @@ class Turns(Generic[K]):
         if high == float("inf"):
             scale = ratio.middle * unit / seen.median
             low, high = seen.low * scale, seen.high * scale
-        return Estimate(ratio.middle * unit, low, high, len(self._seen[one]), seen.outliers)
+        return Estimate(ratio.middle * unit, low, high, len(self._seen[one]))
 
 
 def _blocks(candidates: Sequence[K]) -> Iterator[Sequence[K]]:

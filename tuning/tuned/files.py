@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from han.tuning.row_reading import BUILT_IN, CALLS, known_keys, rows_of
 from han.tuning.tuned.fingerprint import SAME, Fingerprint
 from han.tuning.tuned.measurements import measured_record, row_of
 from han.tuning.tuned.older import NAME, VERSION, points_of
+from han.tuning.tuned.points import Point
 from han.tuning.tuned.table import TunedTable, of_points, with_points
 from han.tuning.tuned.uses import use_record
 
@@ -130,7 +131,17 @@ def _short(ends: Any) -> Any:
 
 
 def merged(old: TunedTable, new: TunedTable) -> TunedTable:
-    """Return the points of both as a table of `new`'s machine; see `Point.replaces`.
+    """Return the points of both as a table of `new`'s machine; see `Point.replaces`."""
+    return joined(old, new, later)
+
+
+def later(known: Point, point: Point) -> Point:
+    """Return which of two points of one input a table should hold."""
+    return point if point.replaces(known) else known
+
+
+def joined(old: TunedTable, new: TunedTable, choose: Callable[[Point, Point], Point]) -> TunedTable:
+    """Return the points of both as a table of `new`'s machine; `choose` joins those of one input.
 
     Raises TunedError if they are of different machines, or were measured in other conditions.
     """
@@ -139,8 +150,7 @@ def merged(old: TunedTable, new: TunedTable) -> TunedTable:
     points = {(point.key, point.nbytes): point for point in old.named_points}
     for point in new.named_points:
         place = point.key, point.nbytes
-        if place not in points or point.replaces(points[place]):
-            points[place] = point
+        points[place] = choose(points[place], point) if place in points else point
     return with_points(new, points.values())
 
 

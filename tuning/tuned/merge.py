@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from han.common.units import format_size
 from han.config.rules import Use
 from han.tuning.costs.estimates import Estimate
 from han.tuning.measured import GAIN
-from han.tuning.tuned.files import check_conditions, check_machine, merged
+from han.tuning.tuned.files import joined, later
 from han.tuning.tuned.points import Candidate, Point
-from han.tuning.tuned.table import TunedTable, with_points
+from han.tuning.tuned.table import TunedTable
 from han.tuning.tuned.uses import spell
 
 VERSIONS = ("library_version", "han")  # of which points are not combined
@@ -35,28 +36,20 @@ def merge(tables: Sequence[TunedTable]) -> Merge:
     """
     found, notes = tables[0], list[str]()
     for table in tables[1:]:
-        check_machine(found, table)
-        check_conditions(found, table, "keep their tables apart")
-        found = _both(found, table, notes)
+        found = joined(found, table, partial(_of_both, table.source, notes))
     return Merge(found, tuple(dict.fromkeys(notes)))
 
 
-def _both(old: TunedTable, new: TunedTable, notes: list[str]) -> TunedTable:
-    points = {(point.key, point.nbytes): point for point in old.named_points}
-    apart: list[Point] = []  # of other versions or conditions: the later one counts
-    for point in new.named_points:
-        known = points.get((point.key, point.nbytes))
-        differ = "" if known is None else _difference(known, point)
-        if known is None:
-            points[point.key, point.nbytes] = point
-        elif differ:
-            notes.append(f"{new.source}: {differ}: where both have a point, the later one counts")
-            apart.append(point)
-        else:
-            points[point.key, point.nbytes] = one = combined(known, point)
-            if known.use != point.use:
-                notes.append(_conflict(known, point, one))
-    return merged(with_points(new, points.values()), with_points(new, apart))
+def _of_both(source: str, notes: list[str], known: Point, point: Point) -> Point:
+    """Return what to keep of an input that two tables have, and note where they differ."""
+    differ = _difference(known, point)
+    if differ:
+        notes.append(f"{source}: {differ}: where both have a point, the later one counts")
+        return later(known, point)
+    one = combined(known, point)
+    if known.use != point.use:
+        notes.append(_conflict(known, point, one))
+    return one
 
 
 def _difference(a: Point, b: Point) -> str:

@@ -24,7 +24,7 @@ from han.measure import measured
 from han.measure.bench_calls import Buffers, Call, Case
 from han.measure.session import MOST_CALLS, REFERENCE, Session
 from han.measure.tune.confirm import BUILT_IN, OTHER, Confirmation, confirm
-from han.measure.tune.distinct import Distinct, Memory, Pipelines, Ready
+from han.measure.tune.distinct import Distinct, Memory, Ready
 from han.measure.tune.windows import Series, Windows, joined, observations, split, typical
 from han.message import parsers
 from han.model.collectives import ROWS
@@ -37,8 +37,8 @@ from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.estimates import Estimate, estimate, of_series
-from han.tuning.costs.model import is_single, lowered, missing, shared_out
-from han.tuning.costs.stages import Pipeline, Ranks, costs_of
+from han.tuning.costs.model import is_single, lowered, missing, shared_out, told_apart
+from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice
 from han.tuning.measured import LONGEST
 from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
@@ -71,15 +71,16 @@ class Lab(Session):
         self._observed_series = 0
         self._buffers: Buffers | None = None
         self._ready: OrderedDict[tuple[Signature, Choice], Ready] = OrderedDict()
-        self._pipelines = Pipelines(self.plan)
+        self._whole_calls: dict[tuple[Signature, Choice], Pipeline] = {}  # of any size
         self._owes = False  # the next observation is made whatever the time
-        self._until = self._until_tasks = self._until_first = self._until_end = 0.0
-        self.observed = 0  # calls
+        self._begun = self._seconds = 0.0
         self.recall(self.memory())
 
     def memory(self) -> Memory:
         """Return the memory of a lab that has measured nothing."""
-        return Memory(Distinct(self.control, self._program, self._is_half_over))
+        return Memory(
+            Distinct(self.control, self._program, partial(self._is_past, measured.TASK_SHARE))
+        )
 
     def recall(self, memory: Memory) -> None:
         """Go on with what a memory knows, and add to it."""
@@ -91,12 +92,7 @@ class Lab(Session):
 
     def give(self, seconds: float) -> None:
         """Set the time for the next call."""
-        now = time.monotonic()
-        self._until_end, self._until_first = now + seconds, now + measured.FIRST_SHARE * seconds
-        self._until, self._until_tasks = (
-            now + measured.RACE_SHARE * seconds,
-            now + measured.TASK_SHARE * seconds,
-        )
+        self._begun, self._seconds = time.monotonic(), seconds
 
     def limit(self, seconds: float) -> None:
         """Set the time for the next search alone; nothing is left over for a duel.
@@ -108,22 +104,15 @@ class Lab(Session):
 
     def is_late(self) -> bool:
         """Whether the time that is left should go to candidates that were observed already."""
-        return self._is_past(self._until_first)
+        return self._is_past(measured.FIRST_SHARE)
 
-    def _is_half_over(self) -> bool:
-        """Whether so much of the time is over that programs are not compared any more."""
-        return self._is_past(self._until_tasks)
+    def _is_past(self, share: float) -> bool:
+        """Whether a share of the time is over by rank 0's clock; the same on all ranks."""
+        return bool(self.control.bcast(time.monotonic() > self._begun + share * self._seconds))
 
-    def _is_over(self) -> bool:
-        return self._is_past(self._until_end)
-
-    def _is_past(self, until: float) -> bool:
-        """Whether a moment of rank 0's clock is over; the same on all ranks."""
-        return bool(self.control.bcast(time.monotonic() > until))
-
-    def _expect_time(self, until: float) -> None:
-        """Raise OutOfTime on all ranks if rank 0's time is over."""
-        if self._is_past(until):
+    def _expect_time(self, share: float) -> None:
+        """Raise OutOfTime on all ranks if a share of rank 0's time is over."""
+        if self._is_past(share):
             raise OutOfTime
 
     def _offset(self) -> float:
@@ -139,7 +128,13 @@ class Lab(Session):
 
     def pipeline(self, signature: Signature, choice: Choice) -> Pipeline:
         """Return the stages of a call with a choice, in short form."""
-        return self._pipelines.of(signature, choice)
+        key = replace(signature, count=0), choice
+        if choice.segment is None and key in self._whole_calls:
+            return replace(self._whole_calls[key], segment=signature.nbytes)
+        found = told_apart(pipeline_of_choice(signature, choice, self.plan))
+        if choice.segment is None and found.segment == signature.nbytes and found.count == 1:
+            self._whole_calls[key] = found
+        return found
 
     def distinct(self, signature: Signature, choices: Sequence[Choice]) -> Sequence[Choice]:
         """Return the choices without those that run the same programs as an earlier one."""
@@ -188,7 +183,6 @@ class Lab(Session):
         Of a long call the first run tells it, and is returned as an observation too. The first run
         of a shorter one is mostly the making of what later runs find.
         """
-        self.observed += 1
         first = self.windows.observe(call, 1, 0.0, buffers.write if self._fresh else None)
         (seconds,) = first.usable
         if seconds > measured.SINGLE and (self.windows.busy or not first.is_disturbed):
@@ -214,7 +208,6 @@ class Lab(Session):
         """
         clear = measured.BUSY_CLEAR if self.windows.busy else measured.CLEAR
         if seconds > clear:
-            self.observed += 1
             again = [self.windows.observe(call, 1, seconds)]
             if (
                 again[0].is_disturbed and seconds < measured.SINGLE
@@ -238,7 +231,6 @@ class Lab(Session):
         while len(found) < measured.TRIES and sum(int(one.good.sum()) for one in found) < min(
             measured.FEWEST_OBSERVED, count
         ):
-            self.observed += count
             found.append(self.windows.observe(call, count, expected, before))
             if self.windows.busy:
                 break
@@ -249,7 +241,7 @@ class Lab(Session):
     def observe(self, signature: Signature, choice: Choice, limit: float) -> Sequence[float]:
         """Observe a whole collective a few times; once where it takes more than `limit` seconds."""
         if not self._owes:
-            self._expect_time(self._until)
+            self._expect_time(measured.RACE_SHARE)
         self._owes = False
         ready = self._ready_call(signature, choice)
         if ready.told:
@@ -289,7 +281,9 @@ class Lab(Session):
             return self._series(buffers, calls[name], expected[name]).usable
 
         turns = Turns(visit, next(iter(calls)), calls, drops=False)
-        while not turns.is_decided and turns.count < most and not (turns.count and self._is_over()):
+        while (
+            not turns.is_decided and turns.count < most and not (turns.count and self._is_past(1.0))
+        ):
             turns.turn()
         return turns.estimates()
 
@@ -306,12 +300,11 @@ class Lab(Session):
         calls = {name: self.forced(signature, choice).call for name, choice in named.items()}
 
         def row(name: str) -> float:
-            self.observed += count
             return float(self.slowest([self.batch(calls[name], count)])[0])
 
         for name in calls:
             row(name)
-        return confirm(row, self._is_over)
+        return confirm(row, partial(self._is_past, 1.0))
 
     # ---- stages -----------------------------------------------------------------------------
 
@@ -330,7 +323,7 @@ class Lab(Session):
 
     def _learn_stages(self, signature: Signature, choice: Choice, pipeline: Pipeline) -> bool:
         """Measure the stages of a call; False if it has one segment. Raises OutOfTime."""
-        self._expect_time(self._until_tasks)
+        self._expect_time(measured.TASK_SHARE)
         if is_single(pipeline):
             return False
         counts = [pipeline.short, *([pipeline.longer] if pipeline.is_long else [])]

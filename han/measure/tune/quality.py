@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from han.common.units import format_size
@@ -97,7 +98,7 @@ class QualityRows:
     left: tuple[Input, ...]
 
 
-Keep = Callable[[QualityRow, Sequence[Input]], None]
+Keep = Callable[[QualityRow, QualityRows], None]
 
 
 def compare(
@@ -110,7 +111,7 @@ def compare(
 
     A strategy begins without measurements, and knows later what it has measured for earlier inputs.
     `known` are the rows of an interrupted run. `step` is called before each search, `keep` with
-    each new row and the inputs that are left, `warn` with what cannot be compared.
+    each new row and all rows so far, `warn` with what cannot be compared.
     """
     case = partial(Case, dtype=plans.dtype, op=plans.op)
     with Lab(comm, tuned_config(config), case, fresh, plans.shared) as lab:
@@ -125,28 +126,34 @@ def row_by_row(
     keep: Keep | None = None, agreed: Callable[[Any], Any] = lambda mine: mine,
     clock: Callable[[], float] = time.monotonic,
 ) -> QualityRows:  # fmt: skip
-    """Measure inputs as long as they fit into the budget; `agreed` returns rank 0's value."""
+    """Measure inputs as long as they fit into the budget; `agreed` returns rank 0's value.
+
+    The first input is measured in any case. One that does not fit is asked about again after
+    others: they tell more about its time.
+    """
     rows = {row.input: row for row in known}
-    pace = Pace(plans.budget, {one: row.spent for one, row in rows.items()}, clock)
     todo = [one for one in spread(plans.inputs) if one not in rows]
+    end, left = math.inf if plans.budget is None else clock() + plans.budget, math.inf
     while todo:
-        one = agreed(pace.choose(todo))
+        spent = {one: row.spent for one, row in rows.items()}
+        one = agreed(next((one for one in todo if expected(one, spent) <= left), None))
         if one is None:
             break
         todo.remove(one)
         rows[one] = measure(one)
-        pace.spent[one] = rows[one].spent
         if keep is not None:
-            keep(rows[one], todo)
-    left = tuple(one for one in plans.inputs if one in todo)
-    return QualityRows(tuple(in_order(plans, rows.values())), left)
+            keep(rows[one], in_order(plans, rows.values()))
+        left = end - clock()
+    return in_order(plans, rows.values())
 
 
-def in_order(plans: Plans, rows: Iterable[QualityRow]) -> list[QualityRow]:
+def in_order(plans: Plans, rows: Iterable[QualityRow]) -> QualityRows:
     """Return rows sorted by collective, in the order of the inputs, and by size."""
     names = [one.collective for one in plans.inputs]
     place = {name: k for k, name in enumerate(dict.fromkeys(names))}
-    return sorted(rows, key=lambda row: (place.get(row.collective, len(place)), row.nbytes))
+    ordered = sorted(rows, key=lambda row: (place.get(row.collective, len(place)), row.nbytes))
+    done = {row.input for row in ordered}
+    return QualityRows(tuple(ordered), tuple(one for one in plans.inputs if one not in done))
 
 
 def compared(strategies: Sequence[str]) -> tuple[str, ...]:
@@ -288,32 +295,6 @@ def errors(rows: Iterable[QualityRow]) -> list[tuple[QualityRow, PredictedCandid
     return sorted(every, key=lambda pair: -pair[1].error)
 
 
-@dataclass
-class Pace:
-    """Chooses inputs one after the other; `budget` is in seconds from now, None: no limit.
-
-    `spent` holds the seconds of the inputs that are done, those of an earlier run included.
-    """
-
-    budget: float | None = None
-    spent: dict[Input, float] = field(default_factory=dict)
-    clock: Callable[[], float] = time.monotonic
-    _begun: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self._end = math.inf if self.budget is None else self.clock() + self.budget
-
-    def choose(self, todo: Sequence[Input]) -> Input | None:
-        """Return the first of `todo` that fits into the time left, or None.
-
-        The first input of a run is chosen in any case. One that does not fit is asked about again
-        after others: they tell more about its time.
-        """
-        left = self._end - self.clock() if self._begun else math.inf
-        self._begun = True
-        return next((one for one in todo if expected(one, self.spent) <= left), None)
-
-
 def spread(inputs: Sequence[Input]) -> list[Input]:
     """Return inputs in turns of their collectives, of each one sizes far apart before others."""
     ordered = sparse_first(inputs)
@@ -337,16 +318,9 @@ def expected(one: Input, spent: Mapping[Input, float]) -> float:
 
 def trend(known: Mapping[int, float], nbytes: int) -> float:
     """Return the seconds of a size from those of other sizes; between two of them by powers."""
-    sizes = sorted(known)
-    if nbytes <= sizes[0]:
-        return known[sizes[0]]
-    if nbytes > sizes[-1]:
-        power = _power(known, *sizes[-2:]) if len(sizes) > 1 else LEAST_POWER
-        power = min(MOST_POWER, max(LEAST_POWER, power))
-        return float(known[sizes[-1]] * (nbytes / sizes[-1]) ** power)
-    low, high = next(pair for pair in pairwise(sizes) if nbytes <= pair[1])
-    return float(known[low] * (nbytes / low) ** _power(known, low, high))
-
-
-def _power(known: Mapping[int, float], low: int, high: int) -> float:
-    return math.log(known[high] / known[low]) / math.log(high / low)
+    sizes = np.log(sorted(known))
+    seconds = np.log([known[size] for size in sorted(known)])
+    beyond = max(0.0, math.log(nbytes) - sizes[-1])
+    power = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2]) if len(sizes) > 1 else LEAST_POWER
+    more = beyond * min(MOST_POWER, max(LEAST_POWER, power))
+    return math.exp(np.interp(math.log(nbytes), sizes, seconds) + more)

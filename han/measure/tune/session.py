@@ -18,10 +18,11 @@ from han.common.units import plural
 from han.config.config import Config, load_config
 from han.measure.bench_calls import Case
 from han.measure.tune.lab import Lab
-from han.measure.tune.tuner import Input, Plans, Tuned, Tuner, served
+from han.measure.tune.tuner import Input, Plans, Tuner, served
 from han.model.collectives import ROWS
 from han.ranks.machine import fingerprint
-from han.tuning.search.space import EVERYTHING, Pruned
+from han.tuning.search.limits import EVERYTHING
+from han.tuning.search.space import Pruned
 from han.tuning.tuned.files import (
     TunedError,
     as_text,
@@ -37,7 +38,7 @@ from han.tuning.tuned.points import Conditions, MeasuredCall, Point
 from han.tuning.tuned.table import TunedTable, of_points
 
 Tell = Callable[[str], None]
-Step = Callable[[Tuned, int, int], None]
+Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,6 @@ class Outcome:
     """
 
     table: TunedTable
-    tuned: tuple[Tuned, ...]
     pruned: tuple[Pruned, ...]
     complete: bool
     left: tuple[Input, ...]
@@ -98,23 +98,22 @@ def tune(
         same = {one for one, point in known.items() if point.complete}
         keeper.begin(known.values(), found)
 
-        def keep(tuned: Tuned, todo: Sequence[Input]) -> None:
-            if tuned.point.compares:
-                made = conditions(tuned.point.key.collective)
-                keeper.add(replace(tuned.point, conditions=made))
+        def keep(point: Point, todo: Sequence[Input]) -> None:
+            if point.compares:
+                keeper.add(replace(point, conditions=conditions(point.key.collective)))
             if step is not None:
-                step(tuned, len(plans.inputs) - len(todo), len(plans.inputs))
+                step(len(plans.inputs) - len(todo), len(plans.inputs))
 
         try:
             complete = tuner.run(keep, same)
         except KeyboardInterrupt:
             keeper.tell_interrupted()
             raise
-    done = known.keys() | {one for one, tuned in tuner.done.items() if tuned.point.compares}
+    done = known.keys() | {one for one, point in tuner.done.items() if point.compares}
     left = tuple(one for one in plans.inputs if one not in done)
     problem = comm.bcast(keeper.finish(complete))
     pruned = (*unserved, *tuner.pruned)
-    return Outcome(keeper.table, tuple(tuner.done.values()), pruned, complete, left, path, problem)
+    return Outcome(keeper.table, pruned, complete, left, path, problem)
 
 
 def conditions_of(plans: Plans, fresh: bool, collective: str) -> Conditions:

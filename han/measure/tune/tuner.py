@@ -24,8 +24,9 @@ from han.tuning.costs.estimates import Estimate
 from han.tuning.measured import LARGE, REACH
 from han.tuning.rules import RuleTable, use_of
 from han.tuning.search import space
+from han.tuning.search.limits import EVERYTHING, Limits
 from han.tuning.search.results import Found
-from han.tuning.search.space import EVERYTHING, Limits, Pruned
+from han.tuning.search.space import Pruned
 from han.tuning.search.strategies import STRATEGIES, run
 from han.tuning.tuned.points import Candidate, MeasuredCall, Point, key_of
 from han.tuning.tuned.uses import spell
@@ -66,24 +67,16 @@ class Plans:
         return replace(call, mapped=self.shared)
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """What was found for one input, with all that was measured and predicted for it."""
-
-    point: Point
-    found: Found
-
-
 @dataclass
 class Tuner:
     """Tunes inputs one after the other; collective."""
 
     lab: Lab
     plans: Plans
-    done: dict[Input, Tuned] = field(default_factory=dict)
+    done: dict[Input, Point] = field(default_factory=dict)
     pruned: dict[Pruned, None] = field(default_factory=dict)
 
-    def run(self, keep: Callable[[Tuned, Sequence[Input]], None], known: set[Input]) -> bool:
+    def run(self, keep: Callable[[Point, Sequence[Input]], None], known: set[Input]) -> bool:
         """Tune all inputs but the known ones; return whether the budget sufficed for all.
 
         `keep` is called after each input, with those that are left.
@@ -96,13 +89,13 @@ class Tuner:
             if left is not None and self.lab.control.bcast(left == 0.0):
                 return False
             one = todo.pop(0)
-            tuned = self._tune(one, None if left is None else left / (1 + len(todo)))
-            complete = complete and tuned.found.complete
-            self.done[one] = tuned
-            keep(tuned, todo)
+            point = self._tune(one, None if left is None else left / (1 + len(todo)))
+            complete = complete and point.complete
+            self.done[one] = point
+            keep(point, todo)
         return complete
 
-    def _tune(self, one: Input, seconds: float | None) -> Tuned:
+    def _tune(self, one: Input, seconds: float | None) -> Point:
         began = time.monotonic()
         plans, lab = self.plans, self.lab
         signature = plans.signature(one)
@@ -113,8 +106,8 @@ class Tuner:
         self.tell_unmeasured(signature, found)
         point = self._point(signature, found, every.candidates[0])
         seconds = self.lab.control.bcast(time.monotonic() - began)
-        point = replace(point, seconds=seconds, tried=len(found.measured), complete=found.complete)
-        return Tuned(point, found)
+        tried = len(found.measured)
+        return replace(point, seconds=seconds, tried=tried, complete=found.complete)
 
     def tell_unmeasured(self, signature: Signature, found: Found) -> None:
         """Tell of the candidates that were not measured, with the reason."""

@@ -21,7 +21,8 @@ from han.measure.bench_machine import document, heading, look
 from han.measure.session import Session
 from han.measure.setup_costs import PARTS, SetupCosts, measure, rounds_of
 from han.model.collectives import COLLECTIVES
-from han.plots.plots import Panel, lines
+from han.model.series import Panel
+from han.plots.plots import lines
 
 CALLS = [1 << k for k in range(15)]  # shown in pictures
 
@@ -90,5 +91,5 @@ def _picture(found: Sequence[SetupCosts], plot: Path) -> None:
                 series.setdefault(how, {})[calls] = each
         marks = {} if one.pays is None else {one.pays: f"persistent pays after {one.pays}"}
         title = f"{one.collective} of {format_size(one.nbytes)}"
-        panels.append(Panel(title, "calls", series, marks))
+        panels.append(Panel(title, "calls", series, marks=marks))
     lines(panels, plot, f"set-up included, {MPI.COMM_WORLD.size} ranks")
