@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from han.model.collectives import BOTH, DOWN, ROWS, UP
-from han.tasks.graph import Chains, Segments, Tasks
+from han.tasks.graph import Segments, Tasks
 from han.tasks.signature import Signature
 
 Steps = list[tuple[str, int]]  # kinds of tasks, and levels
@@ -28,11 +28,11 @@ def chain_of_steps(
     segment: int | None,
 ) -> Tasks:
     """Make the tasks of every segment, which passes through `steps` (kind, level) in turn."""
-    named = [
+    named = tuple([
         (symbols[level] + ROWS[kind].letter + _turn(steps[:k].count((kind, level))), kind, level)
         for k, (kind, level) in enumerate(steps)
-    ]
-    return Chains(named, segments(signature, segment))
+    ])  # fmt: skip
+    return Tasks(named, segments(signature, segment))
 
 
 def _turn(before: int) -> str:
