@@ -251,7 +251,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         "all ranks in one group on the outermost level",
         _tree_steps,
         TreePlaces,
-        Topology.flat,
+        lambda topology: topology.flat,
         _flat_unfit,
         collectives=tuple(name for name, row in ROWS.items() if row.kinds),
     ),
@@ -259,7 +259,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
         _nap_steps,
         NapPlaces,
-        Topology.one_network,
+        lambda topology: topology.one_network,
         _nap_unfit,
         collectives=NAP,
         sides={
@@ -330,7 +330,7 @@ def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Top
     """
     if signature.reduces and not signature.by_blocks:
         if signature.canonical:
-            topology = topology.aligned()
+            topology = topology.aligned
         elif not signature.commutative:
-            topology = topology.ordered()
+            topology = topology.ordered
     return composition(name).view(topology)

@@ -77,10 +77,10 @@ class Outline:
         return TaskGraph.of(self.tasks)
 
     @property
-    def levels(self) -> list[int]:
+    def levels(self) -> tuple[int, ...]:
         """Levels on which the call communicates; none if it is left to the MPI library."""
         left = self.choice.composition == LEFT
-        return [] if left else levels_of(self.topology, self.signature)
+        return () if left else levels_of(self.topology, self.signature)
 
     @property
     def segments(self) -> int:
@@ -101,18 +101,13 @@ class Outline:
 def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
     """Return the channel layout of each level, for its largest domain; None: it has no channel."""
     return tuple(
-        Geometry(topology.channel_ranks(level), memory) if has_channel else None
+        Geometry(topology.channel_ranks[level], memory) if has_channel else None
         for level, has_channel in enumerate(topology.channels)
     )
 
 
-def levels_of(topology: Topology, signature: Signature) -> list[int]:
+def levels_of(topology: Topology, signature: Signature) -> tuple[int, ...]:
     """Return the levels on which a call communicates; by blocks, the one that holds all ranks."""
     if not signature.by_blocks:
-        return active_levels(topology)
-    return [topology.whole] if topology.whole is not None and topology.size > 1 else []
-
-
-def active_levels(topology: Topology) -> list[int]:
-    """Return the levels on which any group has more than one member."""
-    return list(topology.active)
+        return topology.active
+    return (topology.whole,) if topology.whole is not None and topology.size > 1 else ()

@@ -22,7 +22,7 @@ from han.submodules.exchange.patterns import PRESETS, asked_factors
 from han.tasks.choice import LevelChoice
 from han.tasks.compositions import TREE
 from han.tasks.context import Context
-from han.tasks.outline import Outline, active_levels
+from han.tasks.outline import Outline
 from han.tasks.signature import Signature
 
 READING = ("recursive", "cyclic", "tree")  # algorithms of which each stage has cells of its own
@@ -35,7 +35,7 @@ def may_read(topology: Topology, signature: Signature, level: int) -> bool:
     """
     if not (signature.mapped and signature.reduces and topology.shared[level]):
         return False
-    return level in active_levels(topology)[:1] and topology.channel_ranks(level) <= PEER_SLOTS
+    return level in topology.active[:1] and topology.channel_ranks[level] <= PEER_SLOTS
 
 
 def reads(topology: Topology, signature: Signature, level: int, choice: LevelChoice) -> bool:

@@ -12,7 +12,7 @@ from han.submodules.measured import SOLO_CHUNK
 from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.lower import operand_of
-from han.tasks.outline import Outline, active_levels
+from han.tasks.outline import Outline
 from han.tasks.shares import share
 from han.tasks.signature import Signature
 from han.tasks.stream import Peer
@@ -25,8 +25,8 @@ def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
     """
     if not signature.mapped or not topology.shared[level]:
         return False
-    own = signature.collective == "reduce" and level not in active_levels(topology)[:1]
-    return not own and topology.channel_ranks(level) <= PEER_SLOTS
+    own = signature.collective == "reduce" and level not in topology.active[:1]
+    return not own and topology.channel_ranks[level] <= PEER_SLOTS
 
 
 def chunk_of(plan: Outline, level: int, kind: str) -> int:

@@ -16,7 +16,6 @@ from han.common.units import format_size, plural
 from han.model.program import Code, Coll, Program
 from han.tasks.graph import summarise
 from han.tasks.inspect.traffic import Traffic
-from han.tasks.outline import active_levels
 from han.tasks.plan import Plan
 
 BYTES = ("copied", "reduced", "library", "scratch", "cells")  # fields of Work in bytes
@@ -226,7 +225,7 @@ def _choice(plan: Plan) -> dict[str, str]:
         "segment": "whole" if choice.segment is None else format_size(choice.segment),
         "schedule": choice.schedule,
     }
-    for k in active_levels(plan.topology):
+    for k in plan.topology.active:
         name, level = plan.topology.names[k], choice.levels[k]
         shown[name] = f"{level.submodule} {level.algorithm}"
         shown |= {f"{name}: {key}": text for key, text in level.spelled().items()}

@@ -11,7 +11,6 @@ from han.common.units import format_size, plural, spans
 from han.model.channel_layout import FLAGS, LINE, SMALL
 from han.model.opcodes import COMBINATIONS, COPIES, MESSAGES, STARTS
 from han.model.program import PEER, Area, Base, Code, Coll, PeerBase, Program, StreamInfo
-from han.tasks.outline import active_levels
 from han.tasks.plan import Plan
 
 Details = Mapping[str, Any]
@@ -56,7 +55,7 @@ class Reader:
         self.plan, self.program = plan, program
         self.code = program.code
         self.levels = [k for k, g in enumerate(plan.geometries) if g is not None]
-        self.one_channel = len({*self.levels} & {*active_levels(plan.topology)}) < 2
+        self.one_channel = len({*self.levels} & {*plan.topology.active}) < 2
         self.started: dict[int, int] = {}  # request -> the operation that started it
 
     def operations(self) -> Iterator[Operation]:
