@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from han.common.kept import kept
 from han.model.channel_layout import Geometry
@@ -17,6 +17,7 @@ from han.tasks.signature import Signature
 if TYPE_CHECKING:
     from han.tasks.task_graph import TaskGraph
 
+T = TypeVar("T")
 Cut = Callable[[Topology, Signature, Choice, Task], list[Span]]
 
 
@@ -60,9 +61,15 @@ class Outline:
         return any(len(self.worked[stream]) > len(tasks) for stream, tasks in self.streams.items())
 
     @kept
-    def layouts(self) -> dict[object, Any]:
-        """Layouts of cells that submodules have computed, by what these depend on."""
+    def _layouts(self) -> dict[object, Any]:
         return {}
+
+    def layout(self, key: object, make: Callable[[], T]) -> T:
+        """Return a layout that is made once; `key` says what it depends on."""
+        found: T | None = self._layouts.get(key)
+        if found is None:
+            found = self._layouts[key] = make()
+        return found
 
     @kept
     def stages(self) -> dict[Task, int]:

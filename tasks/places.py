@@ -218,14 +218,6 @@ def _of_several(group: Group | None) -> Group | None:
 # ---- lanes ---------------------------------------------------------------------------------------
 
 
-def _lanes(plan: Outline) -> Lanes:
-    """Return the lanes of a plan, the same for all ranks."""
-    found: Lanes | None = plan.layouts.get(Lanes)
-    if found is None:
-        found = plan.layouts[Lanes] = Lanes(plan.topology, plan.choice)
-    return found
-
-
 class LanePlaces:
     """On each level inside nodes a rank's share is cut again; its lanes combine what is left."""
 
@@ -234,7 +226,7 @@ class LanePlaces:
     def __init__(self, plan: Outline, builder: Builder) -> None:
         self.signature, self.builder = plan.signature, builder
         self.view, self.rank, self.root = plan.topology, builder.rank, plan.signature.root
-        self.lanes = _lanes(plan)
+        self.lanes = plan.layout(Lanes, lambda: Lanes(plan.topology, plan.choice))
         self.paths = self.lanes.carried(builder.rank)
         self.inside = {k: self._inside(n) for n, k in enumerate(self.lanes.inner)}
         self.between: dict[tuple[int, Path], Group | None] = {

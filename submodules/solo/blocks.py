@@ -40,23 +40,14 @@ def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: Seq
             solo.await_(m, kind, solo.last)
 
 
-def _allgather(solo: Reads) -> None:
-    """Read the block of every rank."""
-    me = solo.context.group.me
+def _exchange(solo: Reads) -> None:
+    """Read the block of every rank; in an alltoall, every rank's block for this rank."""
+    me, signature = solo.context.group.me, solo.context.builder.signature
+    number = me if signature.collective == "alltoall" else 0
     for piece in solo.turns():
         _post_and_wait(solo, piece, True, GATHERED, solo.others)
         for m in (me, *solo.others):
-            _fetch(solo, piece, m, m)
-    _leave_together(solo)
-
-
-def _alltoall(solo: Reads) -> None:
-    """Read every rank's block for this rank."""
-    me = solo.context.group.me
-    for piece in solo.turns():
-        _post_and_wait(solo, piece, True, GATHERED, solo.others)
-        for m in (me, *solo.others):
-            _fetch(solo, piece, m, m, me)
+            _fetch(solo, piece, m, m, number)
     _leave_together(solo)
 
 
@@ -105,7 +96,7 @@ def _scatter(solo: Reads) -> None:
 BLOCKS: dict[str, Callable[[Reads], None]] = {
     "gather": _gather,
     "scatter": _scatter,
-    "allgather": _allgather,
-    "alltoall": _alltoall,
+    "allgather": _exchange,
+    "alltoall": _exchange,
     "reduce_scatter": _reduce_scatter,
 }
