@@ -34,13 +34,12 @@ from han.tasks.outline import Cut, Outline, levels_of
 from han.tasks.places import LanePlaces, NapPlaces, Places, RingPlaces, TreePlaces
 from han.tasks.ring import Span, parts_of
 from han.tasks.signature import Signature
-from han.tasks.steps import Steps, down, of_tree, up
+from han.tasks.steps import Steps, of_tree
 from han.tasks.stream import Builder
 
 Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
 FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts")
-SIDES = ("inside", "node", "between", "outermost")
 MOST_TASKS = 256
 
 
@@ -130,8 +129,7 @@ def _nap_unfit(view: Topology, signature: Signature, choice: Choice) -> str | No
 
 
 def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
-    *inside, node = inner_levels(view)
-    local = [*up(inside), ("allreduce", node), *down(inside)]
+    local = of_tree("allreduce", inner_levels(view), fused=True)
     return local + [("allreduce", view.active[-1]), *local] * nap_of(view, choice).rounds
 
 
@@ -158,17 +156,12 @@ def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | 
 
 
 def _lanes_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
-    inner, (*between, top) = inner_levels(view), outer_levels(view)
-    row = ROWS[signature.collective]
+    inner, outer, row = inner_levels(view), outer_levels(view), ROWS[signature.collective]
     first = "reduce_scatter" if row.reduces else "scatter"
     last = "gather" if row.reduces and row.rooted else "allgather"
-    at_once = len(row.kinds) > 1 and fused(top)
-    across = [("allreduce", top)] if at_once else [(kind, top) for kind in row.kinds]
     return [
         *((first, level) for level in inner),
-        *(up(between) if row.reduces else ()),
-        *across,
-        *(down(between) if "bcast" in row.kinds else ()),
+        *of_tree(signature.collective, outer, fused(outer[-1])),
         *((last, level) for level in reversed(inner)),
     ]
 
@@ -187,13 +180,7 @@ def _ring_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
 
 
 def _ring_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
-    row, (*inner, top) = ROWS[signature.collective], view.active
-    across = [("allreduce", top)] if len(row.kinds) > 1 else [(row.kinds[0], top)]
-    return [
-        *(up(inner) if "reduce" in row.kinds else ()),
-        *across,
-        *(down(inner) if "bcast" in row.kinds else ()),
-    ]
+    return of_tree(signature.collective, view.active, fused=True)
 
 
 def _ring_cut(view: Topology, signature: Signature, choice: Choice, task: Task) -> list[Span]:

@@ -25,7 +25,7 @@ SEND, RECV = Ref(Base.SEND), Ref(Base.RECV)
 
 
 class Place(NamedTuple):
-    """The group of a batch of tasks and the addresses of its data: fields of a Context."""
+    """The group of a batch of tasks and the addresses of its data: the last fields of a Context."""
 
     tasks: tuple[Task, ...]
     group: Group

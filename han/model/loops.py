@@ -94,12 +94,8 @@ def _more_tasks(shorter: Program, longer: Program, times: int) -> TaskNames | No
     return a.repeated(b, times) if isinstance(a, TaskNames) and isinstance(b, TaskNames) else None
 
 
-def _records(program: Program) -> tuple[Any, Any, tuple[tuple[int, int], ...]]:
-    return (
-        np.ascontiguousarray(program.code),
-        None if program.terms is None else np.ascontiguousarray(program.terms),
-        tuple((s.start, s.stop) for s in program.streams),
-    )
+def _records(program: Program) -> tuple[Any, ...]:
+    return tuple([program.records[name] for name in ("code", "terms", "streams")])
 
 
 def _fields(program: Program, found: tuple[Any, ...]) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from collections.abc import Iterator
 
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
-from han.submodules.exchange.arrays import operand_at, result_at
 from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least
 from han.submodules.exchange.patterns import PRESETS, misfit_of
 from han.submodules.exchange.script import Script
@@ -45,6 +44,7 @@ from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.outline import Outline
+from han.tasks.places import RECV, SEND
 
 
 def unfit(question: Question) -> str | None:
@@ -219,7 +219,7 @@ class Exchange:
         if stage == OWN:
             return self._own(piece, run)
         if not stage and self.layout.arrays:
-            return operand_at(self.context, member).to(piece.start + run.start)
+            return self.context.mapped(SEND, member).to(piece.start + run.start)
         return self.cell(self.pattern.home(member, stage), piece, stage, run, place)
 
     def _awaited(
@@ -240,7 +240,7 @@ class Exchange:
                 result = self.context.result.to(piece.start + run.start)
                 nbytes = run.stop - run.start
                 if self.layout.in_results:
-                    there = result_at(self.context, member).to(piece.start + run.start)
+                    there = self.context.mapped(RECV, member).to(piece.start + run.start)
                     self.stream.copy(result, there, nbytes)
                     continue
                 shelf = self.pattern.shelf(me, member, step)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from han.model.channel_layout import LINE, lines
-from han.model.program import PEER_SLOTS, PeerBase, Ref
+from han.model.program import PEER_SLOTS, Ref
 from han.model.topology import Topology
 from han.submodules.measured import SOLO_CHUNK
 from han.submodules.parts.pieces import Piece, in_turn, numbered
@@ -85,24 +85,18 @@ class Reads:
 
         `block` is what is read, where blocks differ in size.
         """
-        group, builder = self.context.group, self.context.builder
         if self.mapped:
-            self.context.stream.copy(dst, self.there(src, member), nbytes, block=block)
+            self.context.stream.copy(dst, self.context.mapped(src, member), nbytes, block=block)
             return
-        peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
-        self.context.stream.pull(dst, src, nbytes, peer, block=block)
+        self.context.stream.pull(dst, src, nbytes, self._peer(member), block=block)
 
     def push(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
         """Write to a member's memory by attach, as ranks map their peers' memory for reading."""
-        group, builder = self.context.group, self.context.builder
-        peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
-        self.context.stream.push(dst, src, nbytes, peer)
+        self.context.stream.push(dst, src, nbytes, self._peer(member))
 
-    def there(self, src: Ref, member: int) -> Ref:
-        """Return the address, in this rank's mapping, of a place in a member's buffer."""
-        group = self.context.group
-        channel = self.context.builder.channel(group.level)
-        return src.within(PeerBase(src.base, channel, group.slots[member]).number)
+    def _peer(self, member: int) -> Peer:
+        group, builder = self.context.group, self.context.builder
+        return Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
 
     def operand(self, member: int) -> Ref:
         """Return where a member's operand is in its own memory."""

@@ -30,7 +30,8 @@ def run(
     Return the results, by their names in :class:`han.tasks.simulate.simulator.Simulation`, and the
     records of tasks. A run that has not finished ends at infinity.
     """
-    loaded, levels = loader.loaded(), len(places.place)
+    (names, flags, messages), levels = loader.named(), len(places.place)
+    operations, streams = np.concatenate(loader.pieces), np.array(loader.streams, np.int64)
     found: dict[str, Array] = {
         "finish": np.full((runs, loader.size), np.inf),
         **{name: np.zeros(loader.size) for name in ("copying", "reducing", "messaging")},
@@ -39,22 +40,22 @@ def run(
     }
     host_of, cores, crowded = _hosts(places)
     inputs: tuple[Array, ...] = (
-        *(loaded.operations, loaded.streams, loaded.shapes, loaded.first_stream),
-        *(loaded.requests, loaded.names, loaded.first_name),
+        *(operations, streams, np.array(loader.numbers, np.int32), np.array(loader.first_stream)),
+        *(np.array(loader.requests, np.int64), names, np.array(loader.first_name, np.int64)),
         *(places.place, places.node_of, places.memory_of, host_of, places.rails()),
         *_machine(places),
         *(cores, crowded, _gates(plan, runs), loader.writes()),
         *places.channels_of_ranks(),
-        *_meetings(places, loaded.meetings),
+        *_meetings(places, loader.met),
     )
     sizes = (
         *(loader.size, runs, levels, len(places.channels), places.machine.node.rails),
-        *(loaded.flags, loaded.messages, len(loaded.meetings), SMALL_BANKS, spans),
+        *(flags, messages, len(loader.met), SMALL_BANKS, spans),
     )
     lengths = (
-        *(len(loaded.operations), len(loaded.streams), len(loaded.requests), len(loaded.names)),
+        *(len(operations), len(streams), len(loader.requests), len(names)),
         *(len(places.first_home) - 1, len(places.members)),
-        *(sum(len(meeting.ranks) for meeting in loaded.meetings), len(cores)),
+        *(sum(len(meeting.ranks) for meeting in loader.met), len(cores)),
     )
     arrays = (*map(np.ascontiguousarray, inputs), *found.values())
     return found, simulate(arrays, sizes, lengths, tell)
