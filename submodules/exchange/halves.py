@@ -31,13 +31,13 @@ from han.model.program import Ref
 from han.submodules.exchange.gathered import Copies
 from han.submodules.exchange.layout import (
     BANKS,
-    LEAST_AREA,
     Layout,
     Partition,
     Run,
     in_cells,
     kinds_at,
     least,
+    no_room,
     runs,
 )
 from han.submodules.exchange.node import Exchange, exchange_pieces
@@ -65,13 +65,8 @@ def unfit(question: Question) -> str | None:
     if reason is not None:
         return reason
     taken = least(choice, topology.widest(level), element) + BANKS * lines(element)
-    if 2 * taken > LEAST_AREA:
-        return (
-            f"{choice.algorithm} among {topology.widest(level)} members takes {taken} bytes of "
-            f"cells for elements of {element} bytes; half of the smallest ring has "
-            f"{LEAST_AREA // 2}"
-        )
-    return None
+    what = f"{choice.algorithm} among {topology.widest(level)} members"
+    return no_room(what, taken, element, 2, "half of the smallest ring has")
 
 
 def footprint(plan: Outline, level: int) -> int:

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
-from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least
+from han.submodules.exchange.layout import BANKS, Layout, Run, least, no_room
 from han.submodules.exchange.patterns import PRESETS, misfit_of
 from han.submodules.exchange.script import Script
 from han.submodules.exchange.steps import OWN, Pattern, Source
@@ -54,13 +54,8 @@ def unfit(question: Question) -> str | None:
     reason = misfit_of(choice, members)
     if reason is not None:
         return reason
-    taken = least(choice, members, element)
-    if taken > LEAST_AREA:
-        return (
-            f"{choice.algorithm} among {members} members takes {taken} bytes of cells for elements "
-            f"of {element} bytes; the smallest ring has {LEAST_AREA}"
-        )
-    return None
+    what = f"{choice.algorithm} among {members} members"
+    return no_room(what, least(choice, members, element), element, 1, "the smallest ring has")
 
 
 def footprint(plan: Outline, level: int) -> int:

@@ -21,11 +21,11 @@ from functools import lru_cache
 from han.model.channel_layout import PAGE, lines
 from han.submodules.exchange.layout import (
     BANKS,
-    LEAST_AREA,
     Layout,
     Partition,
     in_cells,
     kinds_at,
+    no_room,
     partition_of,
 )
 from han.submodules.exchange.patterns import misfit_of, misfit_of_any, pattern_of
@@ -209,12 +209,8 @@ def unfit(question: Question) -> str | None:
     taken = BANKS * max(_largest(choice, n, element, False).bank(element) for n in numbers)
     kinds = 1 if level == inner_levels(topology)[-1] else 2  # below the node level: reduce, bcast
     taken += BANKS * lines(element) * (kinds - 1)
-    if kinds * taken <= LEAST_AREA:
-        return None
-    return (
-        f"{choice.algorithm} takes {taken} bytes of cells for elements of {element} bytes; a kind "
-        f"of tasks has {LEAST_AREA // kinds} in the smallest ring"
-    )
+    reason = no_room(choice.algorithm, taken, element, kinds, "a kind of tasks has")
+    return None if reason is None else f"{reason} in the smallest ring"
 
 
 def _is_whole(choice: LevelChoice, kind: str, nbytes: int) -> bool:
