@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from machines import topology_of
 from test_exchange_halves import objection, planned, signature_of
+from test_exchange_shares import on_nodes
 
 from han.model.program import Code
 from han.submodules.exchange.rounds import Rounds
@@ -21,11 +21,6 @@ ALGORITHMS = ("recursive", "cyclic", "tree", "copyin")
 
 def nap(*levels, **choice):
     return Choice(tuple(levels), composition="nap", **choice)
-
-
-def on_nodes(*sizes):
-    nodes = [node for node, size in enumerate(sizes) for _ in range(size)]
-    return topology_of([nodes, [0] * len(nodes)], 0)
 
 
 def pairs(base=0):
