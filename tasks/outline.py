@@ -61,6 +61,11 @@ class Outline:
         return any(len(self.worked[stream]) > len(tasks) for stream, tasks in self.streams.items())
 
     @kept
+    def channels(self) -> tuple[int, ...]:
+        """The levels that have channels, by the number of the channel."""
+        return tuple([k for k, geometry in enumerate(self.geometries) if geometry is not None])
+
+    @kept
     def _layouts(self) -> dict[object, Any]:
         return {}
 

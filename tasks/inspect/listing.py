@@ -9,8 +9,18 @@ from typing import Any
 
 from han.common.units import format_size, plural, spans
 from han.model.channel_layout import FLAGS, LINE, SMALL
-from han.model.opcodes import COMBINATIONS, COPIES, MESSAGES, STARTS
-from han.model.program import PEER, Area, Base, Code, Coll, PeerBase, Program, StreamInfo
+from han.model.opcodes import STARTS
+from han.model.program import (
+    PEER,
+    Area,
+    Base,
+    Code,
+    Coll,
+    PeerBase,
+    Program,
+    StreamInfo,
+    bytes_moved,
+)  # fmt: skip
 from han.tasks.plan import Plan
 
 Details = Mapping[str, Any]
@@ -54,7 +64,8 @@ class Reader:
     def __init__(self, plan: Plan, program: Program) -> None:
         self.plan, self.program = plan, program
         self.code = program.code
-        self.levels = [k for k, g in enumerate(plan.geometries) if g is not None]
+        self.levels = plan.channels
+        self.moved = bytes_moved(program.code, plan.signature.element)
         self.one_channel = len({*self.levels} & {*plan.topology.active}) < 2
         self.started: dict[int, int] = {}  # request -> the operation that started it
 
@@ -114,10 +125,6 @@ class Reader:
         names = self.plan.parts[level].flags
         return names[number] if number < len(names) else f"flag{number}"
 
-    def moved(self, k: int) -> int:
-        """Return the bytes that an operation moves or combines."""
-        return bytes_of(self.plan, self.code[k])
-
     # ---- details
 
     def detail(self, k: int, name: str) -> Any:
@@ -154,7 +161,7 @@ class Reader:
 OPERANDS = {"to": 0, "from": 1, "first": 1, "second": 2, "also": 3, "flag": 0}  # by index
 NUMBERS = {"value": "n", "rank": "peer", "request": "slot"}  # by field
 DETAILS: Mapping[str, Callable[[Reader, int], Any]] = {
-    "bytes": Reader.moved,
+    "bytes": lambda reader, k: int(reader.moved[k]),
     "operation": Reader._awaited,
     "task": Reader._awaited_task,
     "stream": Reader._awaited_stream,
@@ -194,17 +201,6 @@ FORMS: Mapping[Code, tuple[str, str]] = {  # the names of details, and the text
 
 def _at(name: str, offset: int) -> str:
     return f"{name}+{format_size(offset)}" if offset else name
-
-
-def bytes_of(plan: Plan, row: Any) -> int:
-    """Return the bytes that one operation moves or combines; 0 for other operations."""
-    code, n = Code(int(row["code"])), int(row["n"])
-    if code in COMBINATIONS:
-        return n * plan.signature.element
-    if code == Code.COLL:
-        of_bytes = int(row["off"][2]) & ~Coll.BLOCKING == Coll.BCAST
-        return n if of_bytes else n * plan.signature.element
-    return n if code in (*COPIES, *MESSAGES) else 0
 
 
 # ---- the listing --------------------------------------------------------------------------------

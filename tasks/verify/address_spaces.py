@@ -68,7 +68,7 @@ class AddressSpaces:
     def __init__(self, plans: Sequence[Plan], specs: Sequence[Spec], in_place: bool) -> None:
         topology = plans[0].topology
         self.plans, self.specs, self.size = plans, specs, topology.size
-        self.channels = [k for k, g in enumerate(plans[0].geometries) if g is not None]
+        self.channels = plans[0].channels
         self.one_buffer, two = (
             np.array([self._buffers(*one, form) for one in zip(plans, specs, strict=True)])
             for form in (in_place, False)
