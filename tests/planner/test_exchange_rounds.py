@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from machines import on_nodes
 from test_exchange_halves import objection, planned, signature_of
-from test_exchange_shares import on_nodes
 
 from han.model.program import Code
 from han.submodules.exchange.rounds import Rounds

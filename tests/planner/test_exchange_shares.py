@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import draw_factors, topology_of
+from machines import draw_factors, on_nodes, topology_of
 from test_composition_sweep import draw_machine
 from test_exchange_halves import objection, planned, signature_of
 from test_planner import quick
@@ -34,11 +34,6 @@ BOTH = ("shares", "cyclic_shares")
 
 def lanes(*levels, **choice):
     return Choice(tuple(levels), composition="lanes", **choice)
-
-
-def on_nodes(*sizes):
-    nodes = [node for node, size in enumerate(sizes) for _ in range(size)]
-    return topology_of([nodes, [0] * len(nodes)], 0)
 
 
 def between(collective):
