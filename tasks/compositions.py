@@ -184,8 +184,8 @@ def _ring_steps(view: Topology, signature: Signature, choice: Choice, fused: Fus
 
 
 def _ring_cut(view: Topology, signature: Signature, choice: Choice, task: Task) -> list[Span]:
-    parts = parts_of(view, choice, signature.grain, signature.collective, task)
-    return [part for group in parts.groups for part in group]
+    groups = parts_of(view, signature, choice, task).groups
+    return [part for group in groups for part in group]
 
 
 # ---- the table ----------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class RingRoles:
         """Return the sizes of pieces of a task hop by hop, and the parts of it that have them."""
         plan, signature = self.whole, self.whole.signature
         view, choice = plan.topology, plan.choice
-        parts = parts_of(view, choice, signature.grain, signature.collective, task)
+        parts = parts_of(view, signature, choice, task)
         most = choice.levels[view.active[-1]].get("segment", SEGMENT)
         blocks = blocks_of(task, signature.grain, nodes, most)
         orders = [in_order(parts, kind, node) for kind in KINDS]

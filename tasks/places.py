@@ -65,7 +65,8 @@ class TreePlaces:
 def _tree_groups(plan: Outline, rank: int) -> dict[int, Group | None]:
     topology, signature = plan.topology, plan.signature
     if signature.by_blocks:
-        return {k: topology.everyone(k, rank, signature.root) for k in plan.levels}
+        everyone = tuple(range(topology.size))
+        return {k: Group(k, everyone, everyone, signature.root, rank) for k in plan.levels}
     return {k: topology.group(k, rank, signature.root) for k in range(topology.depth)}
 
 
@@ -116,8 +117,8 @@ class RingPlaces(TreePlaces):
         return [place._replace(tasks=parts) for place in super().at(tasks)]
 
     def _parts(self, task: Task) -> list[Task]:
-        plan, signature = self.plan, self.plan.signature
-        parts = parts_of(plan.topology, plan.choice, signature.grain, signature.collective, task)
+        plan = self.plan
+        parts = parts_of(plan.topology, plan.signature, plan.choice, task)
         ordered = in_order(parts, task.kind, self.node)
         return [self.builder.part(task, start, stop) for start, stop in ordered]
 

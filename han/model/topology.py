@@ -80,8 +80,7 @@ class Topology:
         self._check()
 
     def __repr__(self) -> str:
-        found = len(set(self.sockets))
-        sockets = f"; {found} sockets" if found > len(set(self.memory)) else ""
+        sockets = f"; {len(set(self.sockets))} sockets" if self.several_sockets else ""
         return f"<Topology {self.describe()}: {' < '.join(self.names)}{sockets}>"
 
     def _check(self) -> None:
@@ -199,11 +198,6 @@ class Topology:
         """The innermost level at which all ranks share one channel; None if none does."""
         levels = (k for k in range(self.depth) if self.shared[k] and len(self._home_ranks[k]) == 1)
         return next(levels, None)
-
-    def everyone(self, level: int, rank: int, root: int) -> Group:
-        """All ranks as one group at `level`, at which they share a channel."""
-        ranks = tuple(range(self.size))
-        return Group(level, ranks, ranks, root, rank)
 
     def leader(self, level: int, rank: int, root: int) -> int:
         """The leader of `rank`'s domain at `level`: the root if it is there, else the lowest."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from han.common.kept import kept
 from han.model.channel_layout import LINE, lines
 from han.model.program import PEER_SLOTS, Ref
 from han.model.topology import Topology
 from han.submodules.measured import SOLO_CHUNK
+from han.submodules.parts.cells import Waits
 from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.lower import operand_of
@@ -75,10 +77,14 @@ class Reads:
         """Post a value in a flag of this rank."""
         self.context.stream.post(self.context.flag(self.context.group.me, kind), value)
 
+    @kept
+    def waits(self) -> Waits:
+        """Waits for the flags of other ranks."""
+        return Waits(self.context, self.context.flag)
+
     def await_(self, member: int, kind: int, value: int) -> None:
         """Wait until a flag of another rank has reached a value."""
-        rank = self.context.group.ranks[member]
-        self.context.stream.wait(self.context.flag(member, kind), value, rank)
+        self.waits.wait((member,), kind, value)
 
     def pull(self, dst: Ref, src: Ref, nbytes: int, member: int, block: int | None = None) -> None:
         """Read from a member's memory: copy if it is mapped, else attach.
@@ -124,7 +130,6 @@ class Reads:
         """The value of a flag that covers all pieces."""
         return self.pieces[-1].index + 1
 
-    def await_all(self, kind: int) -> None:
-        """Wait until all peers have posted a flag for the last piece."""
-        for m in self.others:
-            self.await_(m, kind, self.last)
+    def await_all(self, kind: int, value: int = 0) -> None:
+        """Wait until the flags of all peers have reached a value, by default for the last piece."""
+        self.waits.wait(self.others, kind, value or self.last)
