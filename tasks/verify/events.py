@@ -19,7 +19,7 @@ from han.model.opcodes import ATTACHED
 from han.model.program import INSTRUCTION, PEER, Code, Coll, PeerBase, Program, bytes_moved
 from han.tasks.plan import Plan
 from han.tasks.verify.address_spaces import AddressSpaces, Numbers
-from han.tasks.verify.story import BEGIN, END, JOINT, Where
+from han.tasks.verify.story import BEGIN, END, JOINT, place
 
 FINISH = len(Code)  # the code of the end of a blocking collective
 MOST = 1 << 40  # counts and offsets are cut to this: larger ones are refused anyway
@@ -179,7 +179,7 @@ class Events:
         turn, end = divmod(event - len(self.rows), 2)
         return turn // self.size, turn % self.size, END if end else BEGIN
 
-    def story(self, event: int) -> Where:
+    def story(self, event: int) -> str:
         """Return the description of an event for messages."""
         run, rank, row = self.where(int(event))
-        return Where(run, rank, row, self.programs[run][rank])
+        return place(run, rank, row, self.programs[run][rank])

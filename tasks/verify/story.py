@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from han.model.program import PEER, Area, Base, Code, PeerBase, Program
@@ -38,25 +36,14 @@ class Refuted(AssertionError):
         super().__init__(f"{subject}: {place}found {found}; expected {expected}")
 
 
-@dataclass(frozen=True)
-class Where:
-    """The place of an event: its run, its rank and the row of the rank's program."""
-
-    run: int
-    rank: int
-    row: int  # or BEGIN, END or JOINT
-    program: Program
-
-    def __str__(self) -> str:
-        if self.row < 0:
-            return f"run {self.run}, rank {self.rank}, {MOMENTS[self.row]}"
-        row = self.program.code[self.row]
-        stream = next(s for s in self.program.streams if s.start <= self.row < s.stop)
-        task = self.program.tasks[row["task"]] if self.program.tasks else "?"
-        return (
-            f"run {self.run}, rank {self.rank}, {stream.name} {task}, "
-            f"operation {self.row} {operation(row)}"
-        )
+def place(run: int, rank: int, row: int, program: Program) -> str:
+    """Return the place of an event: `row` is that of the rank's program, BEGIN, END or JOINT."""
+    if row < 0:
+        return f"run {run}, rank {rank}, {MOMENTS[row]}"
+    found = program.code[row]
+    stream = next(s for s in program.streams if s.start <= row < s.stop)
+    task = program.tasks[found["task"]] if program.tasks else "?"
+    return f"run {run}, rank {rank}, {stream.name} {task}, operation {row} {operation(found)}"
 
 
 def operation(row: np.void) -> str:

@@ -229,7 +229,7 @@ class _Verifier:
             ranks = [r for r in range(self.size) if missing & 1 << r]
             raise Refuted(
                 "ranks that synchronise leave after all have entered",
-                str(self.events.story(strand.event)),
+                self.events.story(strand.event),
                 f"rank(s) {ranks} need not have entered", "all ranks",
             )  # fmt: skip
 
