@@ -129,7 +129,8 @@ def unroll(program: Program) -> Program:
     if program.strides is None:
         return program
     rows, turns, strides = _unrolled(program.code)
-    starts = np.append(0, np.cumsum(program.times, dtype=np.int64)).tolist()  # where each record is afterwards
+    # where each record is afterwards
+    starts = np.append(0, np.cumsum(program.times, dtype=np.int64)).tolist()
     added = np.append(program.strides, np.zeros(1, STRIDES))[strides]  # stride -1: none
     code = program.code[rows].copy()
     for name in _OF_CODE:
