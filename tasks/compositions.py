@@ -108,13 +108,11 @@ def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
 
 
 def _nap_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    reason = (
-        _reorders(signature, "nap")
-        or _no_nodes(view, signature, "nap", NAP)
-        or _one_task(signature, choice, "nap")
-    )
+    reason = _reorders(signature, "nap") or _no_nodes(view, signature, "nap", NAP)
     if reason is not None:
         return reason
+    if choice.segment is not None and signature.nbytes > max(choice.segment, signature.element):
+        return "nap takes the message in one segment (segment: whole)"
     base, most = base_of(view, choice), largest_base(view)
     if base < 2:
         return f"nap: base {base}: 2 or more expected, or 0 for the ranks of the smallest node"
@@ -212,12 +210,6 @@ def _reorders(signature: Signature, name: str) -> str | None:
     if not signature.canonical:
         return None
     return f"{name} {NOT_CANONICAL}"
-
-
-def _one_task(signature: Signature, choice: Choice, name: str) -> str | None:
-    if choice.segment is None or signature.nbytes <= max(choice.segment, signature.element):
-        return None
-    return f"{name} takes the message in one segment (segment: whole)"
 
 
 TREE = "tree"
