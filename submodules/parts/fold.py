@@ -37,16 +37,41 @@ def fold(
         stream.copy(dst, operand, nbytes, block=block)
         if also is not None:
             stream.copy(also, operand, nbytes, block=block)
-        return
+    elif len(partials) < 2:  # only from left to right one partial result is enough
+        _in_turn(stream, last, operands, nbytes, dst, partials, also, block)
+    else:
+        _on_a_stack(stream, order, operands, nbytes, dst, partials, also, block)
+
+
+def _in_turn(
+    stream: Stream, last: int, operands: Iterable[Ref], nbytes: int, dst: Ref,
+    partials: Sequence[Ref], also: Ref | None, block: int | None,
+) -> None:  # fmt: skip
+    total: Ref | None = None
+    for k, operand in enumerate(operands):
+        if total is None:
+            total = operand
+        elif k < last:
+            stream.reduce(partials[0], total, operand, nbytes, block=block)
+            total = partials[0]
+        else:
+            stream.reduce(dst, total, operand, nbytes, also=also, block=block)
+            return
+
+
+def _on_a_stack(
+    stream: Stream, order: Order, operands: Iterable[Ref], nbytes: int, dst: Ref,
+    partials: Sequence[Ref], also: Ref | None, block: int | None,
+) -> None:  # fmt: skip
     stack: list[Ref] = []
     for k, operand in enumerate(operands):
-        total = operand
+        right = operand
         for _ in range(order[k]):
             left = stack.pop()
-            if k == last and not stack:
-                stream.reduce(dst, left, total, nbytes, also=also, block=block)
+            if k == len(order) - 1 and not stack:
+                stream.reduce(dst, left, right, nbytes, also=also, block=block)
                 return
             into = partials[len(stack)]
-            stream.reduce(into, left, total, nbytes, block=block)
-            total = into
-        stack.append(total)
+            stream.reduce(into, left, right, nbytes, block=block)
+            right = into
+        stack.append(right)

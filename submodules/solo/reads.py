@@ -84,7 +84,8 @@ class Reads:
 
     def await_(self, member: int, kind: int, value: int) -> None:
         """Wait until a flag of another rank has reached a value."""
-        self.waits.wait((member,), kind, value)
+        rank = self.context.group.ranks[member]
+        self.context.stream.wait(self.context.flag(member, kind), value, rank)
 
     def pull(self, dst: Ref, src: Ref, nbytes: int, member: int, block: int | None = None) -> None:
         """Read from a member's memory: copy if it is mapped, else attach.
