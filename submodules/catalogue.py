@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
 
 from han.config.catalogue import Catalogue, ParameterInfo, SubmoduleInfo
 from han.submodules.registry import registered
@@ -18,13 +17,7 @@ def catalogue() -> Catalogue:
             name: SubmoduleInfo(
                 tuple(part.algorithms),
                 {
-                    key: ParameterInfo(
-                        cast(Literal["size", "int", "bool", "name", "factors"], p.kind),
-                        p.minimum,
-                        p.maximum,
-                        p.choices,
-                        p.joint,
-                    )
+                    key: ParameterInfo(p.kind, p.minimum, p.maximum, p.choices, p.joint)
                     for key, p in part.parameters.items()
                 },
                 _serving(part, ("outermost",)),

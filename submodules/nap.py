@@ -10,7 +10,9 @@ Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section III.
 from __future__ import annotations
 
 from han.model.program import Ref
+from han.submodules.parts.fold import fold
 from han.submodules.parts.mail import MOST, Mail, Transfer
+from han.tasks.canonical import linear
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, Submodule
 from han.tasks.graph import Task
@@ -75,8 +77,5 @@ def _fold(context: Context, task: Task, received: list[Transfer], before: int) -
     """Combine the operands in the order of subgroups, where no other rank is on the node."""
     operands: list[Ref] = [transfer.place for transfer in received]
     operands.insert(before, context.source)
-    at, total = task.start, operands[0]
-    for operand in operands[1:]:
-        context.stream.reduce(context.result.to(at), total.to(at), operand.to(at), task.nbytes)
-        total = context.result
-    context.stream.copy(context.result.to(at), total.to(at), task.nbytes)
+    here, result = [one.to(task.start) for one in operands], context.result.to(task.start)
+    fold(context.stream, linear(len(here)), here, task.nbytes, result, [result])

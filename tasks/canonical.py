@@ -12,7 +12,7 @@ order: `order` says, for each operand, how many combinations follow it, as on a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
@@ -64,6 +64,18 @@ def starts_of(topology: Topology, signature: Signature, group: Group) -> tuple[i
     if signature.by_blocks or not group.level:
         return group.ranks
     return tuple(topology.domain(group.level - 1, rank)[0] for rank in group.ranks)
+
+
+def starts_of_groups(
+    topology: Topology, signature: Signature, level: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield the starts of the members of each group of a level that has several members."""
+    last_first = reversed(list(enumerate(topology.domains[level])))
+    for rank in sorted({domain: rank for rank, domain in last_first}.values()):
+        group = topology.group(level, rank, 0)
+        assert group is not None, "the first rank of a domain leads its domains"
+        if group.size > 1:
+            yield starts_of(topology, signature, group)
 
 
 def _edges(starts: Sequence[int]) -> list[int]:

@@ -34,13 +34,12 @@ from han.tasks.outline import Cut, Outline, levels_of
 from han.tasks.places import LanePlaces, NapPlaces, Places, RingPlaces, TreePlaces
 from han.tasks.ring import Span, parts_of
 from han.tasks.signature import Signature
-from han.tasks.steps import Steps, down, of_tree, up
+from han.tasks.steps import Steps, of_tree
 from han.tasks.stream import Builder
 
 Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
 FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts")
-SIDES = ("inside", "node", "between", "outermost")
 MOST_TASKS = 256
 
 
@@ -109,13 +108,11 @@ def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
 
 
 def _nap_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    reason = (
-        _reorders(signature, "nap")
-        or _no_nodes(view, signature, "nap", NAP)
-        or _one_task(signature, choice, "nap")
-    )
+    reason = _reorders(signature, "nap") or _no_nodes(view, signature, "nap", NAP)
     if reason is not None:
         return reason
+    if choice.segment is not None and signature.nbytes > max(choice.segment, signature.element):
+        return "nap takes the message in one segment (segment: whole)"
     base, most = base_of(view, choice), largest_base(view)
     if base < 2:
         return f"nap: base {base}: 2 or more expected, or 0 for the ranks of the smallest node"
@@ -130,8 +127,7 @@ def _nap_unfit(view: Topology, signature: Signature, choice: Choice) -> str | No
 
 
 def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
-    *inside, node = inner_levels(view)
-    local = [*up(inside), ("allreduce", node), *down(inside)]
+    local = of_tree("allreduce", inner_levels(view), fused=True)
     return local + [("allreduce", view.active[-1]), *local] * nap_of(view, choice).rounds
 
 
@@ -158,17 +154,12 @@ def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | 
 
 
 def _lanes_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
-    inner, (*between, top) = inner_levels(view), outer_levels(view)
-    row = ROWS[signature.collective]
+    inner, outer, row = inner_levels(view), outer_levels(view), ROWS[signature.collective]
     first = "reduce_scatter" if row.reduces else "scatter"
     last = "gather" if row.reduces and row.rooted else "allgather"
-    at_once = len(row.kinds) > 1 and fused(top)
-    across = [("allreduce", top)] if at_once else [(kind, top) for kind in row.kinds]
     return [
         *((first, level) for level in inner),
-        *(up(between) if row.reduces else ()),
-        *across,
-        *(down(between) if "bcast" in row.kinds else ()),
+        *of_tree(signature.collective, outer, fused(outer[-1])),
         *((last, level) for level in reversed(inner)),
     ]
 
@@ -187,18 +178,12 @@ def _ring_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
 
 
 def _ring_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
-    row, (*inner, top) = ROWS[signature.collective], view.active
-    across = [("allreduce", top)] if len(row.kinds) > 1 else [(row.kinds[0], top)]
-    return [
-        *(up(inner) if "reduce" in row.kinds else ()),
-        *across,
-        *(down(inner) if "bcast" in row.kinds else ()),
-    ]
+    return of_tree(signature.collective, view.active, fused=True)
 
 
 def _ring_cut(view: Topology, signature: Signature, choice: Choice, task: Task) -> list[Span]:
-    parts = parts_of(view, choice, signature.grain, signature.collective, task)
-    return [part for group in parts.groups for part in group]
+    groups = parts_of(view, signature, choice, task).groups
+    return [part for group in groups for part in group]
 
 
 # ---- the table ----------------------------------------------------------------------------------
@@ -227,12 +212,6 @@ def _reorders(signature: Signature, name: str) -> str | None:
     return f"{name} {NOT_CANONICAL}"
 
 
-def _one_task(signature: Signature, choice: Choice, name: str) -> str | None:
-    if choice.segment is None or signature.nbytes <= max(choice.segment, signature.element):
-        return None
-    return f"{name} takes the message in one segment (segment: whole)"
-
-
 TREE = "tree"
 TO_ROOT = (Need(("reduce",), "lane", ("reduce",)), Need(("bcast",), "lane", ("bcast",)))
 BY_TREES = (Need(("reduce", "bcast"), "lane", ("allreduce",)), *TO_ROOT)
@@ -251,7 +230,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         "all ranks in one group on the outermost level",
         _tree_steps,
         TreePlaces,
-        Topology.flat,
+        lambda topology: topology.flat,
         _flat_unfit,
         collectives=tuple(name for name, row in ROWS.items() if row.kinds),
     ),
@@ -259,7 +238,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
         _nap_steps,
         NapPlaces,
-        Topology.one_network,
+        lambda topology: topology.one_network,
         _nap_unfit,
         collectives=NAP,
         sides={
@@ -330,7 +309,7 @@ def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Top
     """
     if signature.reduces and not signature.by_blocks:
         if signature.canonical:
-            topology = topology.aligned()
+            topology = topology.aligned
         elif not signature.commutative:
-            topology = topology.ordered()
+            topology = topology.ordered
     return composition(name).view(topology)

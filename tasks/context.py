@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from han.common.kept import kept
 from han.model.channel_layout import SMALL, flag_at
-from han.model.program import Area, Ref, channel_ref
+from han.model.program import Area, PeerBase, Ref, channel_ref
 from han.model.topology import Group
 from han.tasks.canonical import Order, canonical, linear, starts_of
 from han.tasks.choice import LevelChoice
@@ -33,10 +33,10 @@ class Letters(NamedTuple):
 class Context:
     """The tasks, this rank's place in the group that carries them out, and where its data is."""
 
-    tasks: tuple[Task, ...]
-    group: Group
     stream: Stream
     choice: LevelChoice
+    tasks: tuple[Task, ...]
+    group: Group
     source: Ref  # this rank's operand, or the data that it broadcasts
     result: Ref  # where the result is written, if this rank gets one
     contributes: tuple[bool, ...] = ()  # whether each member has an operand; (): all have one
@@ -96,6 +96,11 @@ class Context:
         """Return the address of a member's cells."""
         geometry = self.builder.geometry(self.group.level)
         return self._area(Area.CELLS) + geometry.area_at(self.group.slots[member])
+
+    def mapped(self, place: Ref, member: int) -> Ref:
+        """Return the address, in this rank's mapping, of a place in a member's buffer."""
+        channel = self.builder.channel(self.group.level)
+        return place.within(PeerBase(place.base, channel, self.group.slots[member]).number)
 
     @kept
     def _flags(self) -> Ref:

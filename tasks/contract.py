@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from han.config.catalogue import not_taken
 from han.model.topology import Topology
@@ -32,7 +32,7 @@ class Parameter:
     tuner does not try it.
     """
 
-    kind: str
+    kind: Literal["size", "int", "bool", "name", "factors"]
     about: str
     minimum: int = 0
     maximum: int = 1 << 40

@@ -16,11 +16,10 @@ from collections.abc import Hashable
 from itertools import chain
 from typing import NamedTuple
 
-from han.model.program import CHANNELS
-from han.model.topology import Group, number_domains
-from han.tasks.equal_messages import compared
+from han.model.topology import Group, Topology, number_domains
+from han.tasks.equal_messages import Kind, lowered
 from han.tasks.lanes import Path, outer_levels
-from han.tasks.lower import batches, lower_batch
+from han.tasks.lower import batches
 from han.tasks.places import LanePlaces
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
@@ -31,6 +30,12 @@ def place_of(group: Group, sockets: tuple[int, ...]) -> Hashable:
     first = sockets[group.ranks[0]]
     relative = tuple([sockets[r] - first for r in group.ranks])
     return group.level, group.me, group.root, group.slots, relative
+
+
+def groups_inside(view: Topology, rank: int, root: int) -> list[Group]:
+    """Return a rank's groups below the outermost active level, innermost first."""
+    groups = (view.group(level, rank, root) for level in view.active[:-1])
+    return [group for group in groups if group is not None]
 
 
 class _Between(NamedTuple):
@@ -58,7 +63,7 @@ class LaneRoles:
         apart = plan.lockstep or plan.repeats or plan.signature.canonical
         return None if apart else cls(plan)
 
-    def kind(self, rank: int) -> tuple[Hashable, list[int]] | None:
+    def kind(self, rank: int) -> Kind | None:
         """Return what tells the role of a rank from others, and the ranks that it may name.
 
         None: no other rank has the role.
@@ -99,7 +104,7 @@ class LaneRoles:
         operands = tuple([places.where[level].base for level in self.outer])
         key = groups, same, operands, places.work.base
         if key not in self._between:
-            self._between[key] = self._lowered(places.rank)
+            self._between[key] = self._lowered(places.rank, outside)
         return self._between[key]
 
     def _size_of(self, places: LanePlaces, path: Path) -> Hashable:
@@ -116,22 +121,11 @@ class LaneRoles:
             self._sizes[path] = tuple([tuple([part.nbytes for part in some]) for some in parts])
         return self._sizes[path]
 
-    def _lowered(self, rank: int) -> _Between | None:
+    def _lowered(self, rank: int, outside: list[int]) -> _Between | None:
         """Lower what a rank does between nodes, and nothing else."""
-        builder = Builder(self.whole, rank)
-        places = LanePlaces(self.whole, builder)
-        for tasks in batches(self.whole):
-            if tasks[0].level in self.outer:
-                lower_batch(self.whole, builder, places, tasks)
-        ends = [
-            (*s.done.values(), *chain(*map(dict.values, s.parts.values()))) for s in builder.made
-        ]
-        program = builder.program(self.whole.footprint())
-        if self.plan.largest is not None:
-            program = program.at(self.plan.signature.nbytes)
-        if (program.code["base"] >= CHANNELS).any():
+        some = (tasks for tasks in batches(self.whole) if tasks[0].level in self.outer)
+        found = lowered(self.plan, rank, some)
+        if found is None:
             return None
-        groups = [group for group in places.between.values() if group is not None]
-        ranks = list(chain.from_iterable(g.ranks for g in groups))
-        key, peers = compared(program, tuple(ends))
-        return _Between(key, tuple([ranks.index(peer) for peer in peers]))
+        key, peers = found
+        return _Between(key, tuple([outside.index(peer) for peer in peers]))

@@ -8,7 +8,8 @@ role. Offsets in buffers are not compared: each member of an exchange combines a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -22,6 +23,7 @@ from han.tasks.lower import batches, lower_batch
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
 
+Kind = tuple[Hashable, list[int]]  # what tells a role from others, and the ranks that it may name
 ALIKE = ("code", "stream", "slot", "task", "n")  # of operations in messages
 TRIED = 3  # tasks of each size that are lowered: the second ones meet requests of the first ones
 LEAST = 32  # ranks and tasks from which on it pays
@@ -47,7 +49,7 @@ def naming(program: Program) -> npt.NDArray[np.int64]:
     return np.flatnonzero(found)
 
 
-def compared(program: Program, ends: Hashable) -> tuple[Hashable, list[int]]:
+def compared(program: Program, ends: Hashable) -> Kind:
     """Return what tells a program from others but for its peers, and the peers as it names them."""
     rows = naming(program)
     named = program.code["peer"][rows]
@@ -59,40 +61,40 @@ def compared(program: Program, ends: Hashable) -> tuple[Hashable, list[int]]:
     return key, named[np.sort(first)].tolist()
 
 
-class FlatRoles:
-    """The roles of ranks in a plan with one level of messages."""
+def lowered(plan: Plan, rank: int, some: Iterable[list[Task]]) -> Kind | None:
+    """Lower some of a rank's tasks; return what tells them from those of others, and the peers.
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.whole = plan, plan.largest or plan  # the plan that is lowered
-        self.batches = [_some(tasks) for tasks in batches(self.whole)]
+    None: they are not only messages.
+    """
+    whole = plan.largest or plan  # the plan that is lowered
+    builder = Builder(whole, rank)
+    places = composition(whole.choice.composition).places(whole, builder)
+    for tasks in some:
+        lower_batch(whole, builder, places, tasks)
+    ends = [(*s.done.values(), *chain(*map(dict.values, s.parts.values()))) for s in builder.made]
+    program = builder.program(whole.footprint())
+    if plan.largest is not None:
+        program = program.at(plan.signature.nbytes)
+    own = (program.code["base"] < CHANNELS).all()
+    return compared(program, tuple(ends)) if own else None
 
-    @classmethod
-    def of(cls, plan: Plan) -> FlatRoles | None:
-        """Return the roles of a plan, or None if each rank is to be lowered.
 
-        In a shorter message of a class, tasks of one size in the longest one may differ in size.
-        """
-        active, tasks = plan.topology.active, max(map(len, batches(plan)), default=0)
-        if len(active) != 1 or plan.geometries[active[0]] is not None:
-            return None
-        apart = plan.lockstep or plan.repeats or plan.signature.canonical or plan.shortened
-        small = plan.topology.size < LEAST or tasks < LEAST
-        return None if apart or small else cls(plan)
+def kinds_in_flat(plan: Plan) -> Callable[[int], Kind | None] | None:
+    """Return what tells the kind of a rank in one level of messages; None: each is to be lowered.
 
-    def kind(self, rank: int) -> tuple[Hashable, list[int]] | None:
-        """Return what tells the role of a rank from others, and the ranks that it may name."""
-        builder = Builder(self.whole, rank)
-        found = composition(self.whole.choice.composition).places(self.whole, builder)
-        for tasks in self.batches:
-            lower_batch(self.whole, builder, found, tasks)
-        program = builder.program(self.whole.footprint())
-        if self.plan.largest is not None:
-            program = program.at(self.plan.signature.nbytes)
-        if (program.code["base"] >= CHANNELS).any():
-            return None
-        ends = tuple(chain.from_iterable(s.done.values() for s in builder.made))
-        key, peers = compared(program, ends)
-        return (rank == self.plan.signature.root, key), peers
+    In a shorter message of a class, tasks of one size in the longest one may differ in size.
+    """
+    active, some = plan.topology.active, batches(plan.largest or plan)
+    if len(active) != 1 or plan.geometries[active[0]] is not None:
+        return None
+    apart = plan.lockstep or plan.repeats or plan.signature.canonical or plan.shortened
+    small = plan.topology.size < LEAST or max(map(len, some), default=0) < LEAST
+    return None if apart or small else partial(_kind, plan, [_some(tasks) for tasks in some])
+
+
+def _kind(plan: Plan, some: list[list[Task]], rank: int) -> Kind | None:
+    found = lowered(plan, rank, some)
+    return None if found is None else ((rank == plan.signature.root, found[0]), found[1])
 
 
 def _some(tasks: Sequence[Task]) -> list[Task]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from itertools import chain
 
-from han.model.topology import Group
-from han.tasks.equal_lanes import place_of
+from han.tasks.equal_lanes import groups_inside, place_of
+from han.tasks.equal_messages import Kind
 from han.tasks.graph import Task
 from han.tasks.plan import Plan
 from han.tasks.ring import SEGMENT, block_at, blocks_of, in_order, parts_of
@@ -36,29 +36,19 @@ class RingRoles:
         apart = plan.lockstep or plan.repeats or plan.signature.canonical or plan.shortened
         return None if apart or plan.signature.collective != "allreduce" else cls(plan)
 
-    def kind(self, rank: int) -> tuple[Hashable, list[int]]:
+    def kind(self, rank: int) -> Kind:
         """Return what tells the role of a rank from others, and the ranks that it may name."""
         view, root = self.whole.topology, self.whole.signature.root
         top = view.active[-1]
         leader = view.leader(top - 1, rank, root)
         ring = view.group(top, leader, root)
         assert ring is not None, "a leader has a group on the next level"
-        inside = self._inside(rank)
+        inside = groups_inside(view, rank, root)
         ranks = list(chain.from_iterable(group.ranks for group in inside))
         if rank == leader:
             ranks += [ring.ranks[(ring.me + step) % ring.size] for step in (-1, 1)]
         places = tuple([place_of(group, view.sockets) for group in inside])
         return (rank == leader, places, self._node(ring.me, ring.size)), ranks
-
-    def _inside(self, rank: int) -> list[Group]:
-        """Return a rank's groups inside its node, innermost first."""
-        view, root, found = self.whole.topology, self.whole.signature.root, list[Group]()
-        for level in view.active[:-1]:
-            if level and view.leader(level - 1, rank, root) != rank:
-                break
-            group = view.group(level, rank, root)
-            found += [] if group is None else [group]
-        return found
 
     def _node(self, node: int, nodes: int) -> Hashable:
         """Return the pieces of a node in their order, of a task of each size."""
@@ -71,7 +61,7 @@ class RingRoles:
         """Return the sizes of pieces of a task hop by hop, and the parts of it that have them."""
         plan, signature = self.whole, self.whole.signature
         view, choice = plan.topology, plan.choice
-        parts = parts_of(view, choice, signature.grain, signature.collective, task)
+        parts = parts_of(view, signature, choice, task)
         most = choice.levels[view.active[-1]].get("segment", SEGMENT)
         blocks = blocks_of(task, signature.grain, nodes, most)
         orders = [in_order(parts, kind, node) for kind in KINDS]

@@ -23,16 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from han.model.program import Program
-from han.model.topology import Group
 from han.tasks.compositions import TREE
-from han.tasks.equal_lanes import LaneRoles, place_of
-from han.tasks.equal_messages import FlatRoles, naming
+from han.tasks.equal_lanes import LaneRoles, groups_inside, place_of
+from han.tasks.equal_messages import Kind, kinds_in_flat, naming
 from han.tasks.equal_rings import RingRoles
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 
 Numbers = npt.NDArray[np.int64]
-Kind = tuple[Hashable, list[int]]  # what tells a role from others, and the ranks that it may name
 
 
 @dataclass(frozen=True)
@@ -110,9 +108,9 @@ def _kinds(plan: Plan) -> Callable[[int], Kind | None] | None:
     active, name = plan.topology.active, plan.choice.composition
     if plan.signature.by_blocks or not all(plan.parts[level].by_place for level in active):
         return None
-    flat = FlatRoles.of(plan)
+    flat = kinds_in_flat(plan)
     if flat is not None or len(active) < 2:
-        return None if flat is None else flat.kind
+        return flat
     if name in (TREE, "flat"):
         return partial(_kind, plan)
     found = _OF[name](plan) if name in _OF else None
@@ -127,24 +125,9 @@ _OF: dict[str, Callable[[Plan], LaneRoles | RingRoles | None]] = {
 
 def _kind(plan: Plan, rank: int) -> Kind | None:
     """Return the kind of a rank in a tree; None if it leads up to the outermost of its groups."""
-    groups = _groups(plan, rank)
-    if groups is None:
+    view, root = plan.topology, plan.signature.root
+    if view.leader(view.active[-1] - 1, rank, root) == rank:
         return None
-    sockets = plan.topology.sockets
-    key = rank == plan.signature.root, tuple([place_of(g, sockets) for g in groups])
+    groups = groups_inside(view, rank, root)
+    key = rank == root, tuple([place_of(g, view.sockets) for g in groups])
     return key, list(chain.from_iterable(group.ranks for group in groups))
-
-
-def _groups(plan: Plan, rank: int) -> list[Group] | None:
-    """Return a rank's groups, innermost first; None if it leads up to the outermost of them."""
-    topology, root = plan.topology, plan.signature.root
-    found: list[Group] = []
-    for level in topology.active:
-        if level and topology.leader(level - 1, rank, root) != rank:
-            return found
-        if level == topology.active[-1]:
-            return None
-        group = topology.group(level, rank, root)
-        if group is not None:
-            found.append(group)
-    return found

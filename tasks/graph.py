@@ -81,58 +81,6 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tasks(Staged):
-    """The tasks of a call and the links between them, which form no cycle.
-
-    The planner uses this class; :class:`han.tasks.task_graph.TaskGraph` is the same for users.
-    """
-
-    all: tuple[Task, ...]
-    links: tuple[Link, ...]
-
-    def __iter__(self) -> Iterator[Task]:
-        return iter(self.all)
-
-    def __len__(self) -> int:
-        return len(self.all)
-
-    @property
-    def segments(self) -> int:
-        """Number of segments of the message."""
-        return 1 + max((task.segment for task in self.all), default=0)
-
-    def stages(self) -> list[list[Task]]:
-        """Return the topological generations: HAN's composite tasks (section III of the paper)."""
-        return self._stages
-
-    @cached_property
-    def _stages(self) -> list[list[Task]]:
-        waits = dict.fromkeys(self.all, 0)  # the number of tasks that each still waits for
-        following: dict[Task, list[Task]] = {task: [] for task in self.all}
-        for first, second, _ in self.links:
-            waits[second] += 1
-            following[first].append(second)
-        stages, ready = [], [task for task, n in waits.items() if not n]
-        while ready:
-            stages.append(ready)
-            ready = _freed(waits, following, ready)
-        return stages
-
-    @cached_property
-    def sources(self) -> dict[Task, list[Task]]:
-        """The tasks whose data each task needs."""
-        sources: dict[Task, list[Task]] = {task: [] for task in self.all}
-        for first, second, why in self.links:
-            if why == "data":
-                sources[second].append(first)
-        return sources
-
-    def sources_of(self, task: Task) -> Sequence[Task]:
-        """Return the tasks whose data `task` needs."""
-        return self.sources[task]
-
-
-@dataclass(frozen=True)
 class Segments:
     """A message of `nbytes` bytes in segments of `step` bytes; an empty one is one segment."""
 
@@ -151,80 +99,67 @@ class Segments:
         return range(0, self.nbytes, self.step) if self.nbytes else range(1)
 
 
-class Chains(Tasks):
-    """Tasks of segments that pass through the same steps.
+@dataclass(frozen=True)
+class Tasks(Staged):
+    """The tasks of a call: segments of the message pass through the same steps.
 
     A task waits for that of the step before, and for that of the segment before. So what follows
     from the links is known without them, and tasks are made when they are first asked for.
+
+    `passed` are name, kind and level of each step, and `cut` says where each segment starts and
+    stops. The planner uses this class; :class:`han.tasks.task_graph.TaskGraph` is for users.
     """
 
-    def __init__(self, steps: Sequence[tuple[str, str, int]], cut: Segments) -> None:
-        """Take name, kind and level of each step, and the segments."""
-        for name, value in (("steps", len(steps)), ("_passed", steps), ("_cut", cut)):
-            object.__setattr__(self, name, value)
-
-    steps: int
-    _passed: Sequence[tuple[str, str, int]]
-    _cut: Segments
+    passed: tuple[tuple[str, str, int], ...]
+    cut: Segments | tuple[tuple[int, int], ...]
 
     @cached_property
     def all(self) -> tuple[Task, ...]:
         """The tasks of the first segment, then those of the next one."""
         fields = [
             (*passed, segment, start, stop, step)
-            for segment, (start, stop) in enumerate(self._cut)
-            for step, passed in enumerate(self._passed)
+            for segment, (start, stop) in enumerate(self.cut)
+            for step, passed in enumerate(self.passed)
         ]
         return tuple(map(Task._make, fields))
 
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.all)
+
     def __len__(self) -> int:
-        return self.steps * len(self._cut)
+        return len(self.passed) * len(self.cut)
 
     @property
     def segments(self) -> int:
         """Number of segments of the message."""
-        return len(self._cut) if self.steps else 1
+        return len(self.cut) if self.passed else 1
 
-    @cached_property
-    def links(self) -> tuple[Link, ...]:
+    @property
+    def links(self) -> Iterator[Link]:
         """The links of one segment after the other: data, then order."""
-        found: list[Link] = []
-        for first in range(0, len(self.all), self.steps or 1):
-            tasks, before = self._segment(first), self._segment(first - self.steps)
-            found += [Link(a, b, "data") for a, b in pairwise(tasks)]
-            found += [Link(a, b, "order") for a, b in zip(before, tasks, strict=False)]
-        return tuple(found)
+        steps = len(self.passed)
+        for first in range(0, len(self.all), steps or 1):
+            tasks = self.all[first : first + steps]
+            yield from (Link(a, b, "data") for a, b in pairwise(tasks))
+            before = self.all[first - steps : first] if first else ()
+            yield from (Link(a, b, "order") for a, b in zip(before, tasks, strict=False))
 
-    def _segment(self, first: int) -> tuple[Task, ...]:
-        return self.all[first : first + self.steps] if first >= 0 else ()
+    def stages(self) -> list[list[Task]]:
+        """Return the topological generations: HAN's composite tasks (section III of the paper)."""
+        found: dict[int, list[Task]] = {}
+        for task in self.all:
+            found.setdefault(task.segment + task.step, []).append(task)
+        return list(found.values())
 
     def streams(self) -> Mapping[tuple[str, int], Sequence[Task]]:
         """Return the tasks of each stream in order, streams in the order of their first tasks."""
-        steps = self.steps
+        steps = len(self.passed)
         found = {task.stream: self.all[k::steps] for k, task in enumerate(self.all[:steps])}
         return super().streams() if len(found) < steps else found
 
-    @cached_property
-    def sources(self) -> dict[Task, list[Task]]:
-        """The tasks whose data each task needs."""
-        return {task: list(self.sources_of(task)) for task in self.all}
-
     def sources_of(self, task: Task) -> Sequence[Task]:
         """Return the tasks whose data `task` needs: that of the step before it."""
-        return (self.all[task.segment * self.steps + task.step - 1],) if task.step else ()
-
-
-def _freed(
-    waits: dict[Task, int], following: Mapping[Task, Sequence[Task]], done: Iterable[Task]
-) -> list[Task]:
-    """Return the tasks that wait for no other task once `done` are done."""
-    freed = []
-    for task in done:
-        for other in following[task]:
-            waits[other] -= 1
-            if not waits[other]:
-                freed.append(other)
-    return freed
+        return (self.all[task.segment * len(self.passed) + task.step - 1],) if task.step else ()
 
 
 def summarise(names: Iterable[str]) -> str:

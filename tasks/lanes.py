@@ -72,10 +72,6 @@ class Lanes:
         """The number of shares on each level inside nodes."""
         return tuple(lanes_at(self.view, k, self.choice.levels[k]) for k in self.inner)
 
-    @cached_property
-    def _rails(self) -> bool:
-        return self.view.rail_count > 1
-
     def owners(self, level: int, domain: int) -> tuple[int, ...]:
         """Return the unit of a domain that each share of a level belongs to, by its position."""
         found = self._found.get((level, domain))
@@ -85,7 +81,7 @@ class Lanes:
 
     def _owners(self, level: int, domain: int) -> tuple[int, ...]:
         units, lanes = self.view.units[level][domain], self.counts[self.inner.index(level)]
-        if not self._rails or level != self.inner[0]:
+        if self.view.rail_count < 2 or level != self.inner[0]:
             return _evenly(lanes, len(units))
         turn = in_turn([self.view.rails[rank] for rank in units])
         return tuple(turn[k % len(units)] for k in range(lanes))

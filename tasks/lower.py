@@ -50,18 +50,8 @@ def lower_batch(plan: Plan, builder: Builder, found: Places, tasks: list[Task]) 
     """Emit a rank's operations for tasks of one stream."""
     kind, level = tasks[0].stream
     for place in found.at(tasks):
-        context = Context(
-            place.tasks,
-            place.group,
-            builder.stream(kind, level),
-            plan.choice.levels[level].of(kind),
-            place.source,
-            place.result,
-            place.contributes,
-            place.owners,
-            place.letters,
-        )
-        plan.parts[level].lower(context)
+        choice = plan.choice.levels[level].of(kind)
+        plan.parts[level].lower(Context(builder.stream(kind, level), choice, *place))
 
 
 def _deliver(plan: Plan, builder: Builder) -> None:

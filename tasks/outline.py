@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from han.common.kept import kept
 from han.model.channel_layout import Geometry
@@ -17,6 +17,7 @@ from han.tasks.signature import Signature
 if TYPE_CHECKING:
     from han.tasks.task_graph import TaskGraph
 
+T = TypeVar("T")
 Cut = Callable[[Topology, Signature, Choice, Task], list[Span]]
 
 
@@ -60,9 +61,20 @@ class Outline:
         return any(len(self.worked[stream]) > len(tasks) for stream, tasks in self.streams.items())
 
     @kept
-    def layouts(self) -> dict[object, Any]:
-        """Layouts of cells that submodules have computed, by what these depend on."""
+    def channels(self) -> tuple[int, ...]:
+        """The levels that have channels, by the number of the channel."""
+        return tuple([k for k, geometry in enumerate(self.geometries) if geometry is not None])
+
+    @kept
+    def _layouts(self) -> dict[object, Any]:
         return {}
+
+    def layout(self, key: object, make: Callable[[], T]) -> T:
+        """Return a layout that is made once; `key` says what it depends on."""
+        found: T | None = self._layouts.get(key)
+        if found is None:
+            found = self._layouts[key] = make()
+        return found
 
     @kept
     def stages(self) -> dict[Task, int]:
@@ -77,10 +89,10 @@ class Outline:
         return TaskGraph.of(self.tasks)
 
     @property
-    def levels(self) -> list[int]:
+    def levels(self) -> tuple[int, ...]:
         """Levels on which the call communicates; none if it is left to the MPI library."""
         left = self.choice.composition == LEFT
-        return [] if left else levels_of(self.topology, self.signature)
+        return () if left else levels_of(self.topology, self.signature)
 
     @property
     def segments(self) -> int:
@@ -101,18 +113,13 @@ class Outline:
 def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
     """Return the channel layout of each level, for its largest domain; None: it has no channel."""
     return tuple(
-        Geometry(topology.channel_ranks(level), memory) if has_channel else None
+        Geometry(topology.channel_ranks[level], memory) if has_channel else None
         for level, has_channel in enumerate(topology.channels)
     )
 
 
-def levels_of(topology: Topology, signature: Signature) -> list[int]:
+def levels_of(topology: Topology, signature: Signature) -> tuple[int, ...]:
     """Return the levels on which a call communicates; by blocks, the one that holds all ranks."""
     if not signature.by_blocks:
-        return active_levels(topology)
-    return [topology.whole] if topology.whole is not None and topology.size > 1 else []
-
-
-def active_levels(topology: Topology) -> list[int]:
-    """Return the levels on which any group has more than one member."""
-    return list(topology.active)
+        return topology.active
+    return (topology.whole,) if topology.whole is not None and topology.size > 1 else ()

@@ -25,7 +25,7 @@ SEND, RECV = Ref(Base.SEND), Ref(Base.RECV)
 
 
 class Place(NamedTuple):
-    """The group of a batch of tasks and the addresses of its data: fields of a Context."""
+    """The group of a batch of tasks and the addresses of its data: the last fields of a Context."""
 
     tasks: tuple[Task, ...]
     group: Group
@@ -65,7 +65,8 @@ class TreePlaces:
 def _tree_groups(plan: Outline, rank: int) -> dict[int, Group | None]:
     topology, signature = plan.topology, plan.signature
     if signature.by_blocks:
-        return {k: topology.everyone(k, rank, signature.root) for k in plan.levels}
+        everyone = tuple(range(topology.size))
+        return {k: Group(k, everyone, everyone, signature.root, rank) for k in plan.levels}
     return {k: topology.group(k, rank, signature.root) for k in range(topology.depth)}
 
 
@@ -116,8 +117,8 @@ class RingPlaces(TreePlaces):
         return [place._replace(tasks=parts) for place in super().at(tasks)]
 
     def _parts(self, task: Task) -> list[Task]:
-        plan, signature = self.plan, self.plan.signature
-        parts = parts_of(plan.topology, plan.choice, signature.grain, signature.collective, task)
+        plan = self.plan
+        parts = parts_of(plan.topology, plan.signature, plan.choice, task)
         ordered = in_order(parts, task.kind, self.node)
         return [self.builder.part(task, start, stop) for start, stop in ordered]
 
@@ -218,14 +219,6 @@ def _of_several(group: Group | None) -> Group | None:
 # ---- lanes ---------------------------------------------------------------------------------------
 
 
-def _lanes(plan: Outline) -> Lanes:
-    """Return the lanes of a plan, the same for all ranks."""
-    found: Lanes | None = plan.layouts.get(Lanes)
-    if found is None:
-        found = plan.layouts[Lanes] = Lanes(plan.topology, plan.choice)
-    return found
-
-
 class LanePlaces:
     """On each level inside nodes a rank's share is cut again; its lanes combine what is left."""
 
@@ -234,7 +227,7 @@ class LanePlaces:
     def __init__(self, plan: Outline, builder: Builder) -> None:
         self.signature, self.builder = plan.signature, builder
         self.view, self.rank, self.root = plan.topology, builder.rank, plan.signature.root
-        self.lanes = _lanes(plan)
+        self.lanes = plan.layout(Lanes, lambda: Lanes(plan.topology, plan.choice))
         self.paths = self.lanes.carried(builder.rank)
         self.inside = {k: self._inside(n) for n, k in enumerate(self.lanes.inner)}
         self.between: dict[tuple[int, Path], Group | None] = {

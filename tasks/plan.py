@@ -63,11 +63,7 @@ class Plan(Outline):
 
     @kept
     def _footprint(self) -> tuple[int, ...]:
-        return tuple(
-            part.footprint(self, level)
-            for level, part in enumerate(self.parts)
-            if self.geometries[level] is not None
-        )
+        return tuple([self.parts[level].footprint(self, level) for level in self.channels])
 
 
 def make_plan(

@@ -20,6 +20,7 @@ from han.model.topology import Topology
 from han.tasks.choice import Choice
 from han.tasks.graph import Task
 from han.tasks.shares import shares
+from han.tasks.signature import Signature
 
 SEGMENT = 32 * 1024
 LEAST = 1024  # bytes up to which blocks form one part
@@ -56,12 +57,12 @@ class Parts(NamedTuple):
     blocks: Blocks
 
 
-def parts_of(view: Topology, choice: Choice, grain: int, collective: str, task: Task) -> Parts:
+def parts_of(view: Topology, signature: Signature, choice: Choice, task: Task) -> Parts:
     """Return the parts of a task; a broadcast or a reduce has one block."""
     top = view.active[-1]
-    nodes = view.widest(top) if collective == "allreduce" else 1
+    nodes = view.widest(top) if signature.collective == "allreduce" else 1
     most = choice.levels[top].get("segment", SEGMENT)
-    return _parts(task.start, task.stop, grain, nodes, most)
+    return _parts(task.start, task.stop, signature.grain, nodes, most)
 
 
 @lru_cache(64)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from han.model.channel_layout import INLINE, LINE
 from han.model.collectives import ROWS
 from han.model.program import positions
-from han.tasks.graph import Link, Task, Tasks
+from han.tasks.graph import Tasks
 from han.tasks.signature import Signature
 
 LEAST, MOST = INLINE, 1 << 36  # the first and the last bound, in bytes; more have no class
@@ -97,13 +98,8 @@ def exact(signature: Signature, nbytes: int, counts: tuple[int, ...] = ()) -> Si
 
 
 def cut_in_proportion(tasks: Tasks, signature: Signature, nbytes: int) -> Tasks:
-    """Return the tasks of a class with their offsets in a message of `nbytes` bytes."""
+    """Return the tasks of a class with their places in a message of `nbytes` bytes."""
     grain = signature.grain
-    edges = np.array([(t.start // grain, t.stop // grain) for t in tasks], "u8").reshape(-1, 2)
+    edges = np.array([(start // grain, stop // grain) for start, stop in tasks.cut], "u8")
     cuts = positions(edges, signature.grains, grain, nbytes).tolist()
-    cut: dict[Task, Task] = {
-        task: task._replace(start=start, stop=stop)
-        for task, (start, stop) in zip(tasks, cuts, strict=True)
-    }
-    links = tuple(Link(cut[first], cut[second], why) for first, second, why in tasks.links)
-    return Tasks(tuple(cut.values()), links)
+    return replace(tasks, cut=tuple([(start, stop) for start, stop in cuts]))

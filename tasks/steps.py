@@ -5,10 +5,10 @@ Source: Luo et al., HAN, section III-A and III-B.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from han.model.collectives import BOTH, DOWN, ROWS, UP
-from han.tasks.graph import Chains, Segments, Tasks
+from han.model.collectives import BOTH, ROWS
+from han.tasks.graph import Segments, Tasks
 from han.tasks.signature import Signature
 
 Steps = list[tuple[str, int]]  # kinds of tasks, and levels
@@ -28,11 +28,11 @@ def chain_of_steps(
     segment: int | None,
 ) -> Tasks:
     """Make the tasks of every segment, which passes through `steps` (kind, level) in turn."""
-    named = [
+    named = tuple([
         (symbols[level] + ROWS[kind].letter + _turn(steps[:k].count((kind, level))), kind, level)
         for k, (kind, level) in enumerate(steps)
-    ]
-    return Chains(named, segments(signature, segment))
+    ])  # fmt: skip
+    return Tasks(named, segments(signature, segment))
 
 
 def _turn(before: int) -> str:
@@ -50,28 +50,17 @@ def down(levels: Sequence[int]) -> Steps:
     return [("bcast", k) for k in reversed(levels)]
 
 
-def _both_ways(levels: Sequence[int], fused: bool) -> Steps:
-    """Reduce up the levels, then broadcast down; `fused`: one task does both on the outermost."""
-    if not fused:
-        return up(levels) + down(levels)
-    *inner, top = levels
-    return [*up(inner), ("allreduce", top), *down(inner)]
-
-
-# By the kinds of a collective's tasks (`Collective.kinds`).
-TREES: dict[tuple[str, ...], Callable[[Sequence[int], bool], Steps]] = {
-    DOWN: lambda levels, fused: down(levels),  # ib(0), sbib(1) ... sb(u-1)
-    UP: lambda levels, fused: up(levels),  # sr(0), irsr(1) ... ir(u-1)
-    BOTH: _both_ways,  # sr, irsr, ibirsr, sbibirsr ...
-}
-
-
 def of_tree(collective: str, levels: Sequence[int], fused: bool) -> Steps:
-    """Return the steps of a tree over `levels`, those on which the call communicates.
+    """Return the steps of a tree over `levels`: reduce up the levels, then broadcast down.
 
-    `fused`: the outermost level has one allreduce task instead of a reduce and a broadcast.
+    `fused`: one task on the outermost level does both, if the collective has both.
     """
     kinds = ROWS[collective].kinds
-    if kinds:
-        return TREES[kinds](levels, fused)
-    return [(collective, level) for level in levels]  # from owner to receiver: sag(0) sag(1) ...
+    if not kinds:
+        return [(collective, level) for level in levels]  # from owner to receiver: sag(0) sag(1)
+    if fused and kinds == BOTH:
+        *inner, top = levels
+        return [*up(inner), ("allreduce", top), *down(inner)]  # sr, iasr, sbiasr ...
+    # ib(0), sbib(1) ... sb(u-1); sr(0), irsr(1) ... ir(u-1); sr, irsr, ibirsr, sbibirsr ...
+    steps_up = up(levels) if "reduce" in kinds else []
+    return steps_up + (down(levels) if "bcast" in kinds else [])

@@ -241,7 +241,7 @@ def _values(
             raise ValueError(f"{where}: {told}")
         if of_kind and row.joint:
             raise ValueError(f"{where}.{key}: is for the level: write it in use")
-        info = ParameterInfo(row.kind, row.minimum, row.maximum, row.choices)  # type: ignore[arg-type]
+        info = ParameterInfo(row.kind, row.minimum, row.maximum, row.choices)
         try:
             yield key, _value(info, value)
         except ValueError as error:

@@ -28,7 +28,6 @@ from han.runtime.state import State
 from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
-from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 from han.tuning.built_in.table import shipped
 
@@ -121,7 +120,7 @@ def _level(topology: Topology, level: int) -> dict[str, Any]:
         "name": topology.names[level],
         "symbol": topology.symbols[level],
         "shares_memory": topology.shared[level],
-        "used": level in active_levels(topology),
+        "used": level in topology.active,
         "groups": [spans(ranks) for ranks in groups],
     }
 

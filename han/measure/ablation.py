@@ -24,7 +24,6 @@ from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.submodules.sm.trees import ALGORITHMS
 from han.tasks.choice import Choice, LevelChoice
-from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 from han.tuning.rules import RuleTable, use_of
 
@@ -121,7 +120,7 @@ def without(
     if variant.policy is not None:
         return choice
     levels = list(choice.levels)
-    for k in active_levels(topology):
+    for k in topology.active:
         if levels[k].submodule == "sm":
             levels[k] = variant.change(levels[k], signature, topology) or levels[k]
     return None if tuple(levels) == choice.levels else replace(choice, levels=tuple(levels))

@@ -11,7 +11,6 @@ programs without loops.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,12 +93,8 @@ def _more_tasks(shorter: Program, longer: Program, times: int) -> TaskNames | No
     return a.repeated(b, times) if isinstance(a, TaskNames) and isinstance(b, TaskNames) else None
 
 
-def _records(program: Program) -> tuple[Any, Any, tuple[tuple[int, int], ...]]:
-    return (
-        np.ascontiguousarray(program.code),
-        None if program.terms is None else np.ascontiguousarray(program.terms),
-        tuple((s.start, s.stop) for s in program.streams),
-    )
+def _records(program: Program) -> tuple[Any, ...]:
+    return tuple([program.records[name] for name in ("code", "terms", "streams")])
 
 
 def _fields(program: Program, found: tuple[Any, ...]) -> dict[str, Any]:
@@ -133,9 +128,9 @@ def unroll(program: Program) -> Program:
     """Return the program without loops, as the executor carries it out."""
     if program.strides is None:
         return program
-    parts = [_unrolled(program.code, stream) for stream in program.streams]
-    ends = np.cumsum([0, *(len(rows) for rows, _, _ in parts)]).tolist()
-    rows, turns, strides = (np.concatenate(column) for column in zip(*parts, strict=True))
+    rows, turns, strides = _unrolled(program.code)
+    # where each record is afterwards
+    starts = np.append(0, np.cumsum(program.times, dtype=np.int64)).tolist()
     added = np.append(program.strides, np.zeros(1, STRIDES))[strides]  # stride -1: none
     code = program.code[rows].copy()
     for name in _OF_CODE:
@@ -145,14 +140,11 @@ def unroll(program: Program) -> Program:
         terms = program.terms[rows].copy()
         for name, stride in _OF_TERMS.items():
             terms[name] += _times(added[stride], turns).astype(terms[name].dtype)
-    bounds = tuple(pairwise(ends))
     awaits = np.flatnonzero(code["code"] == Code.AWAIT)
-    shifts = np.array([end - s.start for end, s in zip(ends, program.streams, strict=False)])
+    shifts = np.array([starts[s.start] - s.start for s in program.streams])
     code["n"][awaits] += shifts[code["peer"][awaits]].astype("u8")
-    streams = tuple(
-        replace(s, start=start, stop=stop)
-        for s, (start, stop) in zip(program.streams, bounds, strict=True)
-    )
+    bounds = tuple((starts[s.start], starts[s.stop]) for s in program.streams)
+    streams = _moved(program.streams, bounds)
     return replace(program, code=code, terms=terms, strides=None, streams=streams)
 
 
@@ -162,14 +154,13 @@ def _times(stride: Array, turns: Array) -> Array:
     return np.asarray(stride * factors)
 
 
-def _unrolled(code: Array, stream: StreamInfo) -> tuple[Array, Array, Array]:
-    """Return the record of each operation of a stream, its turn in a loop, and its stride or -1."""
+def _unrolled(code: Array) -> tuple[Array, Array, Array]:
+    """Return the record of each operation, its turn in a loop, and its stride or -1."""
     rows, turns, strides = list[Array](), list[Array](), list[Array]()
-    at = stream.start
-    ends = np.flatnonzero(code["code"][stream.start : stream.stop] == LOOP) + stream.start
-    for end in [*ends.tolist(), stream.stop]:
+    at = 0
+    for end in [*np.flatnonzero(code["code"] == LOOP).tolist(), len(code)]:
         length, times, first = 0, 0, 0
-        if end < stream.stop:
+        if end < len(code):
             length, times = int(code["n"][end]), int(code["off"][end, 0])
             first = int(code["off"][end, 1])
         before = np.arange(at, end - length)

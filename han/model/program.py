@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from han._native import Ref as Ref
-from han.model.opcodes import STARTS
+from han.model.opcodes import COMBINATIONS, COPIES, MESSAGES, STARTS
 from han.model.opcodes import Code as Code
 
 if TYPE_CHECKING:
@@ -152,6 +152,23 @@ def positions(
     rate = (whole << bits) // np.uint64(grains)
     units = numbers * rate + np.uint64((1 << RATE_BITS) - 1) >> bits
     found: npt.NDArray[np.uint64] = np.minimum(units * np.uint64(grain), sizes)
+    return found
+
+
+def bytes_moved(
+    code: npt.NDArray[np.void], element: int | npt.NDArray[np.int64], most: int = 1 << 62
+) -> npt.NDArray[np.int64]:
+    """Return the bytes that each operation moves or combines; 0 for those that move none.
+
+    Elements have `element` bytes, those of each operation if they are several. Counts above `most`
+    are cut to it.
+    """
+    codes, n = code["code"], np.minimum(code["n"], np.uint64(most)).astype(np.int64)
+    calls = codes == Code.COLL
+    of_bytes = calls & (code["off"][:, 2] % Coll.BLOCKING == Coll.BCAST)
+    combines = np.isin(codes, COMBINATIONS) | (calls & ~of_bytes)
+    moves = combines | of_bytes | np.isin(codes, (*COPIES, *MESSAGES))
+    found: npt.NDArray[np.int64] = np.where(moves, n, 0) * np.where(combines, element, 1)
     return found
 
 

@@ -80,8 +80,7 @@ class Topology:
         self._check()
 
     def __repr__(self) -> str:
-        found = len(set(self.sockets))
-        sockets = f"; {found} sockets" if found > len(set(self.memory)) else ""
+        sockets = f"; {len(set(self.sockets))} sockets" if self.several_sockets else ""
         return f"<Topology {self.describe()}: {' < '.join(self.names)}{sockets}>"
 
     def _check(self) -> None:
@@ -146,12 +145,9 @@ class Topology:
             members.append(Counter(o for o, _ in set(zip(outer, inner, strict=True))))
         return tuple(tuple(sorted(set(each.values()))) for each in members)
 
-    def channel_ranks(self, level: int) -> int:
-        """Number of ranks of the largest channel at `level`."""
-        return self._channel_ranks[level]
-
     @cached_property
-    def _channel_ranks(self) -> tuple[int, ...]:
+    def channel_ranks(self) -> tuple[int, ...]:
+        """For each level, the number of ranks of its largest channel."""
         return tuple(max(map(len, ranks.values())) for ranks in self._home_ranks)
 
     @cached_property
@@ -202,11 +198,6 @@ class Topology:
         """The innermost level at which all ranks share one channel; None if none does."""
         levels = (k for k in range(self.depth) if self.shared[k] and len(self._home_ranks[k]) == 1)
         return next(levels, None)
-
-    def everyone(self, level: int, rank: int, root: int) -> Group:
-        """All ranks as one group at `level`, at which they share a channel."""
-        ranks = tuple(range(self.size))
-        return Group(level, ranks, ranks, root, rank)
 
     def leader(self, level: int, rank: int, root: int) -> int:
         """The leader of `rank`'s domain at `level`: the root if it is there, else the lowest."""
@@ -262,45 +253,41 @@ class Topology:
             for level in self._home_ranks
         )
 
+    @cached_property
     def ordered(self) -> Topology:
-        """Split domains into runs of consecutive ranks, for operations that do not commute.
+        """The domains split into runs of consecutive ranks, for operations that do not commute.
 
         The result of a group then covers consecutive operands. Ranks keep their channels.
         """
-        return self._ordered
+        return self._split(runs)
 
+    @cached_property
     def aligned(self) -> Topology:
-        """Split domains into whole blocks of the canonical order, for reproducible reductions.
+        """The domains split into whole blocks of the canonical order, for reproducible reductions.
 
         A block has ranks from a multiple of a power of two on. Ranks keep their channels.
         """
-        return self._aligned
+        return self._split(blocks)
 
+    @cached_property
     def flat(self) -> Topology:
-        """Return the same ranks in one group, on the first level that has all of them.
+        """The same ranks in one group, on the first level that has all of them.
 
         Ranks keep their channels.
         """
-        return self._flat
-
-    @cached_property
-    def _flat(self) -> Topology:
         alone, last = tuple(range(self.size)), self._first_of_all
         domains = (*(alone,) * last, *((0,) * self.size,) * (self.depth - last))
         return self if domains == self.domains else replace(self, domains=domains, homes=self.homes)
 
+    @cached_property
     def one_network(self) -> Topology:
-        """Keep the levels up to that of the nodes; all nodes are one group.
+        """The levels up to that of the nodes; all nodes are one group.
 
         Without nodes of ranks that share memory the topology is flat. Ranks keep their channels.
         """
-        return self._one_network
-
-    @cached_property
-    def _one_network(self) -> Topology:
         node, last = self.node_level, self._first_of_all
         if node is None:
-            return self.flat()
+            return self.flat
         between = (self.domains[node],) * (last - node - 1)
         above = ((0,) * self.size,) * (self.depth - last)
         domains = (*self.domains[: node + 1], *between, *above)
@@ -360,14 +347,6 @@ class Topology:
     @property
     def _first_of_all(self) -> int:
         return self.homes.index(self.homes[-1])
-
-    @cached_property
-    def _ordered(self) -> Topology:
-        return self._split(runs)
-
-    @cached_property
-    def _aligned(self) -> Topology:
-        return self._split(blocks)
 
     def _split(self, cut: Callable[[Sequence[int]], tuple[int, ...]]) -> Topology:
         parts = tuple(number_domains(cut(d)) for d in self.domains)

@@ -13,14 +13,12 @@ from han.tasks.graph import Task
 from han.tasks.stream import Stream
 
 
-def sizes_of(context: Context) -> tuple[int, int]:
-    """Return the bytes of a piece, and how many are under way between two ranks at most."""
-    return context.choice.get("segment", SEGMENT), context.choice.get("window", WINDOW)
-
-
 def cut_for(context: Context) -> tuple[list[Piece], int, int]:
-    """Return the pieces of the context's tasks, how many its stream has in all, and the window."""
-    size, window = sizes_of(context)
+    """Return the pieces of the context's tasks, how many its stream has in all, and the window.
+
+    So many pieces are under way between two ranks at most.
+    """
+    size, window = context.choice.get("segment", SEGMENT), context.choice.get("window", WINDOW)
     pieces = cut(context.tasks, size, context.grain)
     whole = context.builder.tasks_of(context.stream)
     return pieces, number(whole, size, context.grain), window

@@ -15,14 +15,13 @@ Source: Jocksch et al., section 2.1.4.
 from __future__ import annotations
 
 from han.model.channel_layout import PAGE
-from han.model.program import PEER_SLOTS, Base, PeerBase, Ref
+from han.model.program import PEER_SLOTS
 from han.model.topology import Topology
 from han.submodules.exchange.factors import phases_of
 from han.submodules.exchange.patterns import PRESETS, asked_factors
 from han.tasks.choice import LevelChoice
 from han.tasks.compositions import TREE
-from han.tasks.context import Context
-from han.tasks.outline import Outline, active_levels
+from han.tasks.outline import Outline
 from han.tasks.signature import Signature
 
 READING = ("recursive", "cyclic", "tree")  # algorithms of which each stage has cells of its own
@@ -35,7 +34,7 @@ def may_read(topology: Topology, signature: Signature, level: int) -> bool:
     """
     if not (signature.mapped and signature.reduces and topology.shared[level]):
         return False
-    return level in active_levels(topology)[:1] and topology.channel_ranks(level) <= PEER_SLOTS
+    return level in topology.active[:1] and topology.channel_ranks[level] <= PEER_SLOTS
 
 
 def reads(topology: Topology, signature: Signature, level: int, choice: LevelChoice) -> bool:
@@ -63,19 +62,3 @@ def reads_in_plan(plan: Outline, level: int, choice: LevelChoice) -> bool:
     if plan.choice.composition not in (TREE, "flat") or not in_memory(plan.choice.levels[level]):
         return False
     return reads(plan.topology, plan.signature, level, choice)
-
-
-def operand_at(context: Context, member: int) -> Ref:
-    """Return the operand of a member in its send buffer, which this rank maps."""
-    return _at(context, member, Base.SEND)
-
-
-def result_at(context: Context, member: int) -> Ref:
-    """Return the result of a member in its receive buffer, which this rank maps."""
-    return _at(context, member, Base.RECV)
-
-
-def _at(context: Context, member: int, base: Base) -> Ref:
-    group, builder = context.group, context.builder
-    peer = PeerBase(base, builder.channel(group.level), group.slots[member])
-    return Ref(peer.number, 0)

@@ -204,12 +204,7 @@ class Exchange(Submodule):
             "in shared memory: members write finished blocks into the cells of those who need "
             "them (true), or read them there (false); small messages are read",
         ),
-        "lanes": Parameter(
-            "int",
-            "shares: how many there are on a level; 0: as many as the smallest group has ranks",
-            0,
-            1 << 16,
-        ),
+        "lanes": shares.LANES,
         "arrays": Parameter(
             "bool", "shared arrays are read where they are (true), or copied into cells (false)"
         ),

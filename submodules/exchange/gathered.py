@@ -13,22 +13,69 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from han.common.kept import kept
+from han.submodules.exchange.factors import Factors
 from han.submodules.exchange.steps import Blocks, Recursive, Take, spans
+
+
+class Copies(NamedTuple):
+    """Who has a copy of a message after each gathering step, and which blocks each member copies.
+
+    A step divides groups of members, as the factors `gather` say. A group has its copy in the cells
+    of its first member, and that of the root in the root's.
+    """
+
+    size: int
+    blocks: int
+    gather: Factors
+
+    def group(self, step: int) -> int:
+        """Return how many members share a copy after a step."""
+        return self.size // prod(self.gather[:step])
+
+    def home(self, member: int, step: int, root: int = 0) -> int:
+        """Return in whose cells a member's group has its copy after a step."""
+        group = self.group(step)
+        first = member // group * group
+        return root if first <= root < first + group else first
+
+    def share(self, member: int, step: int, root: int = 0) -> range:
+        """Return the blocks that a member copies for its group in a step before the last."""
+        if self.home(member, step, root) == self.home(member, step - 1, root):
+            return range(0)
+        group = self.group(step)
+        first, stop = (-(-(member % group + k) * self.blocks // group) for k in (0, 1))
+        return range(first, stop)
+
+    def writer(self, member: int, step: int, block: int, root: int = 0) -> tuple[int, int]:
+        """Return who has written a block of a group's copy, and in which step; 0: the root had it.
+
+        The copy is that of a member's group after `step`.
+        """
+        home = self.home(member, step, root)
+        if home == root:
+            return root, 0
+        since = next(k for k in range(1, step + 1) if self.home(home, k, root) == home)
+        return home + block * self.group(since) // self.blocks, since
 
 
 @dataclass(frozen=True)
 class Gathered(Recursive):
     """A recursive exchange whose blocks are gathered at the first member of each group."""
 
+    @kept
+    def copies(self) -> Copies:
+        """The copies of the result in the gathering steps."""
+        return Copies(self.size, self.blocks, self.gather)
+
     def home(self, member: int, stage: int) -> int:
         """Return whose cells a member writes in a stage; gathering steps follow the last stage."""
-        if not stage:
-            return member
-        if stage <= self.stages:
-            return self._first(member, prod(self.scatter[:stage]))
-        return self._first(member, self._group(stage - self.stages))
+        if stage > self.stages:
+            return self.copies.home(member, stage - self.stages)
+        group = prod(self.scatter[:stage])
+        return member // group * group
 
     def shelf(self, member: int, _writer: int, step: int) -> int:
         """Return the first member of the group that shared the result before a gathering step."""
@@ -44,13 +91,11 @@ class Gathered(Recursive):
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return what a member copies in a step: its share, or in the last step all it lacks."""
-        wanted = self._wanted(member, step)
-        if step == self.gathers:
-            has = set(self.held(member, self.stages))
-            for k in range(1, step):
-                has.update(self._wanted(member, k))
-            wanted = [block for block in wanted if block not in has]
-        return self._by_writer(member, step, wanted)
+        if step < self.gathers:
+            return self._by_writer(member, step, self.copies.share(member, step))
+        has = set(self.held(member, self.stages))
+        has.update(*(self.copies.share(member, k) for k in range(1, step)))
+        return self._by_writer(member, step, [b for b in range(self.blocks) if b not in has])
 
     def everything(self, member: int) -> list[Take]:
         """Return all blocks of the copy that a member reads in the last step."""
@@ -60,45 +105,17 @@ class Gathered(Recursive):
         """Return blocks that a member reads in a step, by those who have written them."""
         found: dict[int, list[int]] = {}
         for block in wanted:
-            found.setdefault(self._writer(member, step - 1, block), []).append(block)
+            writer, since = self.copies.writer(member, step - 1, block)
+            found.setdefault(writer if since else self._owners[block], []).append(block)
         ordered = sorted(found, key=lambda writer: (writer - member) % self.size)
         return [(writer, part) for writer in ordered for part in spans([found[writer]])]
-
-    def _wanted(self, member: int, step: int) -> Blocks:
-        """Return the blocks that a member copies in a step, some of which it may have already."""
-        if step == self.gathers:
-            return range(self.blocks)
-        if self.home(member, self.stages + step) == self.home(member, self.stages + step - 1):
-            return ()
-        return self._share(member, self._group(step))
 
     def takers(self, member: int, step: int) -> list[int]:
         """Return the members that take in a gathering step what a member has written."""
         others = (other for other in range(self.size) if other != member)
         return [other for other in others if any(m == member for m, _ in self.takes(other, step))]
 
-    def _writer(self, member: int, step: int, block: int) -> int:
-        """Return who wrote a block of the vector that a member reads after a gathering step."""
-        home = self.home(member, self.stages + step)
-        for before in range(1, step + 1):
-            group, wider = self._group(before), self._group(before - 1)
-            if home % wider and not home % group:  # its first copy is that of this step
-                return home + block * group // self.blocks
-        return self._owners[block]
-
     @kept
     def _owners(self) -> dict[int, int]:
         """The members that combine the blocks in the last stage."""
         return {b: m for m in range(self.size) for b in self.held(m, self.stages)}
-
-    def _share(self, member: int, group: int) -> range:
-        place = member % group
-        first, stop = (-(-k * self.blocks // group) for k in (place, place + 1))
-        return range(first, stop)
-
-    def _group(self, step: int) -> int:
-        """Return how many members share a copy of the result after a gathering step."""
-        return self.size // prod(self.gather[:step])
-
-    def _first(self, member: int, group: int) -> int:
-        return member // group * group

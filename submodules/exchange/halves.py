@@ -22,21 +22,22 @@ Source: Jocksch et al., section 2.3 and figures 6 and 7, and section 2.4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, lines
 from han.model.program import Ref
+from han.submodules.exchange.gathered import Copies
 from han.submodules.exchange.layout import (
     BANKS,
-    LEAST_AREA,
     Layout,
     Partition,
     Run,
     in_cells,
     kinds_at,
     least,
+    no_room,
     runs,
 )
 from han.submodules.exchange.node import Exchange, exchange_pieces
@@ -64,20 +65,15 @@ def unfit(question: Question) -> str | None:
     if reason is not None:
         return reason
     taken = least(choice, topology.widest(level), element) + BANKS * lines(element)
-    if 2 * taken > LEAST_AREA:
-        return (
-            f"{choice.algorithm} among {topology.widest(level)} members takes {taken} bytes of "
-            f"cells for elements of {element} bytes; half of the smallest ring has "
-            f"{LEAST_AREA // 2}"
-        )
-    return None
+    what = f"{choice.algorithm} among {topology.widest(level)} members"
+    return no_room(what, taken, element, 2, "half of the smallest ring has")
 
 
 def footprint(plan: Outline, level: int) -> int:
     """Return how many bytes of each rank's ring of cells a run takes."""
     tasks = _tasks(plan, level, "bcast")
-    copies = [Copies.of(plan, level, tasks, n) for n in _sizes(plan, level)] if tasks else []
-    return _reduce_bytes(plan, level) + max((one.nbytes for one in copies), default=0)
+    spreads = [Spread.of(plan, level, tasks, n) for n in _sizes(plan, level)] if tasks else []
+    return _reduce_bytes(plan, level) + max((one.nbytes for one in spreads), default=0)
 
 
 def _reduce_bytes(plan: Outline, level: int) -> int:
@@ -189,14 +185,13 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Copies:
+class Spread:
     """Which member copies what of a broadcast in each step, and where the copies lie.
 
-    `gather` are the factors of the steps, `base` is where the cells begin in a rank's ring.
+    `base` is where the cells begin in a rank's ring.
     """
 
-    size: int
-    gather: tuple[int, ...]
+    copies: Copies
     partition: Partition
     chunk: int
     pieces: int
@@ -204,7 +199,7 @@ class Copies:
     base: int
 
     @classmethod
-    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...], members: int) -> Copies:
+    def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...], members: int) -> Spread:
         """Lay out the tasks of a level's stream; a single one goes to small slots if it fits."""
         geometry, signature = plan.geometries[level], plan.signature
         assert geometry is not None
@@ -219,8 +214,7 @@ class Copies:
         chunk = min(chunk, most, lines(largest))
         chunk = max(signature.grain, chunk // LINE * LINE // signature.grain * signature.grain)
         return cls(
-            members,
-            (members,) if small else gather,
+            Copies(members, partition.blocks, (members,) if small else gather),
             partition,
             chunk,
             number(tasks, PAGE if small else chunk, signature.grain),
@@ -238,49 +232,29 @@ class Copies:
         """Whether a bank is used more than once."""
         return self.pieces > BANKS
 
-    def home(self, member: int, step: int, root: int) -> int:
-        """Return in whose cells a member's group has its copy after a step; the root keeps its."""
-        group = self._group(step)
-        first = member // group * group
-        return root if first <= root < first + group else first
+    @property
+    def steps(self) -> range:
+        """The steps, of which the first is 1."""
+        return range(1, len(self.copies.gather) + 1)
 
     def copied(self, member: int, step: int, root: int) -> list[Part]:
         """Return what a member copies in a step, by those who have written it."""
         if member == root:
             return []
-        wanted = self._share(member, step, root)
-        has = {b for k in range(1, step) for b in self._share(member, k, root)}
-        if step == len(self.gather):
-            wanted = [b for b in range(self.partition.blocks) if b not in has]
+        copies = self.copies
+        wanted: Sequence[int] = copies.share(member, step, root)
+        has = {b for k in range(1, step) for b in copies.share(member, k, root)}
+        if step == self.steps[-1]:
+            wanted = [b for b in range(copies.blocks) if b not in has]
         found: list[Part] = []
         for block in wanted:
             mine = block in has
-            writer, since = (member, 0) if mine else self._writer(member, step - 1, block, root)
+            writer, since = (member, 0) if mine else copies.writer(member, step - 1, block, root)
             if found and found[-1][:2] == (writer, since) and found[-1].stop == block:
                 found[-1] = found[-1]._replace(stop=block + 1)
             else:
                 found.append(Part(writer, since, block, block + 1))
         return found
-
-    def _share(self, member: int, step: int, root: int) -> range | list[int]:
-        """Return the blocks that a member copies for its group in a step before the last."""
-        if self.home(member, step, root) == self.home(member, step - 1, root):
-            return range(0)
-        group, blocks = self._group(step), self.partition.blocks
-        first, stop = (-(-(member % group + k) * blocks // group) for k in (0, 1))
-        return range(first, stop)
-
-    def _writer(self, member: int, step: int, block: int, root: int) -> tuple[int, int]:
-        """Return who has written a block of the copy that a member's group has after a step."""
-        home = self.home(member, step, root)
-        if home == root:
-            return root, 0
-        since = next(k for k in range(1, step + 1) if self.home(home, k, root) == home)
-        return home + block * self._group(since) // self.partition.blocks, since
-
-    def _group(self, step: int) -> int:
-        """Return how many members share a copy after a step."""
-        return self.size // prod(self.gather[:step])
 
 
 class _Broadcast:
@@ -291,11 +265,11 @@ class _Broadcast:
         self.builder = context.builder
         tasks = self.builder.tasks_of(context.stream)
         level, size = context.group.level, context.group.size
-        self.copies = Copies.of(self.builder.plan, level, tasks, size)
-        self.steps = range(1, len(self.copies.gather) + 1)
+        self.spread = Spread.of(self.builder.plan, level, tasks, size)
+        self.steps = self.spread.steps
         me, root = self.group.me, self.group.root
-        self.parts = {k: self.copies.copied(me, k, root) for k in self.steps}
-        self.homes = [self.copies.home(me, k, root) for k in (0, *self.steps)]
+        self.parts = {k: self.spread.copied(me, k, root) for k in self.steps}
+        self.homes = [self.spread.copies.home(me, k, root) for k in (0, *self.steps)]
         self.waits = Waits(context, context.flag)
         self.others = tuple(m for m in range(size) if m != root)
 
@@ -316,11 +290,11 @@ class _Broadcast:
                 self.stream.post(*self._counter(self.group.me, piece, step))
         if not piece.nbytes:
             self._await(piece, self.group.root, 0)
-        if self.copies.recycled:
+        if self.spread.recycled:
             self.stream.post(self.context.flag(self.group.me, READ), piece.index + 1)
 
     def _copy(self, piece: Piece, step: int, part: Part, awaited: set[tuple[int, int]]) -> None:
-        start, stop = self.copies.partition.span(piece.nbytes, part.first, part.stop)
+        start, stop = self.spread.partition.span(piece.nbytes, part.first, part.stop)
         if start == stop:
             return
         result = self.context.result.to(piece.start + start)
@@ -335,15 +309,15 @@ class _Broadcast:
             self.stream.copy(cell, result, stop - start)
 
     def _cell(self, member: int, piece: Piece) -> Ref:
-        if self.copies.small:
+        if self.spread.small:
             beside = FLAG if piece.nbytes <= INLINE else LINE
             return (self.context.small(member) + beside).holding(piece.start)
-        bank = piece.index % BANKS * lines(self.copies.chunk)
-        return (self.context.cells(member) + (self.copies.base + bank)).holding(piece.start)
+        bank = piece.index % BANKS * lines(self.spread.chunk)
+        return (self.context.cells(member) + (self.spread.base + bank)).holding(piece.start)
 
     def _counter(self, member: int, piece: Piece, step: int) -> tuple[Ref, int]:
         """Return a member's flag, and its value once the member has copied in a step."""
-        if self.copies.small:
+        if self.spread.small:
             return self.context.small(member), SLOT_RELEASED
         return self.context.flag(member, RELEASED), piece.index * len(self.steps) + step + 1
 
@@ -355,6 +329,6 @@ class _Broadcast:
 def _broadcast(context: Context) -> None:
     """Emit this rank's operations for the broadcast of each task."""
     mine = _Broadcast(context)
-    pieces = numbered(context, PAGE if mine.copies.small else mine.copies.chunk)
+    pieces = numbered(context, PAGE if mine.spread.small else mine.spread.chunk)
     for piece in in_turn(context, pieces):
         (mine.put if context.group.leads else mine.take)(piece)

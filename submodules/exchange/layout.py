@@ -284,3 +284,14 @@ def least(choice: LevelChoice, members: int, element: int) -> int:
 
 
 LEAST_AREA = RING_MIN // 2  # han.model.channel_layout.Geometry.area of the smallest ring
+
+
+def no_room(what: str, taken: int, element: int, kinds: int, has: str) -> str | None:
+    """Return why cells for elements do not fit where `kinds` kinds of tasks share a ring, or None.
+
+    `has` says who has the room.
+    """
+    most = LEAST_AREA // kinds
+    if taken <= most:
+        return None
+    return f"{what} takes {taken} bytes of cells for elements of {element} bytes; {has} {most}"

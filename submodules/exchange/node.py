@@ -33,8 +33,7 @@ from collections.abc import Iterator
 
 from han.model.channel_layout import FLAG, LINE
 from han.model.program import Ref
-from han.submodules.exchange.arrays import operand_at, result_at
-from han.submodules.exchange.layout import BANKS, LEAST_AREA, Layout, Run, least
+from han.submodules.exchange.layout import BANKS, Layout, Run, least, no_room
 from han.submodules.exchange.patterns import PRESETS, misfit_of
 from han.submodules.exchange.script import Script
 from han.submodules.exchange.steps import OWN, Pattern, Source
@@ -45,6 +44,7 @@ from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
 from han.tasks.outline import Outline
+from han.tasks.places import RECV, SEND
 
 
 def unfit(question: Question) -> str | None:
@@ -54,13 +54,8 @@ def unfit(question: Question) -> str | None:
     reason = misfit_of(choice, members)
     if reason is not None:
         return reason
-    taken = least(choice, members, element)
-    if taken > LEAST_AREA:
-        return (
-            f"{choice.algorithm} among {members} members takes {taken} bytes of cells for elements "
-            f"of {element} bytes; the smallest ring has {LEAST_AREA}"
-        )
-    return None
+    what = f"{choice.algorithm} among {members} members"
+    return no_room(what, least(choice, members, element), element, 1, "the smallest ring has")
 
 
 def footprint(plan: Outline, level: int) -> int:
@@ -219,7 +214,7 @@ class Exchange:
         if stage == OWN:
             return self._own(piece, run)
         if not stage and self.layout.arrays:
-            return operand_at(self.context, member).to(piece.start + run.start)
+            return self.context.mapped(SEND, member).to(piece.start + run.start)
         return self.cell(self.pattern.home(member, stage), piece, stage, run, place)
 
     def _awaited(
@@ -240,7 +235,7 @@ class Exchange:
                 result = self.context.result.to(piece.start + run.start)
                 nbytes = run.stop - run.start
                 if self.layout.in_results:
-                    there = result_at(self.context, member).to(piece.start + run.start)
+                    there = self.context.mapped(RECV, member).to(piece.start + run.start)
                     self.stream.copy(result, there, nbytes)
                     continue
                 shelf = self.pattern.shelf(me, member, step)

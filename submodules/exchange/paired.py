@@ -12,7 +12,7 @@ from han.submodules.exchange.steps import OWN, Blocks, Fold, Steps, Take
 
 
 @dataclass(frozen=True)
-class Paired:
+class Paired(Steps):
     """The exchange `inner` of some of `size` members.
 
     The first members form pairs. The odd member of a pair sends its operand to the even one before

@@ -15,54 +15,27 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from han.submodules.exchange.steps import OWN, Blocks, Fold, Parted, Take
+from han.submodules.exchange.steps import OWN, Blocks, Circular, Fold, Pattern, Take
 
 Numbers = tuple[int, ...]  # of lanes, of members or of cells
 RESULT = -1  # in place of the number of a cell
 
 
 @dataclass(frozen=True)
-class Rooted:
+class Rooted(Circular):
     """A pattern in which the root has, or gets, the blocks of all `size` members at once."""
 
     size: int
     root: int
-    stages = 0
-    gathers = 0
-    releases = 0
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks a message is cut into."""
-        return self.size
+    stages = gathers = 0
 
     def held(self, member: int, stage: int) -> Blocks:
         """Return the member's own block, at first all."""
         return (member,) if stage else range(self.size)
 
-    def shown(self, member: int) -> Blocks:
-        """Return no block."""
-        return ()
-
-    def folds(self, member: int, stage: int) -> list[Fold]:
-        """Return no fold."""
-        return []
-
-    def readers(self, member: int, stage: int) -> list[int]:
-        """Return no reader."""
-        return []
-
     def finished(self, member: int, step: int) -> Blocks:
         """Return the member's own block."""
         return (member,)
-
-    def takes(self, member: int, step: int) -> list[Take]:
-        """Return nothing."""
-        return []
-
-    def takers(self, member: int, step: int) -> list[int]:
-        """Return no taker."""
-        return []
 
     def others(self, member: int) -> list[int]:
         """Return the members other than the root if the member is the root, the next first."""
@@ -149,7 +122,7 @@ class Moves(NamedTuple):
     takers: dict[int, Numbers]
 
 
-def cells_of(pattern: Parted, lanes: int) -> tuple[int, int]:
+def cells_of(pattern: Pattern, lanes: int) -> tuple[int, int]:
     """Return how many cells a slice takes while its shares are made, and when they are finished."""
     each = -(-lanes // pattern.size)
     partial = sum(len(pattern.held(0, stage)) for stage in range(1, pattern.stages))
@@ -158,7 +131,7 @@ def cells_of(pattern: Parted, lanes: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1 << 10)
-def moves(pattern: Parted, owners: Numbers, me: int, has_all: int) -> Moves:
+def moves(pattern: Pattern, owners: Numbers, me: int, has_all: int) -> Moves:
     """Return the moves of member `me`; `owners` has the member that owns each lane's share.
 
     Member `has_all` takes nothing: it only passes shares on.
@@ -169,7 +142,7 @@ def moves(pattern: Parted, owners: Numbers, me: int, has_all: int) -> Moves:
 class _Mover:
     """Translates the blocks of a pattern into the lanes and cells of one member."""
 
-    def __init__(self, pattern: Parted, owners: Numbers, me: int, has_all: int) -> None:
+    def __init__(self, pattern: Pattern, owners: Numbers, me: int, has_all: int) -> None:
         self.pattern, self.me, self.has_all = pattern, me, has_all
         self.each = -(-len(owners) // pattern.size)
         self.owned: dict[int, list[int]] = {}  # lanes, by member

@@ -28,7 +28,7 @@ from han.submodules.exchange.nested import Nested
 from han.submodules.exchange.paired import Paired, paired
 from han.submodules.exchange.rings import CopyIn, Ring
 from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
-from han.tasks.canonical import NOT_CANONICAL, are_blocks, starts_of
+from han.tasks.canonical import NOT_CANONICAL, are_blocks, starts_of_groups
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 
@@ -179,7 +179,7 @@ def reorders(question: Question) -> str | None:
     Factors must be valid.
     """
     signature, choice = question.signature, question.choice
-    for starts in _starts_of_groups(question):
+    for starts in starts_of_groups(question.topology, signature, question.level):
         steps = _steps(choice, len(starts), signature.nbytes)
         if not all(are_blocks(starts, firsts) for firsts in _together(steps)):
             return f"{choice.algorithm} among {len(starts)} members {NOT_CANONICAL}"
@@ -190,17 +190,6 @@ def _steps(choice: LevelChoice, members: int, nbytes: int) -> Steps:
     if choice.algorithm in PARTED:
         return parted_of(choice, members)
     return message_steps(choice, members, nbytes)
-
-
-def _starts_of_groups(question: Question) -> Iterator[tuple[int, ...]]:
-    """Yield the starts of the members of each group of a level that has several members."""
-    topology, signature, level = question.topology, question.signature, question.level
-    last_first = reversed(list(enumerate(topology.domains[level])))
-    for rank in sorted({domain: rank for rank, domain in last_first}.values()):
-        group = topology.group(level, rank, 0)
-        assert group is not None, "the first rank of a domain leads its domains"
-        if group.size > 1:
-            yield starts_of(topology, signature, group)
 
 
 def _together(steps: Steps) -> Iterator[tuple[int, ...]]:

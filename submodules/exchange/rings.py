@@ -6,24 +6,15 @@ Source: Jocksch et al., section 2.4 (cyclic copy-in reduction).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from han.submodules.exchange.factors import Factors
-from han.submodules.exchange.steps import (
-    OWN,
-    Blocks,
-    Circular,
-    Fold,
-    Take,
-    taken_ahead,
-    takers_behind,
-)
+from han.submodules.exchange.steps import OWN, Blocks, Fold, Shifted, Take
 
 ROOMS = 4  # at least 2, or each member would wait for the next one
 
 
 @dataclass(frozen=True)
-class CopyIn(Circular):
+class CopyIn(Shifted):
     """Cyclic copy-in reduction: each member copies one block in, which goes round all members.
 
     In each stage, a member combines the block of the member before it with its own operand, which
@@ -45,11 +36,6 @@ class CopyIn(Circular):
         """How many combining stages have memory of their own: a few, so that blocks are larger."""
         return min(self.stages, ROOMS)
 
-    @property
-    def gathers(self) -> int:
-        """How many gathering steps there are."""
-        return len(self.gather)
-
     def held(self, member: int, stage: int) -> Blocks:
         """Return the block that the member holds after a stage; after the last one its own."""
         return ((member - 1 - stage) % self.size,)
@@ -66,19 +52,6 @@ class CopyIn(Circular):
     def readers(self, member: int, stage: int) -> list[int]:
         """Return the next member."""
         return [(member + 1) % self.size]
-
-    def finished(self, member: int, step: int) -> Blocks:
-        """Return the blocks from the member's own on."""
-        width = min(self.size, prod(self.gather[:step]))
-        return tuple((member + k) % self.size for k in range(width))
-
-    def takes(self, member: int, step: int) -> list[Take]:
-        """Return the finished blocks of members ahead that this member does not have yet."""
-        return taken_ahead(self.size, self.gather, member, step)
-
-    def takers(self, member: int, step: int) -> list[int]:
-        """Return the members behind, at the distances of the step."""
-        return takers_behind(self.size, self.gather, member, step)
 
 
 @dataclass(frozen=True)

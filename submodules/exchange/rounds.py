@@ -21,11 +21,11 @@ from functools import lru_cache
 from han.model.channel_layout import PAGE, lines
 from han.submodules.exchange.layout import (
     BANKS,
-    LEAST_AREA,
     Layout,
     Partition,
     in_cells,
     kinds_at,
+    no_room,
     partition_of,
 )
 from han.submodules.exchange.patterns import misfit_of, misfit_of_any, pattern_of
@@ -42,15 +42,15 @@ ALONE = Recursive((1,), (), (1,))  # the pattern of the only member that has an 
 
 
 @dataclass(frozen=True)
-class Joined:
+class Joined(Pattern):
     """The pattern `whole` of the first members, whose results all `size` members get.
 
     A further member copies in the last gathering step all that one of the first ones has then.
+    No member is unheard, as all count the pieces that they have finished.
     """
 
     whole: Pattern
     size: int
-    releases = 0
 
     @property
     def blocks(self) -> int:
@@ -87,10 +87,6 @@ class Joined:
     def readers(self, member: int, stage: int) -> list[int]:
         """Return the first members that combine data of a member."""
         return self.whole.readers(member, stage) if self._first(member) else []
-
-    def unheard(self, member: int) -> tuple[int, ...]:
-        """Return no member: all count the pieces that they have finished."""
-        return ()
 
     def finished(self, member: int, step: int) -> Blocks:
         """Return the finished blocks that a first member has after a gathering step."""
@@ -156,10 +152,7 @@ class Rounds:
     def of(cls, plan: Outline, level: int, kind: str) -> Rounds:
         """Lay out the tasks of a kind on a level."""
         key = "exchanged rounds", level, kind
-        found: Rounds = plan.layouts.get(key) or plan.layouts.setdefault(
-            key, cls._fit(plan, level, kind)
-        )
-        return found
+        return plan.layout(key, lambda: cls._fit(plan, level, kind))
 
     @classmethod
     def _fit(cls, plan: Outline, level: int, kind: str) -> Rounds:
@@ -216,12 +209,8 @@ def unfit(question: Question) -> str | None:
     taken = BANKS * max(_largest(choice, n, element, False).bank(element) for n in numbers)
     kinds = 1 if level == inner_levels(topology)[-1] else 2  # below the node level: reduce, bcast
     taken += BANKS * lines(element) * (kinds - 1)
-    if kinds * taken <= LEAST_AREA:
-        return None
-    return (
-        f"{choice.algorithm} takes {taken} bytes of cells for elements of {element} bytes; a kind "
-        f"of tasks has {LEAST_AREA // kinds} in the smallest ring"
-    )
+    reason = no_room(choice.algorithm, taken, element, kinds, "a kind of tasks has")
+    return None if reason is None else f"{reason} in the smallest ring"
 
 
 def _is_whole(choice: LevelChoice, kind: str, nbytes: int) -> bool:

@@ -9,7 +9,7 @@ from math import prod
 from han.common.kept import kept
 from han.model.channel_layout import LINE, RING_MIN, lines
 from han.submodules.exchange.parted import cells_of
-from han.submodules.exchange.steps import Parted
+from han.submodules.exchange.steps import Pattern
 from han.submodules.measured import CELL_CHUNK
 from han.submodules.parts.cells import COUNTS
 from han.tasks.choice import LevelChoice
@@ -19,7 +19,7 @@ from han.tasks.outline import Outline
 from han.tasks.shares import unit_of
 
 CELLS = 2
-Patterns = Callable[[LevelChoice, int], Parted]  # the pattern of a choice for so many members
+Patterns = Callable[[LevelChoice, int], Pattern]  # the pattern of a choice for so many members
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,7 @@ class ShareCells:
     @classmethod
     def of(cls, plan: Outline, level: int, patterns: Patterns) -> ShareCells:
         """Fit the configured number and size of cells into the part of the ring that a run has."""
-        key = "shares", level
-        found: ShareCells = plan.layouts.get(key) or plan.layouts.setdefault(
-            key, cls._fit(plan, level, patterns)
-        )
-        return found
+        return plan.layout(("shares", level), lambda: cls._fit(plan, level, patterns))
 
     @classmethod
     def _fit(cls, plan: Outline, level: int, patterns: Patterns) -> ShareCells:
@@ -95,7 +91,7 @@ def _sizes(plan: Outline | Question, level: int) -> list[int]:
     return sorted({len(of_domain) for of_domain in units} - {1})
 
 
-def _numbers(several: Iterable[Parted], lanes: int) -> tuple[int, int]:
+def _numbers(several: Iterable[Pattern], lanes: int) -> tuple[int, int]:
     """Return how many cells a bank has, for shares that are made, and for finished ones."""
     each = [cells_of(one, lanes) for one in several]
     made, done = (max((numbers[k] for numbers in each), default=0) for k in (0, 1))

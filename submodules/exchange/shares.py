@@ -32,16 +32,21 @@ from han.submodules.exchange.parted import (
     moves,
 )
 from han.submodules.exchange.share_cells import Patterns, ShareCells
-from han.submodules.exchange.steps import Parted
+from han.submodules.exchange.steps import Pattern
 from han.submodules.parts.cells import COMBINED, COPIED, READ, RELEASED, Waits
 from han.submodules.parts.fold import step_of
 from han.submodules.parts.pieces import in_turn, show_ahead
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
+from han.tasks.contract import Parameter
 from han.tasks.graph import Task
 from han.tasks.shares import shares
 
 KINDS = ("reduce_scatter", "scatter", "gather", "allgather")
+LANES = Parameter(
+    "int", "shares: how many there are on a level; 0: as many as the smallest group has ranks",
+    0, 1 << 16,
+)  # fmt: skip
 Spans = tuple[tuple[int, int], ...]
 
 
@@ -280,7 +285,7 @@ class _Gatherer(_Member):
             self._post(READ, piece.index * gathers + step)
 
 
-def _pattern(context: Context, patterns: Patterns) -> Parted:
+def _pattern(context: Context, patterns: Patterns) -> Pattern:
     """Return the pattern of a kind of tasks."""
     kind, size, root = context.tasks[0].kind, context.group.size, context.group.root
     if kind == "scatter":

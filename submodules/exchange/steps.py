@@ -12,10 +12,11 @@ between the two phases that combine without splitting).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from han.common.kept import kept
 from han.submodules.exchange.factors import Factors
@@ -55,112 +56,103 @@ def _ranges(blocks: Blocks) -> list[range]:
     return [blocks] if isinstance(blocks, range) else [range(b, b + 1) for b in blocks]
 
 
-class Steps(Hashable, Protocol):
+class Steps:
     """An exchange among `size` members of a message of `blocks` blocks: who sends what to whom."""
 
-    @property
-    def size(self) -> int:
-        """How many members there are."""
+    releases = 0  # of the last gathering steps a barrier needs so many: others do not hear before
 
-    @property
-    def blocks(self) -> int:
-        """How many blocks a message is cut into."""
+    if TYPE_CHECKING:  # subclasses have them as fields, or compute them
 
-    @property
-    def stages(self) -> int:
-        """How many combining stages there are."""
+        @property
+        def size(self) -> int:
+            """How many members there are."""
 
-    @property
-    def gathers(self) -> int:
-        """How many gathering steps there are."""
+        @property
+        def blocks(self) -> int:
+            """How many blocks a message is cut into."""
 
-    @property
-    def releases(self) -> int:
-        """How many of the last gathering steps a barrier needs: others do not hear of it before."""
+        @property
+        def stages(self) -> int:
+            """How many combining stages there are."""
+
+        @property
+        def gathers(self) -> int:
+            """How many gathering steps there are."""
 
     def folds(self, member: int, stage: int) -> list[Fold]:
         """Return what a member combines in a stage; the first is 1."""
+        return []
 
     def readers(self, member: int, stage: int) -> list[int]:
         """Return the other members that combine data of a member in a stage."""
+        return []
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return what a member takes in a gathering step; the first is 1."""
+        return []
 
     def takers(self, member: int, step: int) -> list[int]:
         """Return the members that take blocks of a member in a gathering step."""
+        return []
 
 
-class Parted(Steps, Protocol):
-    """Steps, and which blocks members have after each of them."""
+class Pattern(Steps, ABC):
+    """Steps, which blocks members have after each of them, and in which cells others read these.
 
+    By default members write their own cells only, and stages have memory of their own.
+    """
+
+    @abstractmethod
     def held(self, member: int, stage: int) -> Blocks:
         """Return the blocks for which a member has room in its cells after a combining stage."""
 
-    def shown(self, member: int) -> Blocks:
-        """Return the blocks of a member's operand that its peers read."""
-
+    @abstractmethod
     def finished(self, member: int, step: int) -> Blocks:
         """Return the finished blocks that a member has after a gathering step; 0: its own."""
 
+    def shown(self, member: int) -> Blocks:
+        """Return the blocks of a member's operand that its peers read."""
+        return ()
 
-class Pattern(Parted, Protocol):
-    """Steps, and what members keep in cells that others read."""
+    def unheard(self, member: int) -> tuple[int, ...]:
+        """Return the readers of a member's cells whose results that member may never read."""
+        return ()
 
     @property
     def rooms(self) -> int:
         """How many combining stages have memory of their own; later ones reuse it in turn."""
-
-    def unheard(self, member: int) -> tuple[int, ...]:
-        """Return the readers of a member's cells whose results that member may never read."""
-
-    def everything(self, member: int) -> list[Take]:
-        """Return what another one would copy in the last gathering step in place of a member."""
-
-    def laid(self, member: int, stage: int) -> Blocks:
-        """Return the blocks that lie in the cells that a member writes in a stage, in order."""
-
-    def home(self, member: int, stage: int) -> int:
-        """Return whose cells a member writes in a stage; gathering steps follow the last one."""
-
-    def shelf(self, member: int, writer: int, step: int) -> int:
-        """Return in whose cells a member finds in a gathering step what another one wrote."""
-
-
-class OwnCells:
-    """A pattern whose members write their own cells only, and stages have memory of their own."""
-
-    releases = 0
-
-    @property
-    def rooms(self: Pattern) -> int:
-        """How many combining stages have memory of their own: all."""
         return self.stages
 
-    def laid(self: Pattern, member: int, stage: int) -> Blocks:
-        """Return the blocks that a member holds after a stage, or has finished after the last."""
+    def laid(self, member: int, stage: int) -> Blocks:
+        """Return the blocks that lie in the cells that a member writes in a stage, in order.
+
+        They are those that it holds after the stage, or has finished after the last one.
+        """
         if stage < self.stages:
             return self.held(member, stage)
         return self.finished(member, max(0, self.gathers - 1))
 
-    def everything(self: Pattern, member: int) -> list[Take]:
-        """Return what the member has before the last step, and what it takes then."""
+    def everything(self, member: int) -> list[Take]:
+        """Return what another one would copy in the last gathering step in place of a member.
+
+        That is what the member has before the last step, and what it takes then.
+        """
         if not self.gathers:
             return [(member, self.finished(member, 0))]
         before = self.finished(member, self.gathers - 1)
         return [(member, before), *self.takes(member, self.gathers)]
 
     def home(self, member: int, _stage: int) -> int:
-        """Return the member."""
+        """Return whose cells a member writes in a stage; gathering steps follow the last one."""
         return member
 
     def shelf(self, _member: int, writer: int, _step: int) -> int:
-        """Return the writer."""
+        """Return in whose cells a member finds in a gathering step what another one wrote."""
         return writer
 
 
 @dataclass(frozen=True)
-class Recursive(OwnCells):
+class Recursive(Pattern):
     """Recursive exchange: within groups of consecutive members, then between such groups.
 
     The products of `scatter` and of `gather` are the number of blocks. In the steps of `whole`
@@ -271,21 +263,59 @@ def _others(member: int, group: list[int]) -> list[int]:
     return group[me + 1 :] + group[:me]
 
 
-class Circular(OwnCells):
+class Circular(Pattern):
     """A pattern with a block for each member, whose readers' results all come back to it."""
 
     @property
-    def blocks(self: Pattern) -> int:
+    def blocks(self) -> int:
         """How many blocks a message is cut into."""
         return self.size
 
-    def unheard(self, member: int) -> tuple[int, ...]:
-        """Return no member."""
-        return ()
+
+class Shifted(Circular):
+    """A pattern whose finished blocks are gathered by a cyclic shift.
+
+    The factors `gather` are in the order of the steps, the smallest distance first.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def gather(self) -> Factors:
+            """The factors of the gathering steps."""
+
+    @property
+    def gathers(self) -> int:
+        """How many gathering steps there are."""
+        return len(self.gather)
+
+    def finished(self, member: int, step: int) -> Blocks:
+        """Return the blocks from the member's own on."""
+        return self._from(member, self._width(self.gather, step))
+
+    def takes(self, member: int, step: int) -> list[Take]:
+        """Return the finished blocks of members ahead that this member does not have yet."""
+        width, wide = (self._width(self.gather, k) for k in (step - 1, step))
+        found: list[Take] = []
+        for distance in range(width, wide, width):
+            blocks = arc(member + distance, min(width, wide - distance), self.size)
+            found += [((member + distance) % self.size, part) for part in blocks]
+        return found
+
+    def takers(self, member: int, step: int) -> list[int]:
+        """Return the members behind, at the distances of the step."""
+        width, wide = (self._width(self.gather, k) for k in (step - 1, step))
+        return [(member - distance) % self.size for distance in range(width, wide, width)]
+
+    def _from(self, member: int, width: int) -> Blocks:
+        return tuple(b for part in arc(member, width, self.size) for b in part)
+
+    def _width(self, factors: Factors, steps: int) -> int:
+        return min(self.size, prod(factors[:steps]))
 
 
 @dataclass(frozen=True)
-class Cyclic(Circular):
+class Cyclic(Shifted):
     """Cyclic shift: partners are at fixed distances around a circle; member m ends with block m.
 
     Both `scatter` and `gather` are in the order of an allgather, the smallest distance first; the
@@ -302,11 +332,6 @@ class Cyclic(Circular):
     def stages(self) -> int:
         """How many combining stages there are."""
         return len(self.scatter)
-
-    @property
-    def gathers(self) -> int:
-        """How many gathering steps there are."""
-        return len(self.gather)
 
     def held(self, member: int, stage: int) -> Blocks:
         """Return the blocks from the member's own on; in stage 0 all blocks from 0 on."""
@@ -338,43 +363,5 @@ class Cyclic(Circular):
     def readers(self, member: int, stage: int) -> list[int]:
         """Return the members ahead, at the distances of the stage."""
         left = self.stages - stage
-        return ahead(self.size, member, *(self._width(self.scatter, k) for k in (left, left + 1)))
-
-    def finished(self, member: int, step: int) -> Blocks:
-        """Return the blocks from the member's own on."""
-        return self._from(member, self._width(self.gather, step))
-
-    def takes(self, member: int, step: int) -> list[Take]:
-        """Return the finished blocks of members ahead that this member does not have yet."""
-        return taken_ahead(self.size, self.gather, member, step)
-
-    def takers(self, member: int, step: int) -> list[int]:
-        """Return the members behind, at the distances of the step."""
-        return takers_behind(self.size, self.gather, member, step)
-
-    def _from(self, member: int, width: int) -> Blocks:
-        return tuple(b for part in arc(member, width, self.size) for b in part)
-
-    def _width(self, factors: Factors, steps: int) -> int:
-        return min(self.size, prod(factors[:steps]))
-
-
-def ahead(size: int, member: int, width: int, wide: int) -> list[int]:
-    """Return the members ahead of a member on a circle, at multiples of `width` below `wide`."""
-    return [(member + distance) % size for distance in range(width, wide, width)]
-
-
-def taken_ahead(size: int, gather: Factors, member: int, step: int) -> list[Take]:
-    """Return the finished blocks of members ahead that a member does not have yet."""
-    width, wide = (min(size, prod(gather[:k])) for k in (step - 1, step))
-    found: list[Take] = []
-    for distance in range(width, wide, width):
-        blocks = arc(member + distance, min(width, wide - distance), size)
-        found += [((member + distance) % size, part) for part in blocks]
-    return found
-
-
-def takers_behind(size: int, gather: Factors, member: int, step: int) -> list[int]:
-    """Return the members that take blocks of a member by :func:`taken_ahead`."""
-    width, wide = (min(size, prod(gather[:k])) for k in (step - 1, step))
-    return [(member - distance) % size for distance in range(width, wide, width)]
+        width, wide = (self._width(self.scatter, k) for k in (left, left + 1))
+        return [(member + distance) % self.size for distance in range(width, wide, width)]

@@ -9,7 +9,7 @@ from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN, lines
 from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.measured import CELL_CHUNK, CELLS
-from han.submodules.parts.cells import GATHERED
+from han.submodules.parts.cells import GATHERED, Waits
 from han.submodules.parts.pieces import Piece, number, numbered
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -178,8 +178,13 @@ class Blocks:
     @kept
     def shows(self) -> tuple[tuple[int, Ref, int], ...]:
         """All other members, the flag that each posts when it has shown a piece, and its rank."""
-        ranks = self.context.group.ranks
-        return tuple([(m, self._flag(m, GATHERED), ranks[m]) for m in self.context.others])
+        others = self.context.others
+        return tuple(zip(others, *self.waits.of(others, GATHERED), strict=True))
+
+    @kept
+    def waits(self) -> Waits:
+        """Waits for the flags of other members."""
+        return Waits(self.context, self._flag)
 
     def operands(self, piece: Piece) -> tuple[Ref, ...]:
         """Return where all members show a piece of this rank's block, which has its own in place.
@@ -217,17 +222,11 @@ class Blocks:
 
     def wait_for_all(self, piece: Piece) -> None:
         """Wait until all other members have shown a piece."""
-        _, flags, ranks = zip(*self.shows, strict=True) if self.shows else ((), (), ())
-        self.context.stream.wait_each(flags, piece.index + 1, ranks)
+        self.waits.wait(self.context.others, GATHERED, piece.index + 1)
 
     def post(self, kind: int, value: int) -> None:
         """Post a value in a flag of this rank."""
         self.context.stream.post(self._flag(self.me, kind), value)
-
-    def wait(self, member: int, kind: int, value: int) -> None:
-        """Wait until a flag of another rank has reached a value."""
-        rank = self.context.group.ranks[member]
-        self.context.stream.wait(self._flag(member, kind), value, rank)
 
     def read_before_reuse(self, piece: Piece) -> int:
         """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""

@@ -65,10 +65,7 @@ class Cells:
         `tasks` are all of a stream of the plan.
         """
         key = "ring", level, tasks[0].kind
-        found: Cells = plan.layouts.get(key) or plan.layouts.setdefault(
-            key, cls._fit(plan, level, tasks)
-        )
-        return found
+        return plan.layout(key, lambda: cls._fit(plan, level, tasks))
 
     @classmethod
     def _fit(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Cells:

@@ -125,15 +125,15 @@ class _Shown:
         return max(0, self.ring.cells // 2 - 1)
 
     def _cell(self, member: int, piece: Piece) -> Ref:
-        cell = self.context.cells(member) + self.ring.cell(piece.index)
-        return cell.holding(piece.start)
+        return self.context.cells(member) + self.ring.cell(piece.index)
 
     def show(self, piece: Piece) -> None:
         """Copy a piece of this member's operand into its cell, and post that it is there."""
         context, stream, me = self.context, self.context.stream, self.context.group.me
         stream.label(piece.task)
         if me in context.contributors:
-            stream.copy(self._cell(me, piece), context.source.to(piece.start), piece.nbytes)
+            cell = self._cell(me, piece).holding(piece.start)
+            stream.copy(cell, context.source.to(piece.start), piece.nbytes)
         stream.post(self.context.flag(me, COPIED), piece.index + 1)
 
     def combine(self, piece: Piece) -> None:
@@ -146,10 +146,9 @@ class _Shown:
         if the result does not overlay the first operand.
         """
         context, group, stream = self.context, self.context.group, self.context.stream
-        builder = context.builder
-        operands = [self._cell(m, piece) for m in context.contributors]
-        if group.size == len(operands) == 2 and builder.signature.native:
-            operands[group.me] = context.source
+        operands, mine = [self._cell(m, piece) for m in context.contributors], group.size
+        if group.size == len(operands) == 2 and context.builder.signature.native:
+            mine, operands[group.me] = group.me, context.source
         for m in context.others:
             stream.wait(self.context.flag(m, COPIED), piece.index + 1, group.ranks[m])
         step = step_of(context.grain)
@@ -157,11 +156,10 @@ class _Shown:
             step = max(1, piece.nbytes)
         partials = _partials(context, step, context.result)
         for at in range(piece.start, piece.stop, step):
-            places = [place.holding(at) for place in partials[1:]]
             dst = context.result.to(at)
-            fold(
-                stream, context.order, [operand.to(at) for operand in operands],
-                min(step, piece.stop - at), dst, [dst, *places],
+            stream.fold_each(
+                dst, tuple(operands), mine, piece.start, min(step, piece.stop - at), context.order,
+                (dst, *partials[1:]), None, None,
             )  # fmt: skip
 
 

@@ -118,8 +118,7 @@ ALL_TO_ALL: dict[str, tuple[Move, Move]] = {
 
 def _hand_in(mine: Blocks, piece: Piece) -> None:
     """Show a block to the root, after the root has taken the earlier piece in that cell."""
-    if mine.read_before_reuse(piece):
-        mine.wait(mine.context.group.root, TAKEN, mine.read_before_reuse(piece))
+    mine.waits.wait((mine.context.group.root,), TAKEN, mine.read_before_reuse(piece))
     mine.context.stream.copy(mine.shown(mine.me, piece), mine.source(piece), piece.nbytes)
     mine.post(GATHERED, piece.index + 1)
 
@@ -135,8 +134,7 @@ def _collect(mine: Blocks, piece: Piece) -> None:
 
 def _hand_out(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer at the root, after all have read the cell's earlier piece."""
-    for m in mine.context.others if mine.read_before_reuse(piece) else ():
-        mine.wait(m, READ, mine.read_before_reuse(piece))
+    mine.waits.wait(mine.context.others, READ, mine.read_before_reuse(piece))
     for m in mine.context.others:
         source = mine.source(piece, m)
         mine.context.stream.copy(mine.shown(mine.me, piece, m), source, piece.nbytes)
@@ -148,7 +146,7 @@ def _hand_out(mine: Blocks, piece: Piece) -> None:
 def _fetch(mine: Blocks, piece: Piece) -> None:
     """Copy this rank's block from the root's cells."""
     root = mine.context.group.root
-    mine.wait(root, RELEASED, piece.index + 1)
+    mine.waits.wait((root,), RELEASED, piece.index + 1)
     source = mine.shown(root, piece, mine.me)
     mine.context.stream.copy(mine.result(piece), source, piece.nbytes)
     if mine.layout.recycled:

@@ -73,12 +73,7 @@ class Sm(Submodule):
         "inline": Parameter("bool", "data of up to a page goes beside the flag", joint=True),
         "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
         "in_recv": Parameter("bool", "the root combines in its receive buffer"),
-        "lanes": Parameter(
-            "int",
-            "shares: how many there are on a level; 0: as many as the smallest group has ranks",
-            0,
-            1 << 16,
-        ),
+        "lanes": shares.LANES,
         "trailing": Parameter("bool", "no rank leaves before its data has been read"),
     }
 

@@ -15,7 +15,7 @@ from itertools import chain
 from han.model.topology import Group
 from han.submodules.measured import TREE_RADIX
 from han.submodules.parts.trees import SHAPES, Neighbours
-from han.tasks.canonical import canonical, starts_of
+from han.tasks.canonical import canonical, starts_of_groups
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import ANY, Algorithm, Parameter, Question
 
@@ -53,9 +53,7 @@ def _in_pairs(question: Question) -> bool:
     topology, level, signature = question.topology, question.level, question.signature
     if not level:  # a group has consecutive ranks, from a multiple of a power of two on
         return True
-    leaders = {topology.leader(level, rank, 0) for rank in range(topology.size)}
-    groups = (topology.group(level, rank, 0) for rank in leaders)
-    starts = (starts_of(topology, signature, group) for group in groups if group is not None)
+    starts = starts_of_groups(topology, signature, level)
     return all(canonical(s) == canonical(tuple(range(len(s)))) for s in starts)
 
 

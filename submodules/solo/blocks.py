@@ -6,11 +6,11 @@ refuses an alltoall and a reduce-scatter in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from han.model.program import Base, Ref
 from han.submodules.parts.blocks import block_of
-from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
+from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
 from han.submodules.parts.pieces import Piece
 from han.submodules.solo.combine import Combiner
 from han.submodules.solo.reads import Reads
@@ -31,32 +31,22 @@ def _fetch(solo: Reads, piece: Piece, to: int, member: int, number: int = 0) -> 
         solo.pull(dst, source, nbytes, member, block=to)
 
 
-def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: Sequence[int]) -> None:
+def _post_and_wait(solo: Reads, piece: Piece, posts: bool, kind: int, waits: Members) -> None:
     """Before the first piece, let peers read this rank's blocks and wait until theirs are ready."""
     if piece is solo.pieces[0]:
         if posts:
             solo.post(kind, solo.last)
-        for m in waits:
-            solo.await_(m, kind, solo.last)
+        solo.waits.wait(waits, kind, solo.last)
 
 
-def _allgather(solo: Reads) -> None:
-    """Read the block of every rank."""
-    me = solo.context.group.me
+def _exchange(solo: Reads) -> None:
+    """Read the block of every rank; in an alltoall, every rank's block for this rank."""
+    me, signature = solo.context.group.me, solo.context.builder.signature
+    number = me if signature.collective == "alltoall" else 0
     for piece in solo.turns():
         _post_and_wait(solo, piece, True, GATHERED, solo.others)
         for m in (me, *solo.others):
-            _fetch(solo, piece, m, m)
-    _leave_together(solo)
-
-
-def _alltoall(solo: Reads) -> None:
-    """Read every rank's block for this rank."""
-    me = solo.context.group.me
-    for piece in solo.turns():
-        _post_and_wait(solo, piece, True, GATHERED, solo.others)
-        for m in (me, *solo.others):
-            _fetch(solo, piece, m, m, me)
+            _fetch(solo, piece, m, m, number)
     _leave_together(solo)
 
 
@@ -81,7 +71,7 @@ def _gather(solo: Reads) -> None:
     """Read the block of every rank at the root; the others wait until it has."""
     group = solo.context.group
     for piece in solo.turns():
-        _post_and_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else [])
+        _post_and_wait(solo, piece, not group.leads, GATHERED, solo.others if group.leads else ())
         for m in (group.me, *solo.others) if group.leads else ():
             _fetch(solo, piece, m, m)
     if group.leads:
@@ -94,7 +84,7 @@ def _scatter(solo: Reads) -> None:
     """Read this rank's block from the root, which waits until all ranks have read theirs."""
     group = solo.context.group
     for piece in solo.turns():
-        _post_and_wait(solo, piece, group.leads, RELEASED, [] if group.leads else [group.root])
+        _post_and_wait(solo, piece, group.leads, RELEASED, () if group.leads else (group.root,))
         _fetch(solo, piece, 0, group.root, group.me)
     if group.leads:
         solo.await_all(READ)
@@ -105,7 +95,7 @@ def _scatter(solo: Reads) -> None:
 BLOCKS: dict[str, Callable[[Reads], None]] = {
     "gather": _gather,
     "scatter": _scatter,
-    "allgather": _allgather,
-    "alltoall": _alltoall,
+    "allgather": _exchange,
+    "alltoall": _exchange,
     "reduce_scatter": _reduce_scatter,
 }

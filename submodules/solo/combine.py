@@ -61,7 +61,7 @@ class Combiner:
                 continue
             operand = block_of(self.operands[m], number, signature).to(at)
             if self.solo.mapped:
-                yield self.solo.there(operand, m)
+                yield context.mapped(operand, m)
                 continue
             room = self.rooms[depth].holding(at)
             self.solo.pull(room, operand, nbytes, m, block=number)

@@ -49,8 +49,7 @@ def _combine(solo: Reads, rooms: Rooms, piece: Piece) -> None:
     Partial results are where one of their operands was read.
     """
     context, nbytes = solo.context, piece.nbytes
-    for m in solo.others:
-        solo.await_(m, TAKEN, piece.index + 1)
+    solo.await_all(TAKEN, piece.index + 1)
     mine = context.source.to(piece.start)
     stack: list[Ref] = []
     for m, combinations in zip(solo.members, context.order, strict=True):

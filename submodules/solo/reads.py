@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from han.common.kept import kept
 from han.model.channel_layout import LINE, lines
-from han.model.program import PEER_SLOTS, PeerBase, Ref
+from han.model.program import PEER_SLOTS, Ref
 from han.model.topology import Topology
 from han.submodules.measured import SOLO_CHUNK
+from han.submodules.parts.cells import Waits
 from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.lower import operand_of
-from han.tasks.outline import Outline, active_levels
+from han.tasks.outline import Outline
 from han.tasks.shares import share
 from han.tasks.signature import Signature
 from han.tasks.stream import Peer
@@ -25,8 +27,8 @@ def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
     """
     if not signature.mapped or not topology.shared[level]:
         return False
-    own = signature.collective == "reduce" and level not in active_levels(topology)[:1]
-    return not own and topology.channel_ranks(level) <= PEER_SLOTS
+    own = signature.collective == "reduce" and level not in topology.active[:1]
+    return not own and topology.channel_ranks[level] <= PEER_SLOTS
 
 
 def chunk_of(plan: Outline, level: int, kind: str) -> int:
@@ -75,6 +77,11 @@ class Reads:
         """Post a value in a flag of this rank."""
         self.context.stream.post(self.context.flag(self.context.group.me, kind), value)
 
+    @kept
+    def waits(self) -> Waits:
+        """Waits for the flags of other ranks."""
+        return Waits(self.context, self.context.flag)
+
     def await_(self, member: int, kind: int, value: int) -> None:
         """Wait until a flag of another rank has reached a value."""
         rank = self.context.group.ranks[member]
@@ -85,24 +92,18 @@ class Reads:
 
         `block` is what is read, where blocks differ in size.
         """
-        group, builder = self.context.group, self.context.builder
         if self.mapped:
-            self.context.stream.copy(dst, self.there(src, member), nbytes, block=block)
+            self.context.stream.copy(dst, self.context.mapped(src, member), nbytes, block=block)
             return
-        peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
-        self.context.stream.pull(dst, src, nbytes, peer, block=block)
+        self.context.stream.pull(dst, src, nbytes, self._peer(member), block=block)
 
     def push(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
         """Write to a member's memory by attach, as ranks map their peers' memory for reading."""
-        group, builder = self.context.group, self.context.builder
-        peer = Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
-        self.context.stream.push(dst, src, nbytes, peer)
+        self.context.stream.push(dst, src, nbytes, self._peer(member))
 
-    def there(self, src: Ref, member: int) -> Ref:
-        """Return the address, in this rank's mapping, of a place in a member's buffer."""
-        group = self.context.group
-        channel = self.context.builder.channel(group.level)
-        return src.within(PeerBase(src.base, channel, group.slots[member]).number)
+    def _peer(self, member: int) -> Peer:
+        group, builder = self.context.group, self.context.builder
+        return Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
 
     def operand(self, member: int) -> Ref:
         """Return where a member's operand is in its own memory."""
@@ -130,7 +131,6 @@ class Reads:
         """The value of a flag that covers all pieces."""
         return self.pieces[-1].index + 1
 
-    def await_all(self, kind: int) -> None:
-        """Wait until all peers have posted a flag for the last piece."""
-        for m in self.others:
-            self.await_(m, kind, self.last)
+    def await_all(self, kind: int, value: int = 0) -> None:
+        """Wait until the flags of all peers have reached a value, by default for the last piece."""
+        self.waits.wait(self.others, kind, value or self.last)

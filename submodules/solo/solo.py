@@ -15,11 +15,10 @@ from han.model.program import Ref
 from han.model.topology import Topology
 from han.submodules.parts.cells import COMBINED, COPIED, FLAGS, GATHERED, TAKEN, tasks_at
 from han.submodules.parts.pieces import Piece
-from han.submodules.solo.bcast import PARAMETERS, misfit, pull, spread
+from han.submodules.solo.bcast import PARAMETERS, meet, misfit, pull, spread
 from han.submodules.solo.blocks import BLOCKS
 from han.submodules.solo.combine import Combiner
 from han.submodules.solo.each import each
-from han.submodules.solo.meet import meet
 from han.submodules.solo.reads import Reads, reads_mapped, share_room
 from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
@@ -131,8 +130,7 @@ def _combine_share(combiner: Combiner, piece: Piece, dst: Ref, ready: int) -> No
     """Combine this rank's share of a piece into `dst`, after all members have posted `ready`."""
     solo = combiner.solo
     start, stop = solo.bounds(piece, solo.context.group.me)
-    for m in solo.others:
-        solo.await_(m, ready, piece.index + 1)
+    solo.await_all(ready, piece.index + 1)
     combiner.combine(start, stop - start, dst)
 
 

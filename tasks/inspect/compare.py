@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from han.common.units import format_size, plural
-from han.model.program import Code, Coll, Program
+from han.model.program import Code, Program, bytes_moved
 from han.tasks.graph import summarise
 from han.tasks.inspect.traffic import Traffic
-from han.tasks.outline import active_levels
 from han.tasks.plan import Plan
 
 BYTES = ("copied", "reduced", "library", "scratch", "cells")  # fields of Work in bytes
@@ -97,7 +96,7 @@ def work(plan: Plan, program: Program) -> Work:
         sent={name: sent["bytes"] for name, sent in sends.items() if sent["count"]},
         copied=moved.copied,
         reduced=moved.combined,
-        library=_library(code, element),
+        library=int(bytes_moved(code, element)[code["code"] == Code.COLL].sum()),
         requests=program.requests,
         scratch=program.scratch,
         cells=sum(program.footprint),
@@ -107,13 +106,6 @@ def work(plan: Plan, program: Program) -> Work:
 def _counts(codes: npt.NDArray[np.uint16]) -> tuple[list[int], list[int]]:
     values, counts = np.unique(codes, return_counts=True)
     return values.tolist(), counts.tolist()
-
-
-def _library(code: npt.NDArray[np.void], element: int) -> int:
-    """Return the bytes in collectives of the MPI library; elements of a broadcast are bytes."""
-    rows = code[code["code"] == Code.COLL]
-    bcast = (rows["off"][:, 2] & ~np.uint64(Coll.BLOCKING)) == Coll.BCAST
-    return int(rows["n"][bcast].sum() + element * rows["n"][~bcast].sum())
 
 
 def _sum(a: Any, b: Any) -> Any:
@@ -226,7 +218,7 @@ def _choice(plan: Plan) -> dict[str, str]:
         "segment": "whole" if choice.segment is None else format_size(choice.segment),
         "schedule": choice.schedule,
     }
-    for k in active_levels(plan.topology):
+    for k in plan.topology.active:
         name, level = plan.topology.names[k], choice.levels[k]
         shown[name] = f"{level.submodule} {level.algorithm}"
         shown |= {f"{name}: {key}": text for key, text in level.spelled().items()}

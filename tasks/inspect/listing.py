@@ -9,9 +9,18 @@ from typing import Any
 
 from han.common.units import format_size, plural, spans
 from han.model.channel_layout import FLAGS, LINE, SMALL
-from han.model.opcodes import COMBINATIONS, COPIES, MESSAGES, STARTS
-from han.model.program import PEER, Area, Base, Code, Coll, PeerBase, Program, StreamInfo
-from han.tasks.outline import active_levels
+from han.model.opcodes import STARTS
+from han.model.program import (
+    PEER,
+    Area,
+    Base,
+    Code,
+    Coll,
+    PeerBase,
+    Program,
+    StreamInfo,
+    bytes_moved,
+)  # fmt: skip
 from han.tasks.plan import Plan
 
 Details = Mapping[str, Any]
@@ -43,7 +52,7 @@ class Operation:
 
     def __str__(self) -> str:
         shown = {k: format_size(v) if k == "bytes" else v for k, v in self.details.items()}
-        return f"{self.code:<7} {FORMS[Code[self.code]].format(**shown)}"
+        return f"{self.code:<7} {FORMS[Code[self.code]][1].format(**shown)}"
 
 
 # ---- reading operations -------------------------------------------------------------------------
@@ -55,8 +64,9 @@ class Reader:
     def __init__(self, plan: Plan, program: Program) -> None:
         self.plan, self.program = plan, program
         self.code = program.code
-        self.levels = [k for k, g in enumerate(plan.geometries) if g is not None]
-        self.one_channel = len({*self.levels} & {*active_levels(plan.topology)}) < 2
+        self.levels = plan.channels
+        self.moved = bytes_moved(program.code, plan.signature.element)
+        self.one_channel = len({*self.levels} & {*plan.topology.active}) < 2
         self.started: dict[int, int] = {}  # request -> the operation that started it
 
     def operations(self) -> Iterator[Operation]:
@@ -69,17 +79,14 @@ class Reader:
         code = Code(int(self.code["code"][k]))
         if code in STARTS:
             self.started[int(self.code["slot"][k])] = k
-        details = DETAILS[code](self, k)
+        names, _ = FORMS[code]
+        details = {name: self.detail(k, name) for name in names.split()}
         return Operation(k, stream.name, self.task(k), code.name, details)
 
     def task(self, k: int) -> str:
         """Return the task of an operation; empty if the communicator has one rank."""
         number = int(self.code["task"][k])
         return self.program.tasks[number] if number < len(self.program.tasks) else ""
-
-    def n(self, k: int) -> int:
-        """Return the count of an operation."""
-        return int(self.code["n"][k])
 
     def ref(self, k: int, which: int) -> str:
         """Format an address: ``recv+64KiB``, ``cells[3]``, ``released[0]``."""
@@ -118,111 +125,82 @@ class Reader:
         names = self.plan.parts[level].flags
         return names[number] if number < len(names) else f"flag{number}"
 
-    def moved(self, k: int) -> int:
-        """Return the bytes that an operation moves or combines."""
-        return bytes_of(self.plan, self.code[k])
+    # ---- details
 
-    # ---- one function for each code's details
+    def detail(self, k: int, name: str) -> Any:
+        """Return a detail of an operation by its name."""
+        if name in OPERANDS:
+            return self.ref(k, OPERANDS[name])
+        if name in NUMBERS:
+            return int(self.code[NUMBERS[name]][k])
+        return DETAILS[name](self, k)
 
-    def _copy(self, k: int) -> Details:
-        return {"bytes": self.moved(k), "to": self.ref(k, 0), "from": self.ref(k, 1)}
+    def _awaited(self, k: int) -> int | None:
+        """Return the operation that another one waits for."""
+        if self.code["code"][k] == Code.TEST:
+            return self.started.get(int(self.code["slot"][k]))
+        return int(self.code["n"][k]) - 1
 
-    def _pull(self, k: int) -> Details:
-        return {**self._copy(k), "rank": int(self.code["peer"][k])}
+    def _awaited_stream(self, k: int) -> str:
+        return self.program.streams[int(self.code["peer"][k])].name
 
-    def _reduce(self, k: int) -> Details:
-        first, second = self.ref(k, 1), self.ref(k, 2)
-        return {"bytes": self.moved(k), "to": self.ref(k, 0), "first": first, "second": second}
+    def _awaited_task(self, k: int) -> str:
+        return self.task(int(self.code["n"][k]) - 1)
 
-    def _reduce2(self, k: int) -> Details:
-        return {**self._reduce(k), "also": self.ref(k, 3)}
+    def _kind(self, k: int) -> str:
+        """Return the kind of a collective of the MPI library."""
+        kind = int(self.code["off"][k][2])
+        blocking = "blocking " if kind & Coll.BLOCKING else ""
+        return f"{blocking}{Coll(kind & ~Coll.BLOCKING).name.lower()}"
 
-    def _flag_value(self, k: int) -> Details:
-        return {"flag": self.ref(k, 0), "value": self.n(k)}
-
-    def _send(self, k: int) -> Details:
-        return {"bytes": self.moved(k), "from": self.ref(k, 1), **self._partner(k)}
-
-    def _receive(self, k: int) -> Details:
-        return {"bytes": self.moved(k), "to": self.ref(k, 0), **self._partner(k)}
-
-    def _partner(self, k: int) -> Details:
-        return {"rank": int(self.code["peer"][k]), "request": int(self.code["slot"][k])}
-
-    def _test(self, k: int) -> Details:
-        request = int(self.code["slot"][k])
-        return {"request": request, "operation": self.started.get(request)}
-
-    def _wait_for_stream(self, k: int) -> Details:
-        last = self.n(k) - 1
-        stream = self.program.streams[int(self.code["peer"][k])].name
-        return {"operation": last, "task": self.task(last), "stream": stream}
-
-    def _collective(self, k: int) -> Details:
-        kind, comm = (int(self.code["off"][k][i]) for i in (2, 3))
-        ranks = self.program.comms[comm][1]
-        return {
-            "kind": _kind(kind),
-            "bytes": self.moved(k),
-            "to": self.ref(k, 0),
-            "from": self.ref(k, 1),
-            "root": ranks[int(self.code["peer"][k])],
-            "ranks": spans(ranks),
-            "request": int(self.code["slot"][k]),
-        }
+    def _members(self, k: int) -> tuple[int, ...]:
+        """Return the ranks of a collective of the MPI library."""
+        return self.program.comms[int(self.code["off"][k][3])][1]
 
 
-DETAILS: Mapping[Code, Callable[[Reader, int], Details]] = {
-    Code.COPY: Reader._copy,
-    Code.REDUCE: Reader._reduce,
-    Code.ACCUMULATE: Reader._reduce,
-    Code.REDUCE2: Reader._reduce2,
-    Code.POST: Reader._flag_value,
-    Code.WAIT: Reader._flag_value,
-    Code.ISEND: Reader._send,
-    Code.IRECV: Reader._receive,
-    Code.TEST: Reader._test,
-    Code.AWAIT: Reader._wait_for_stream,
-    Code.COLL: Reader._collective,
-    Code.PULL: Reader._pull,
-    Code.PUSH: Reader._pull,
+OPERANDS = {"to": 0, "from": 1, "first": 1, "second": 2, "also": 3, "flag": 0}  # by index
+NUMBERS = {"value": "n", "rank": "peer", "request": "slot"}  # by field
+DETAILS: Mapping[str, Callable[[Reader, int], Any]] = {
+    "bytes": lambda reader, k: int(reader.moved[k]),
+    "operation": Reader._awaited,
+    "task": Reader._awaited_task,
+    "stream": Reader._awaited_stream,
+    "kind": Reader._kind,
+    "root": lambda reader, k: reader._members(k)[int(reader.code["peer"][k])],
+    "ranks": lambda reader, k: spans(reader._members(k)),
 }
-FORMS: Mapping[Code, str] = {
-    Code.COPY: "{bytes:>8}  {to} <- {from}",
-    Code.REDUCE: "{bytes:>8}  {to} <- {first} op {second}",
-    Code.ACCUMULATE: "{bytes:>8}  {to} <- {first} op {second}, in any order",
-    Code.REDUCE2: "{bytes:>8}  {to}, {also} <- {first} op {second}",
-    Code.POST: "          {flag} = {value}",
-    Code.WAIT: "          {flag} >= {value}",
-    Code.ISEND: "{bytes:>8}  rank {rank} <- {from}  (request {request})",
-    Code.IRECV: "{bytes:>8}  {to} <- rank {rank}  (request {request})",
-    Code.TEST: "          request {request}, of operation {operation}",
-    Code.AWAIT: "          operation {operation}: {task} of {stream}",
-    Code.COLL: "{bytes:>8}  {kind} of ranks {ranks}, root {root}: {to} <- {from}  "
-    "(request {request})",
-    Code.PULL: "{bytes:>8}  {to} <- {from} of rank {rank}",
-    Code.PUSH: "{bytes:>8}  {to} of rank {rank} <- {from}",
-}
+FORMS: Mapping[Code, tuple[str, str]] = {  # the names of details, and the text
+    Code.COPY: ("bytes to from", "{bytes:>8}  {to} <- {from}"),
+    Code.REDUCE: ("bytes to first second", "{bytes:>8}  {to} <- {first} op {second}"),
+    Code.ACCUMULATE: (
+        "bytes to first second", "{bytes:>8}  {to} <- {first} op {second}, in any order",
+    ),
+    Code.REDUCE2: (
+        "bytes to first second also", "{bytes:>8}  {to}, {also} <- {first} op {second}",
+    ),
+    Code.POST: ("flag value", "          {flag} = {value}"),
+    Code.WAIT: ("flag value", "          {flag} >= {value}"),
+    Code.ISEND: (
+        "bytes from rank request", "{bytes:>8}  rank {rank} <- {from}  (request {request})",
+    ),
+    Code.IRECV: (
+        "bytes to rank request", "{bytes:>8}  {to} <- rank {rank}  (request {request})",
+    ),
+    Code.TEST: ("request operation", "          request {request}, of operation {operation}"),
+    Code.AWAIT: (
+        "operation task stream", "          operation {operation}: {task} of {stream}",
+    ),
+    Code.COLL: (
+        "kind bytes to from root ranks request",
+        "{bytes:>8}  {kind} of ranks {ranks}, root {root}: {to} <- {from}  (request {request})",
+    ),
+    Code.PULL: ("bytes to from rank", "{bytes:>8}  {to} <- {from} of rank {rank}"),
+    Code.PUSH: ("bytes to from rank", "{bytes:>8}  {to} of rank {rank} <- {from}"),
+}  # fmt: skip
 
 
 def _at(name: str, offset: int) -> str:
     return f"{name}+{format_size(offset)}" if offset else name
-
-
-def _kind(kind: int) -> str:
-    blocking = kind & Coll.BLOCKING
-    return f"{'blocking ' if blocking else ''}{Coll(kind & ~Coll.BLOCKING).name.lower()}"
-
-
-def bytes_of(plan: Plan, row: Any) -> int:
-    """Return the bytes that one operation moves or combines; 0 for other operations."""
-    code, n = Code(int(row["code"])), int(row["n"])
-    if code in COMBINATIONS:
-        return n * plan.signature.element
-    if code == Code.COLL:
-        of_bytes = int(row["off"][2]) & ~Coll.BLOCKING == Coll.BCAST
-        return n if of_bytes else n * plan.signature.element
-    return n if code in (*COPIES, *MESSAGES) else 0
 
 
 # ---- the listing --------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import Any
 
@@ -16,77 +15,50 @@ from han.model.program import Coll
 from han.tasks.plan import Plan
 from han.tasks.simulate.loading import Loader, Meeting
 from han.tasks.simulate.placement import Placement
-from han.tasks.verify.address_spaces import RingUse
+from han.tasks.verify.address_spaces import parts_taken
 
 Times = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Found:
-    """The results, in arrays that the simulator fills: by run and rank, by rank, and by level."""
-
-    finish: Times
-    copying: Times
-    reducing: Times
-    messaging: Times
-    messages: Counts
-    nbytes: Counts
-    operations: Counts
-    spans: bytes = b""
-
-    @classmethod
-    def empty(cls, runs: int, size: int, levels: int) -> Found:
-        """Return the arrays before the simulation; a run that has not finished ends at infinity."""
-        copying, reducing, messaging = (np.zeros(size) for _ in range(3))
-        messages, nbytes, operations = (np.zeros(n, np.int64) for n in (levels, levels, 1))
-        finish = np.full((runs, size), np.inf)
-        return cls(finish, copying, reducing, messaging, messages, nbytes, operations)
-
-    @property
-    def stuck(self) -> list[int]:
-        """The ranks that have not finished all runs."""
-        ranks: list[int] = np.flatnonzero(np.isinf(self.finish[-1])).tolist()
-        return ranks
-
-    @property
-    def ended(self) -> bool:
-        """Whether all ranks have finished all runs."""
-        return not self.stuck
 
 
 def run(
     plan: Plan, places: Placement, loader: Loader, runs: int, spans: bool,
     tell: Callable[[], None] | None,
-) -> Found:  # fmt: skip
-    """Simulate `runs` runs of the programs that have been loaded."""
-    loaded, found = loader.loaded(), Found.empty(runs, loader.size, len(places.place))
+) -> tuple[dict[str, Array], bytes]:  # fmt: skip
+    """Simulate `runs` runs of the programs that have been loaded.
+
+    Return the results, by their names in :class:`han.tasks.simulate.simulator.Simulation`, and the
+    records of tasks. A run that has not finished ends at infinity.
+    """
+    (names, flags, messages), levels = loader.named(), len(places.place)
+    operations, streams = np.concatenate(loader.pieces), np.array(loader.streams, np.int64)
+    found: dict[str, Array] = {
+        "finish": np.full((runs, loader.size), np.inf),
+        **{name: np.zeros(loader.size) for name in ("copying", "reducing", "messaging")},
+        **{name: np.zeros(levels, np.int64) for name in ("messages", "nbytes")},
+        "operations": np.zeros(1, np.int64),
+    }
     host_of, cores, crowded = _hosts(places)
     inputs: tuple[Array, ...] = (
-        *(loaded.operations, loaded.streams, loaded.shapes, loaded.first_stream),
-        *(loaded.requests, loaded.names, loaded.first_name),
+        *(operations, streams, np.array(loader.numbers, np.int32), np.array(loader.first_stream)),
+        *(np.array(loader.requests, np.int64), names, np.array(loader.first_name, np.int64)),
         *(places.place, places.node_of, places.memory_of, host_of, places.rails()),
         *_machine(places),
         *(cores, crowded, _gates(plan, runs), loader.writes()),
         *places.channels_of_ranks(),
-        *_meetings(places, loaded.meetings),
-    )
-    outputs: tuple[Array, ...] = (
-        *(found.finish, found.copying, found.reducing, found.messaging),
-        *(found.messages, found.nbytes, found.operations),
+        *_meetings(places, loader.met),
     )
     sizes = (
-        *(loader.size, runs, len(places.place), len(places.channels), places.machine.node.rails),
-        *(loaded.flags, loaded.messages, len(loaded.meetings), SMALL_BANKS, spans),
+        *(loader.size, runs, levels, len(places.channels), places.machine.node.rails),
+        *(flags, messages, len(loader.met), SMALL_BANKS, spans),
     )
     lengths = (
-        *(len(loaded.operations), len(loaded.streams), len(loaded.requests), len(loaded.names)),
+        *(len(operations), len(streams), len(loader.requests), len(names)),
         *(len(places.first_home) - 1, len(places.members)),
-        *(sum(len(meeting.ranks) for meeting in loaded.meetings), len(cores)),
+        *(sum(len(meeting.ranks) for meeting in loader.met), len(cores)),
     )
-    arrays = (*map(np.ascontiguousarray, inputs), *outputs)
-    return replace(found, spans=simulate(arrays, sizes, lengths, tell))
+    arrays = (*map(np.ascontiguousarray, inputs), *found.values())
+    return found, simulate(arrays, sizes, lengths, tell)
 
 
 def _hosts(places: Placement) -> tuple[Array, Times, Array]:
@@ -126,14 +98,8 @@ def _machine(places: Placement) -> tuple[Times, Times, Times, Times]:
 
 def _gates(plan: Plan, runs: int) -> npt.NDArray[np.int32]:
     """Return, by run and channel, how many runs must end before its cells are free."""
-    rings = [RingUse(g.ring) for g in plan.geometries if g is not None]
-    footprint = plan.footprint()
-    found = np.zeros((runs, len(rings)), np.int32)
-    for run_ in range(runs):
-        for ring, nbytes in zip(rings, footprint, strict=True):
-            ring.take(run_, nbytes)
-        found[run_] = [ring.needed for ring in rings]
-    return found
+    needed = [parts.needed for parts in parts_taken([plan] * runs)]
+    return np.array(needed, np.int32).reshape(runs, -1)
 
 
 def _meetings(places: Placement, meetings: list[Meeting]) -> tuple[Times, Array, Array]:

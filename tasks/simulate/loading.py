@@ -39,27 +39,11 @@ class Meeting:
     nbytes: int
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """All operations, where those of each shape and the names of each rank begin, and the counts.
-
-    `shapes` are the shapes of ranks, by number.
-    """
-
-    operations: npt.NDArray[np.void]
-    streams: Numbers  # start and stop of each stream
-    shapes: npt.NDArray[np.int32]  # by rank
-    first_stream: Numbers  # by shape
-    requests: Numbers
-    names: npt.NDArray[np.void]
-    first_name: Numbers  # by rank
-    flags: int
-    messages: int
-    meetings: list[Meeting]
-
-
 class Loader:
-    """Loads programs, one after the other, and joins them."""
+    """Loads programs, one after the other, and joins them.
+
+    `pieces` are the operations, and `streams` where each stream starts and stops in them.
+    """
 
     def __init__(self, plan: Plan, places: Placement) -> None:
         self.plan, self.places = plan, places
@@ -182,8 +166,8 @@ class Loader:
             found[rank, : len(writes)] = writes
         return found
 
-    def loaded(self) -> Loaded:
-        """Join the programs."""
+    def named(self) -> tuple[npt.NDArray[np.void], int, int]:
+        """Return the names of all ranks, and the numbers of flags and of messages."""
         names, firsts = np.concatenate(self.names), self.first_name
         lines, flags = np.unique(np.concatenate(self.flags), return_inverse=True)
         starts, messages = _message_numbers(np.concatenate(self.talks), self.size)
@@ -197,18 +181,7 @@ class Loader:
                 np.cumsum(lengths, dtype=np.int64) - lengths, lengths
             )
             names["what"][begins + within] = numbers
-        return Loaded(
-            np.concatenate(self.pieces),
-            np.array(self.streams, np.int64).reshape(-1, 2),
-            np.array(self.numbers, np.int32),
-            np.array(self.first_stream),
-            np.array(self.requests, np.int64),
-            names,
-            np.array(firsts, np.int64),
-            len(lines),
-            messages,
-            self.met,
-        )
+        return names, len(lines), messages
 
 
 def _message_numbers(talks: npt.NDArray[np.void], size: int) -> tuple[Numbers, int]:

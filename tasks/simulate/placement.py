@@ -34,7 +34,7 @@ class Placement:
         links = machine.levels
         self.has_rates = any(k.copy_rate or k.reduce_rate or k.cache for k in links)
         self.caches = Caches.of(plan, machine, self.place)
-        self.channels = [k for k, g in enumerate(plan.geometries) if g is not None]
+        self.channels = plan.channels
         self.geometries = [g for g in plan.geometries if g is not None]
         self.homes: list[npt.NDArray[np.int32]] = []
         members: list[npt.NDArray[np.intp]] = []

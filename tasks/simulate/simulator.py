@@ -88,18 +88,16 @@ def simulate(
     with collector_off():
         for role in _roles(plan, programs):
             loader.load(role)
-    found = run(plan, places, loader, runs, spans, tell)
-    if not found.ended:
-        raise RuntimeError(f"the programs do not end: ranks {found.stuck[:8]} wait for ever")
+    found, records = run(plan, places, loader, runs, spans, tell)
+    finish, operations = found.pop("finish"), found.pop("operations")
+    stuck = np.flatnonzero(np.isinf(finish[-1])).tolist()
+    if stuck:
+        raise RuntimeError(f"the programs do not end: ranks {stuck[:8]} wait for ever")
     return Simulation(
-        tuple(map(tuple, found.finish.tolist())),
-        tuple(found.copying.tolist()),
-        tuple(found.reducing.tolist()),
-        tuple(found.messaging.tolist()),
-        tuple(found.messages.tolist()),
-        tuple(found.nbytes.tolist()),
-        int(found.operations[0]),
-        tuple(task_times(found.spans, loader.labels, plan.signature)),
+        finish=tuple(map(tuple, finish.tolist())),
+        operations=int(operations[0]),
+        spans=tuple(task_times(records, loader.labels, plan.signature)),
+        **{name: tuple(array.tolist()) for name, array in found.items()},
     )
 
 

@@ -49,6 +49,15 @@ class Parts:
     needed: tuple[int, ...]
 
 
+def parts_taken(plans: Sequence[Plan]) -> Iterator[Parts]:
+    """Yield the parts of the rings that runs of these plans take, one after the other."""
+    rings = [RingUse(g.ring) for g in plans[0].geometries if g is not None]
+    for run, plan in enumerate(plans):
+        for ring, nbytes in zip(rings, plan.footprint(), strict=True):
+            ring.take(run, nbytes)
+        yield Parts(tuple(r.start for r in rings), tuple(r.needed for r in rings))
+
+
 class AddressSpaces:
     """Numbers all memories: those of channels first, then each rank's own in each run.
 
@@ -59,7 +68,7 @@ class AddressSpaces:
     def __init__(self, plans: Sequence[Plan], specs: Sequence[Spec], in_place: bool) -> None:
         topology = plans[0].topology
         self.plans, self.specs, self.size = plans, specs, topology.size
-        self.channels = [k for k, g in enumerate(plans[0].geometries) if g is not None]
+        self.channels = plans[0].channels
         self.one_buffer, two = (
             np.array([self._buffers(*one, form) for one in zip(plans, specs, strict=True)])
             for form in (in_place, False)
@@ -69,7 +78,7 @@ class AddressSpaces:
         first = np.cumsum([0, *(h.max() + 1 for h in homes)])
         self._homes = [h + n for h, n in zip(homes, first, strict=False)]
         self.shared = int(first[-1]) * PIECES
-        self.parts = list(self._take())
+        self.parts = list(parts_taken(plans))
         self.room = np.array([self._sharers(homes[c]) for c in range(len(homes))])
 
     def _buffers(self, plan: Plan, spec: Spec, in_place: bool) -> npt.NDArray[np.bool_]:
@@ -85,14 +94,6 @@ class AddressSpaces:
         """Return the number of ranks that share each rank's channel."""
         sharers: Numbers = np.bincount(homes)[homes]
         return sharers
-
-    def _take(self) -> Iterator[Parts]:
-        geometries = [g for g in self.plans[0].geometries if g is not None]
-        rings = [RingUse(g.ring) for g in geometries]
-        for run, plan in enumerate(self.plans):
-            for ring, nbytes in zip(rings, plan.footprint(), strict=True):
-                ring.take(run, nbytes)
-            yield Parts(tuple(r.start for r in rings), tuple(r.needed for r in rings))
 
     @property
     def bases(self) -> int:

@@ -69,7 +69,7 @@ def _refuse(
 ) -> None:
     """Raise Refuted for the first event of `where` that is bad, if any."""
     if bad.any():
-        raise Refuted(subject, str(events.story(int(where[bad][0]))), found, expected)
+        raise Refuted(subject, events.story(int(where[bad][0])), found, expected)
 
 
 def _where(events: Events, *codes: int) -> Numbers:

@@ -112,7 +112,7 @@ class _Frames:
         self._check_rooms(rows, refs)
 
     def _refuse(self, event: int, found: str, expected: str) -> None:
-        where = str(self.events.story(event))
+        where = self.events.story(event)
         raise Unproved(
             "the proof of the largest message holds for all sizes", where, found, expected
         )

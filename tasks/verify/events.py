@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from han.model.opcodes import ATTACHED, COMBINATIONS, COPIES, MESSAGES
-from han.model.program import INSTRUCTION, PEER, Code, Coll, PeerBase, Program
+from han.model.opcodes import ATTACHED
+from han.model.program import INSTRUCTION, PEER, Code, Coll, PeerBase, Program, bytes_moved
 from han.tasks.plan import Plan
 from han.tasks.verify.address_spaces import AddressSpaces, Numbers
-from han.tasks.verify.story import BEGIN, END, JOINT, Where
+from han.tasks.verify.story import BEGIN, END, JOINT, place
 
 FINISH = len(Code)  # the code of the end of a blocking collective
 MOST = 1 << 40  # counts and offsets are cut to this: larger ones are refused anyway
@@ -104,14 +104,9 @@ class Events:
     def _bytes(self) -> Numbers:
         """Return the bytes that each operation moves; 0 for those that move none."""
         elements = np.array([p.signature.element for p in self.plans], np.int64)
-        n = np.minimum(self.rows["n"], MOST).astype(np.int64)
-        kinds = self.rows["off"][:, 2] % Coll.BLOCKING
-        coll = self.code == Code.COLL
-        combines = np.isin(self.code, COMBINATIONS) | (coll & (kinds != Coll.BCAST))
-        moves = np.isin(self.code, (*COPIES, *MESSAGES))
-        moves |= combines | coll
-        nbytes: Numbers = np.where(moves, n, 0) * np.where(combines, elements[self.run], 1)
-        nbytes[coll & (kinds == Coll.BARRIER)] = 0
+        nbytes = bytes_moved(self.rows, elements[self.run], MOST)
+        barriers = self.rows["off"][:, 2] % Coll.BLOCKING == Coll.BARRIER
+        nbytes[(self.code == Code.COLL) & barriers] = 0
         return nbytes
 
     def _look_at_peers(self) -> None:
@@ -184,7 +179,7 @@ class Events:
         turn, end = divmod(event - len(self.rows), 2)
         return turn // self.size, turn % self.size, END if end else BEGIN
 
-    def story(self, event: int) -> Where:
+    def story(self, event: int) -> str:
         """Return the description of an event for messages."""
         run, rank, row = self.where(int(event))
-        return Where(run, rank, row, self.programs[run][rank])
+        return place(run, rank, row, self.programs[run][rank])

@@ -102,7 +102,7 @@ class Strand:
     def problem(self, found: str, other: int, wanted: str) -> Refuted:
         """Return the error of the event that runs; `other` is the conflicting event, or -1."""
         by = f" ({self.events.story(other)})" if other >= 0 else ""
-        return Refuted("memory", str(self.events.story(self.event)), found + by, wanted)
+        return Refuted("memory", self.events.story(self.event), found + by, wanted)
 
 
 class Joint(Strand):
@@ -250,10 +250,8 @@ class Walk:
 
     def _deadlock(self) -> Refuted:
         cycle = self._cycle()
-        story = " <- ".join(str(self.events.story(e)) for e in cycle[:8])
-        return Refuted(
-            "no deadlock", str(self.events.story(cycle[0])), f"a cycle: {story}", "no cycle"
-        )
+        story = " <- ".join(self.events.story(e) for e in cycle[:8])
+        return Refuted("no deadlock", self.events.story(cycle[0]), f"a cycle: {story}", "no cycle")
 
     def _cycle(self) -> list[int]:
         """Follow strands to those that they wait for until one repeats; return the cycle."""

@@ -111,7 +111,7 @@ class Pairs:
             streams = events.programs[run][rank].streams
             if not 0 <= peer < len(streams) or not streams[peer].start <= n <= streams[peer].stop:
                 raise Refuted(
-                    "streams wait for operations that exist", str(events.story(event)),
+                    "streams wait for operations that exist", events.story(event),
                     f"position {n} of stream {peer}", "a position in that stream",
                 )  # fmt: skip
             if n > streams[peer].start:
@@ -138,7 +138,7 @@ class Pairs:
         none = (np.append(lines, -1)[k] != wanted) | (np.append(posted, -1)[first] >> 40 != k)
         if none.any():
             event = int(waits[none][0])
-            raise Refuted("no deadlock", str(events.story(event)), "no POST of that value", "one")
+            raise Refuted("no deadlock", events.story(event), "no POST of that value", "one")
         self._let_wait(waits, posts[first])
 
     def _values(self, where: Numbers) -> Numbers:
@@ -165,7 +165,7 @@ class Pairs:
         if bad.any():
             first, second = int(one[bad][0]), int(other[bad][0])
             story = self.events.story
-            raise Refuted(subject, str(story(second)), f"also {story(first)}", expected)
+            raise Refuted(subject, story(second), f"also {story(first)}", expected)
 
     # ---- messages ---------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Pairs:
         if open_.any():
             event = int(asks[open_].min())
             raise Refuted(
-                "requests are completed", str(events.story(event)),
+                "requests are completed", events.story(event),
                 f"request {events.rows['slot'][event]} still active",
                 "a TEST before it is used again and before its stream ends",
             )  # fmt: skip
@@ -222,7 +222,7 @@ class Pairs:
         if odd.any():
             send, receive = int(sends[odd][0]), int(receives[odd][0])
             raise Refuted(
-                "sends and receives match", str(events.story(receive)),
+                "sends and receives match", events.story(receive),
                 f"{events.nbytes[send]} B from {events.story(send)}",
                 f"{events.nbytes[receive]} B",
             )  # fmt: skip
@@ -244,7 +244,7 @@ class Pairs:
             pair, tag = divmod(int(keys[k]), 1 << 16)
             sender, receiver = divmod(pair, self.events.size)
             raise Refuted(
-                "sends and receives match", str(self.events.story(odd)),
+                "sends and receives match", self.events.story(odd),
                 f"{out[k]} sends and {in_[k]} receives from rank {sender} to rank "
                 f"{receiver} on tag {tag}", "the same number of both",
             )  # fmt: skip
@@ -263,7 +263,7 @@ class Pairs:
             if len(set(counts.values())) > 1 or calls.keys() - counts.keys():
                 odd = next(iter(calls.values()))[-1]
                 raise Refuted(
-                    "calls of MPI collectives match", str(events.story(odd)),
+                    "calls of MPI collectives match", events.story(odd),
                     f"calls by rank {counts}", "the same number on every member",
                 )  # fmt: skip
             for members in zip(*(calls[r] for r in ranks), strict=True):
@@ -273,7 +273,7 @@ class Pairs:
         rows = self.events.rows
         if len({(row["off"][2], row["peer"], row["n"]) for row in rows[members]}) > 1:
             raise Refuted(
-                "calls of MPI collectives match", str(self.events.story(members[-1])),
+                "calls of MPI collectives match", self.events.story(members[-1]),
                 "another kind, root or count than on other members", "the same call",
             )  # fmt: skip
         joint = self._joint(members)

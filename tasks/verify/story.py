@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numpy as np
 
 from han.model.program import PEER, Area, Base, Code, PeerBase, Program
 
@@ -10,6 +10,21 @@ NAMES = {Base.SEND: "send", Base.RECV: "recv", Base.SCRATCH: "scratch"}
 BEGIN, END, JOINT = -1, -2, -3  # in place of the row of an operation
 MOMENTS = {BEGIN: "its beginning", END: "its end", JOINT: "with its peers"}
 AREAS = {Area.SMALL: "slot", Area.CELLS: "cells", Area.FLAGS: "flags"}
+FORMS = {
+    Code.COPY: "{n} B {0} <- {1}",
+    Code.REDUCE: "{n} elements {0} <- {1} op {2}",
+    Code.ACCUMULATE: "{n} elements {0} <- {1} op {2}",
+    Code.REDUCE2: "{n} elements {0}, {3} <- {1} op {2}",
+    Code.POST: "{0} = {n}",
+    Code.WAIT: "{0} >= {n} of rank {peer}",
+    Code.ISEND: "{n} B {1} to rank {peer}, request {slot}",
+    Code.IRECV: "{n} B {0} from rank {peer}, request {slot}",
+    Code.TEST: "request {slot}",
+    Code.AWAIT: "stream {peer} at {n}",
+    Code.PULL: "{n} B {0} <- {1} of rank {peer}",
+    Code.PUSH: "{n} B {0} of rank {peer} <- {1}",
+    Code.COLL: "{n} root {peer}, request {slot}",
+}
 
 
 class Refuted(AssertionError):
@@ -21,62 +36,21 @@ class Refuted(AssertionError):
         super().__init__(f"{subject}: {place}found {found}; expected {expected}")
 
 
-@dataclass(frozen=True)
-class Where:
-    """The place of an event: its run, its rank and the row of the rank's program."""
-
-    run: int
-    rank: int
-    row: int  # or BEGIN, END or JOINT
-    program: Program
-
-    def __str__(self) -> str:
-        if self.row < 0:
-            return f"run {self.run}, rank {self.rank}, {MOMENTS[self.row]}"
-        row = self.program.code[self.row]
-        stream = next(s for s in self.program.streams if s.start <= self.row < s.stop)
-        task = self.program.tasks[row["task"]] if self.program.tasks else "?"
-        return (
-            f"run {self.run}, rank {self.rank}, {stream.name} {task}, "
-            f"operation {self.row} {operation(row)}"
-        )
+def place(run: int, rank: int, row: int, program: Program) -> str:
+    """Return the place of an event: `row` is that of the rank's program, BEGIN, END or JOINT."""
+    if row < 0:
+        return f"run {run}, rank {rank}, {MOMENTS[row]}"
+    found = program.code[row]
+    stream = next(s for s in program.streams if s.start <= row < s.stop)
+    task = program.tasks[found["task"]] if program.tasks else "?"
+    return f"run {run}, rank {rank}, {stream.name} {task}, operation {row} {operation(found)}"
 
 
-def operation(row: object) -> str:
+def operation(row: np.void) -> str:
     """Format an instruction: ``COPY 4096 B recv+0 <- cells(0)+8192``."""
-    code = Code(int(row["code"]))  # type: ignore[index]
-    n, peer, slot = (int(row[k]) for k in ("n", "peer", "slot"))  # type: ignore[index]
-    refs = [
-        reference(int(b), int(o))
-        for b, o in zip(row["base"], row["off"], strict=True)  # type: ignore[index]
-    ]
-    match code:
-        case Code.COPY:
-            return f"COPY {n} B {refs[0]} <- {refs[1]}"
-        case Code.REDUCE:
-            return f"REDUCE {n} elements {refs[0]} <- {refs[1]} op {refs[2]}"
-        case Code.ACCUMULATE:
-            return f"ACCUMULATE {n} elements {refs[0]} <- {refs[1]} op {refs[2]}"
-        case Code.REDUCE2:
-            return f"REDUCE2 {n} elements {refs[0]}, {refs[3]} <- {refs[1]} op {refs[2]}"
-        case Code.POST:
-            return f"POST {refs[0]} = {n}"
-        case Code.WAIT:
-            return f"WAIT {refs[0]} >= {n} of rank {peer}"
-        case Code.ISEND:
-            return f"ISEND {n} B {refs[1]} to rank {peer}, request {slot}"
-        case Code.IRECV:
-            return f"IRECV {n} B {refs[0]} from rank {peer}, request {slot}"
-        case Code.TEST:
-            return f"TEST request {slot}"
-        case Code.AWAIT:
-            return f"AWAIT stream {peer} at {n}"
-        case Code.PULL:
-            return f"PULL {n} B {refs[0]} <- {refs[1]} of rank {peer}"
-        case Code.PUSH:
-            return f"PUSH {n} B {refs[0]} of rank {peer} <- {refs[1]}"
-        case Code.COLL:
-            return f"COLL {n} root {peer}, request {slot}"
+    code, numbers = Code(int(row["code"])), {name: int(row[name]) for name in ("n", "peer", "slot")}
+    refs = map(reference, row["base"].tolist(), row["off"].tolist())
+    return f"{code.name} {FORMS[code].format(*refs, **numbers)}"
 
 
 def reference(base: int, offset: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -92,14 +93,6 @@ class _Sent:
     stop: int = 0
 
 
-class _Memories(dict[int, Memory]):
-    """Memories by number, made at their first use."""
-
-    def __missing__(self, number: int) -> Memory:
-        self[number] = memory = Memory()
-        return memory
-
-
 def spec_of(signature: Signature, size: int) -> Spec:
     """Return what a call of `size` ranks has to do."""
     if signature.counts:
@@ -120,7 +113,7 @@ class _Verifier:
         bounds.check(self.events)
         self.pairs = Pairs(self.events)
         self.expressions = Expressions(self.size)
-        self.memories = _Memories()
+        self.memories: defaultdict[int, Memory] = defaultdict(Memory)  # by number
         self.apart = Apart()
         self.sent: dict[int, _Sent] = {}
         self.combined: dict[int, list[Span]] = {}  # of an MPI collective, by its first member
@@ -229,7 +222,7 @@ class _Verifier:
             ranks = [r for r in range(self.size) if missing & 1 << r]
             raise Refuted(
                 "ranks that synchronise leave after all have entered",
-                str(self.events.story(strand.event)),
+                self.events.story(strand.event),
                 f"rank(s) {ranks} need not have entered", "all ranks",
             )  # fmt: skip
 

@@ -62,6 +62,12 @@ def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
     return apart or FUSED
 
 
+def on_nodes(*sizes: int) -> Topology:
+    """Return consecutive ranks on nodes of these sizes, which share memory inside them."""
+    nodes = [n for n, size in enumerate(sizes) for _ in range(size)]
+    return topology_of([nodes, [0] * len(nodes)], 0)
+
+
 def topology_of(domains: list[list[int]], shared_to: int) -> Topology:
     """Return a topology; the groups of level `shared_to` share memory (-1: no groups do)."""
     size, depth = len(domains[0]), len(domains)

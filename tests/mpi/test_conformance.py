@@ -30,7 +30,6 @@ from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 from han.tasks.lanes import inner_levels, outer_levels
-from han.tasks.outline import active_levels
 from han.tasks.signature import Signature
 
 COUNTS = (0, 1, 2, 7, 8, 500, 513, 1000)
@@ -145,13 +144,13 @@ def can_serve(part, collective, topology, level, shared_to):
     """Return whether a level has the place in the machine and the memory for an algorithm."""
     algorithm, k = registered()[part[0]].algorithms[part[1]], topology.names.index(level)
     if composition_of(*part):
-        view = topology.one_network()
+        view = topology.one_network
         inner, outer = inner_levels(view), outer_levels(view)
         if "ring" in algorithm.families:
             alone = len(topology.active) < 2 and topology.shared[k]
             return not alone and k == topology.active[-1]
         return bool(inner and outer) and k in (outer if "nap" in algorithm.families else inner)
-    outermost = k == active_levels(topology)[-1]
+    outermost = k == topology.active[-1]
     apart = {*ROWS[collective].task_kinds} <= {*algorithm.kinds}
     if algorithm.fuses and not (outermost or apart):
         return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-from machines import topology_of
+from machines import on_nodes
 from random_plans import TARGETS, draw_kinds, draw_level, draw_signature, draw_topology
 
 from han.model.topology import Topology
@@ -118,15 +118,11 @@ def test_every_composition_is_proved_on_machines_of_any_depth(name, capsys):
         print(f"\n{name}: {told}")
 
 
-def on_nodes(nodes: int, ppn: int) -> Topology:
-    return topology_of([[r // ppn for r in range(nodes * ppn)], [0] * nodes * ppn], 0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_compositions_are_proved_for_1024_ranks(name):
     """64 nodes of 16 ranks; `bench_verify.py` proves longer messages."""
-    topology, signature = on_nodes(64, 16), Signature("allreduce", 1024, 8, "sum", "uint64")
+    topology, signature = on_nodes(*[16] * 64), Signature("allreduce", 1024, 8, "sum", "uint64")
     choice = choose(signature, topology, NodeTraits(), name)
     plan = plan_of_choice(topology, signature, choice, 1 << 24)
     assert plan.choice.composition == name

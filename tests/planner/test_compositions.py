@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from machines import topology_of
+from machines import on_nodes, topology_of
 
 from han.common.errors import ConfigError
 from han.config.config import load_config, validate_names
@@ -34,12 +34,6 @@ TRAITS = NodeTraits()
 
 def even(nodes: int, ppn: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(range(ppn * n, ppn * (n + 1))) for n in range(nodes))
-
-
-def on_nodes(*sizes: int) -> Topology:
-    """Return consecutive ranks on nodes of these sizes."""
-    nodes = [n for n, size in enumerate(sizes) for _ in range(size)]
-    return topology_of([nodes, [0] * len(nodes)], 0)
 
 
 def call(nbytes: int, collective: str = "allreduce") -> Signature:

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import draw_factors, taken, topology_of
+from test_exchange_halves import objection as objection_to
+from test_exchange_halves import planned
 from test_planner import OPERATIONS, quick
 
 from han.common.errors import ConfigError
@@ -32,9 +34,7 @@ from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
-from han.tuning.rules import RuleTable
 
 IN_NODE = ("recursive", "cyclic", "tree", "copyin")
 ORDERED = ("recursive", "tree")
@@ -56,16 +56,13 @@ def plan_of(
         "allreduce", nbytes // element, element, op, "uint64", op == "sum", op == "sum", 0, mapped
     )
     choice = Choice((level_choice("exchange", algorithm, **parameters),), segment, schedule)
-    topology = topology_of([[0] * members], 0)
-    assert RuleTable(None, topology, NodeTraits()).objection(signature, choice) is None
-    return plan_of_choice(topology, signature, choice, MEMORY)
+    return planned(topology_of([[0] * members], 0), signature, choice, MEMORY)
 
 
 def objection(members, algorithm, shared=0, element=8, **parameters):
     signature = Signature("allreduce", 100, element, "sum", "uint64")
     choice = Choice((level_choice("exchange", algorithm, **parameters),))
-    topology = topology_of([[0] * members], shared)
-    return RuleTable(None, topology, NodeTraits()).objection(signature, choice)
+    return objection_to(topology_of([[0] * members], shared), signature, choice)
 
 
 # ---- factors ------------------------------------------------------------------------------------

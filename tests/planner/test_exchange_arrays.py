@@ -1,20 +1,26 @@
-"""Exchanges that read users' shared arrays where they are."""
+"""Exchanges that read users' arrays, or in which members write into the cells of others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from machines import topology_of
+from test_exchange import plan_of
 from test_exchange_halves import planned, signature_of
 
 from han.model.program import PEER, Area, Base, Code
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
+from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
-from han.tasks.verify import verify, verify_class
+from han.tasks.verify import Unproved, verify, verify_class
+from han.tuning.built_in.traits import NodeTraits
 from han.tuning.planner import _reads_mapped
+from han.tuning.rules import RuleTable
+from han.tuning.search.space import space_of
 
 KiB = 1024
 
@@ -105,3 +111,80 @@ def test_all_sizes_of_a_class_are_proved():
             assert in_arrays(plan)
             for in_place in (False, True):
                 verify_class(plan, in_place=in_place)
+
+
+# ---- writes --------------------------------------------------------------------------------------
+
+
+WRITING = ("recursive", "cyclic", "copyin")
+
+
+def is_proved(plan):
+    """Return whether a plan is proved for all sizes of its class; it is never wrong for one."""
+    try:
+        for in_place in (False, True):
+            verify_class(plan, in_place=in_place)
+    except Unproved:
+        return False
+    return True
+
+
+def test_all_sizes_of_a_class_are_proved_where_they_are_if_members_read():
+    proved = 0
+    for algorithm, members, bound in product(WRITING, (2, 3, 5, 8), (8192, 16_384)):
+        one = class_of(Signature("allreduce", bound // 8, 8, "sum", "f8"), bound)
+        ways = [level_choice("exchange", algorithm, writes=w) for w in (False, True)]
+        plans = [planned(topology_of([[0] * members], 0), one, Choice((way,))) for way in ways]
+        read, written = map(is_proved, plans)
+        assert written or not read
+        proved += written
+    assert proved > 12
+
+
+def copies(plan, rank, code, ref):
+    """Return by slot the bytes that copies of a rank read from cells or write to them."""
+    program, geometry = lower(plan, rank), plan.geometries[0]
+    rows = program.code[program.code["code"] == code]
+    base = Base.CHANNEL + Area.CELLS
+    rows = rows[rows["base"][:, ref] == base]
+    starts = np.array([geometry.area_at(slot) for slot in range(plan.topology.size)])
+    slots = np.searchsorted(starts, rows["off"][:, ref], "right") - 1
+    return {int(s): int(rows["n"][slots == s].sum()) for s in sorted(set(slots.tolist()))}
+
+
+def test_finished_blocks_are_written_by_their_member_and_read_in_its_own_cells():
+    nbytes, member = 64 << 10, 3
+    share = nbytes // 8
+    for writes in (False, True):
+        plan = plan_of(8, "recursive", nbytes, factors=(-8, 8), writes=writes, chunk=nbytes)
+        read, written = (copies(plan, member, Code.COPY, ref) for ref in (1, 0))
+        others = {slot: share for slot in range(8) if slot != member}
+        shown = {member: nbytes - share}
+        assert written == ({**others, **shown} if writes else shown)
+        assert read == ({member: nbytes - share} if writes else others)
+
+
+def test_a_part_of_a_block_is_written_to_all_others_before_the_next_part():
+    nbytes = 1 << 20
+    plan = plan_of(8, "recursive", nbytes, factors=(-8, 8), writes=True, chunk=nbytes)
+    code = lower(plan, 0).code
+    given = code[(code["code"] == Code.COPY) & (code["base"][:, 1] == Base.RECV)]
+    parts = given["off"][:, 1].tolist()
+    assert len(parts) == 7 * len(set(parts))
+    assert parts == sorted(parts)
+    assert len(set(parts)) > 1
+
+
+def test_small_messages_are_read():
+    for algorithm, nbytes in (("recursive", 8), ("cyclic", 1000), ("copyin", 48)):
+        plan, other = (plan_of(6, algorithm, nbytes, writes=w) for w in (True, False))
+        assert (lower(plan, 1).code == lower(other, 1).code).all()
+
+
+def test_a_tuner_tries_to_write_and_explanations_say_so():
+    rules = RuleTable(None, topology_of([[0] * 4], 0), NodeTraits())
+    space = space_of(rules, Signature("allreduce", 1 << 17, 8, "sum", "f8"))
+    ours = [choice.levels[0] for choice in space.candidates]
+    ours = [one for one in ours if ("writes", True) in one.parameters]
+    assert {one.algorithm for one in ours} == set(WRITING)
+    assert "exchange cyclic (writes True)" in {one.describe() for one in ours}

@@ -7,6 +7,7 @@ from math import ceil, log2
 
 import pytest
 from machines import taken, topology_of
+from test_exchange_halves import planned
 
 from han.config.config import load_config, validate_names
 from han.model.program import Code
@@ -36,9 +37,7 @@ def allreduce(count, ordered=False):
 def plan_of(nodes, algorithm, signature, segment=None, **parameters):
     """Plan a call of ranks that share no memory."""
     choice = Choice((level_choice("exchange", algorithm, **parameters),), segment)
-    topology = topology_of([[0] * nodes], -1)
-    assert RuleTable(None, topology, NodeTraits()).objection(signature, choice) is None
-    return plan_of_choice(topology, signature, choice, MEMORY)
+    return planned(topology_of([[0] * nodes], -1), signature, choice, MEMORY)
 
 
 # ---- figure 3 -----------------------------------------------------------------------------------
@@ -202,8 +201,7 @@ def test_groups_of_different_sizes_scatter_with_the_same_factors():
         elif collective == "reduce":
             signature = Signature("reduce", 2000, 8, "sum", "f8", root=6)
         choice = Choice((scatter, level_choice("adapt", "chain")), 6000)
-        assert RuleTable(None, topology, NodeTraits()).objection(signature, choice) is None
-        verify([plan_of_choice(topology, signature, choice, MEMORY)] * 2)
+        verify([planned(topology, signature, choice, MEMORY)] * 2)
 
 
 # ---- rules --------------------------------------------------------------------------------------

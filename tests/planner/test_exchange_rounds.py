@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from machines import topology_of
+from machines import on_nodes
 from test_exchange_halves import objection, planned, signature_of
 
 from han.model.program import Code
@@ -21,11 +21,6 @@ ALGORITHMS = ("recursive", "cyclic", "tree", "copyin")
 
 def nap(*levels, **choice):
     return Choice(tuple(levels), composition="nap", **choice)
-
-
-def on_nodes(*sizes):
-    nodes = [node for node, size in enumerate(sizes) for _ in range(size)]
-    return topology_of([nodes, [0] * len(nodes)], 0)
 
 
 def pairs(base=0):

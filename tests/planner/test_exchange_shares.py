@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import draw_factors, topology_of
+from machines import draw_factors, on_nodes, topology_of
 from test_composition_sweep import draw_machine
 from test_exchange_halves import objection, planned, signature_of
 from test_planner import quick
@@ -34,11 +34,6 @@ BOTH = ("shares", "cyclic_shares")
 
 def lanes(*levels, **choice):
     return Choice(tuple(levels), composition="lanes", **choice)
-
-
-def on_nodes(*sizes):
-    nodes = [node for node, size in enumerate(sizes) for _ in range(size)]
-    return topology_of([nodes, [0] * len(nodes)], 0)
 
 
 def between(collective):
@@ -196,3 +191,16 @@ def test_a_tuner_tries_exchanges_in_lanes():
     tried = {one.algorithm for one in inside if one.submodule == "exchange"}
     assert tried == set(BOTH)
     assert {"factors", "ports", "chunk"} <= {key for one in inside for key, _ in one.parameters}
+
+
+# ---- small slots ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [[0, 0, 1, 1], [0, 1] * 3], ids=str)
+def test_lanes_of_small_slots_combine_their_own_part(nodes):
+    call = class_of(Signature("allreduce", 16, 8, "sum", "f8"), 128)
+    levels = level_choice("sm", "shares", chunk=64), level_choice("sm", "direct")
+    topology = topology_of([nodes, [0] * len(nodes)], 1)
+    plan = plan_of_choice(topology, call, Choice(levels, composition="lanes"), 1 << 20)
+    for nbytes in (8, 72, 128):
+        verify([plan.of_size(nbytes)] * 2)

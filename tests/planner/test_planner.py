@@ -24,7 +24,7 @@ from han.submodules.parts.pieces import cut
 from han.tasks.choice import Choice, level_choice
 from han.tasks.graph import stream_tag
 from han.tasks.lower import lower
-from han.tasks.outline import active_levels, geometries
+from han.tasks.outline import geometries
 from han.tasks.signature import Signature
 from han.tasks.steps import chain_of_steps, of_tree, segments
 from han.tasks.verify import Refuted, verify
@@ -78,7 +78,7 @@ def test_every_rank_talks_up_to_the_level_where_another_speaks_for_it(topology, 
 @quick
 @given(any_topology)
 def test_ordered_topologies_have_groups_of_consecutive_ranks(topology):
-    ordered = topology.ordered()
+    ordered = topology.ordered
     assert ordered.homes == topology.homes
     assert ordered.shared == topology.shared
     for level in range(ordered.depth):
@@ -86,7 +86,7 @@ def test_ordered_topologies_have_groups_of_consecutive_ranks(topology):
             domain = ordered.domain(level, rank)
             assert domain == tuple(range(domain[0], domain[-1] + 1))
             assert set(domain) <= set(topology.domain(level, rank))
-    assert ordered.ordered() == ordered
+    assert ordered.ordered == ordered
 
 
 def test_groups_that_cut_through_inner_ones_are_refused():
@@ -99,7 +99,7 @@ def test_groups_that_cut_through_inner_ones_are_refused():
 @quick
 @given(any_topology)
 def test_active_levels_are_those_with_company(topology):
-    active = active_levels(topology)
+    active = topology.active
     for level in range(topology.depth):
         sizes = [g.size for r in range(topology.size) if (g := topology.group(level, r, 0))]
         assert (level in active) == (max(sizes) > 1)

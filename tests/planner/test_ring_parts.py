@@ -30,7 +30,7 @@ def ring(nodes: int, ppn: int, nbytes: int):
 def parts(nodes: int, nbytes: int):
     plan = ring(nodes, 1, nbytes)
     task = Task("sr", "reduce", 0, 0, 0, nbytes)
-    return task, parts_of(plan.topology, plan.choice, 8, "allreduce", task)
+    return task, parts_of(plan.topology, plan.signature, plan.choice, task)
 
 
 @settings(quick, max_examples=300)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from equations.max_rate import exchange
-from machines import topology_of
+from machines import on_nodes, topology_of
 from random_plans import one_plan
 
 from han.common.errors import ArgumentError, ConfigError
@@ -48,11 +48,6 @@ def machine(link=(), **node):
     return load_machine({**SIMPLE, "levels": levels, "node": {**SIMPLE["node"], **node}})
 
 
-def nodes_of(*sizes):
-    node = [k for k, n in enumerate(sizes) for _ in range(n)]
-    return topology_of([node, [0] * len(node)], 0)
-
-
 def plan_of(collective, topology, nbytes, *levels, segment=None):
     signature = Signature(collective, nbytes)
     if collective in ("reduce", "allreduce"):
@@ -76,20 +71,20 @@ LINEAR = ("adapt", "linear", ("segment", 1 << 20))
 
 
 def test_one_message_takes_latency_and_bytes_over_bandwidth():
-    plan = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)
     assert simulate(plan, machine()).seconds == pytest.approx(10 * US + 1000 / 100e6)
 
 
 def test_a_long_message_is_asked_for_first():
     nbytes = 128 * 1024
-    plan = plan_of("bcast", nodes_of(1, 1), nbytes, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(1, 1), nbytes, SM, LINEAR)
     found = simulate(plan, machine())
     assert found.seconds == pytest.approx(30 * US + nbytes / 100e6)
     assert simulate(plan, machine({"eager": "1MiB"})).seconds < found.seconds
 
 
 def test_the_processor_handles_messages_on_both_sides():
-    plan = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)
     link = {"overhead": "2us", "copying": "1GB/s"}
     found = simulate(plan, machine(link))
     assert found.seconds == pytest.approx(2 * US + 10 * US + 10 * US + 3 * US)
@@ -109,7 +104,7 @@ def test_an_adapter_takes_messages_in_the_order_in_which_they_come(bandwidth):
 
 def test_long_messages_that_are_due_at_the_same_time_pass_one_after_the_other():
     n, model = 1 << 20, machine({"bandwidth": "1GB/s"})
-    plan = plan_of("bcast", nodes_of(1, 1, 1), 8, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(1, 1, 1), 8, SM, LINEAR)
     rows = [[(Code.ISEND, 2, n, 0), (Code.TEST, 0, 0, 0)] for _ in range(2)]
     rows.append(
         [(Code.IRECV, r, n, r) for r in range(2)] + [(Code.TEST, 0, 0, r) for r in range(2)]
@@ -132,7 +127,7 @@ def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
     Max-rate (Bienz et al., equation 3): ppn s / min(R_N, ppn R_b).
     """
     model, n = machine({"bandwidth": bandwidth}, rails=rails), 60_000
-    plan = plan_of("bcast", nodes_of(ppn, ppn), 8, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(ppn, ppn), 8, SM, LINEAR)
     test = (Code.TEST, 0, 0, 0)
     rows = [[(Code.ISEND, ppn + r, n, 0), test] for r in range(ppn)]
     rows += [[(Code.IRECV, r, n, 0), test] for r in range(ppn)]
@@ -178,7 +173,7 @@ def test_the_formula_of_exchanges_contains_that_of_recursive_doubling():
 def test_one_rank_uses_one_rail():
     """A message takes as long where the node has rails that its rank does not use."""
     n, fast = 60_000, {"bandwidth": "1GB/s"}
-    plan = plan_of("allreduce", nodes_of(1, 1), n, SM, ("exchange", "recursive_doubling"))
+    plan = plan_of("allreduce", on_nodes(1, 1), n, SM, ("exchange", "recursive_doubling"))
     one, four = (machine(fast, rails=rails) for rails in (1, 4))
     assert simulate(plan, one).seconds == simulate(plan, four).seconds
     assert smp(MaxRate.of(one, 1), n, 2, 1) == smp(MaxRate.of(four, 1), n, 2, 1)
@@ -187,7 +182,7 @@ def test_one_rank_uses_one_rail():
 
 def test_links_are_full_duplex():
     n = 50_000
-    plan = plan_of("allreduce", nodes_of(1, 1), n, SM, ("exchange", "recursive_doubling"))
+    plan = plan_of("allreduce", on_nodes(1, 1), n, SM, ("exchange", "recursive_doubling"))
     assert simulate(plan, machine(reduce="1000GB/s")).seconds == pytest.approx(
         10 * US + n / 100e6, rel=1e-3
     )
@@ -197,7 +192,7 @@ def test_a_burst_passes_an_adapter_at_once():
     """Messages of 50 and 100 bytes at 0, 1.5, 1.5 and 2.75 s; half a second fills the bucket."""
     link = {"bandwidth": "1000GB/s", "latency": "0us"}
     model = machine(link, injection="100B/s", burst=50, memory="100GB/s")
-    plan = plan_of("bcast", nodes_of(1, 1, 1, 1, 1), 8, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(1, 1, 1, 1, 1), 8, SM, LINEAR)
     send, copy = Code.ISEND, Code.COPY
     rows = [
         (send, 1, 50, 0), (copy, 0, 1_500_000_000, 0), (send, 2, 50, 1), (send, 3, 100, 2),
@@ -212,7 +207,7 @@ def test_a_burst_passes_an_adapter_at_once():
 
 def test_copies_share_the_memory_of_a_node():
     n = 16 * 1024
-    plan = plan_of("bcast", nodes_of(5), n, ("sm", "flat", ("chunk", n)), LINEAR)
+    plan = plan_of("bcast", on_nodes(5), n, ("sm", "flat", ("chunk", n)), LINEAR)
     quick = simulate(plan, machine()).seconds
     assert quick == pytest.approx(2 * n / 1e9 + 1 * US)
     slow = simulate(plan, machine(memory="1GB/s")).seconds
@@ -221,7 +216,7 @@ def test_copies_share_the_memory_of_a_node():
 
 def test_reductions_take_their_own_rate():
     n = 64 * 1024
-    plan = plan_of("reduce", nodes_of(2), n, ("sm", "flat", ("chunk", n)), LINEAR)
+    plan = plan_of("reduce", on_nodes(2), n, ("sm", "flat", ("chunk", n)), LINEAR)
     found = simulate(plan, machine())
     assert found.reducing == pytest.approx((n / 500e6, 0))
     assert found.copying == pytest.approx((0, n / 1e9))
@@ -233,7 +228,7 @@ def test_reductions_take_their_own_rate():
     [(len(Code), 0, 0, 0), (Code.ISEND, 2, 0, 0), (Code.IRECV, -1, 0, 0), (Code.AWAIT, 1, 0, 0)],
 )
 def test_programs_that_name_what_does_not_exist_are_refused(row):
-    plan = plan_of("bcast", nodes_of(1, 1), 8, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(1, 1), 8, SM, LINEAR)
     programs = [program_of(plan, 0, [row]), lower(plan, 1)]
     with pytest.raises(ValueError, match="rank 0: its program names things that do not exist"):
         simulate(plan, machine(), programs=programs)
@@ -242,7 +237,7 @@ def test_programs_that_name_what_does_not_exist_are_refused(row):
 def test_a_rank_pushes_into_the_memory_of_a_peer():
     """In solo.meet the root pushes half of the array while the reader pulls the other half."""
     n = 1 << 20
-    plan = plan_of("bcast", nodes_of(2), n, ("solo", "meet"), LINEAR)
+    plan = plan_of("bcast", on_nodes(2), n, ("solo", "meet"), LINEAR)
     codes = {code for rank in range(2) for code in lower(plan, rank).code["code"].tolist()}
     assert {Code.PULL, Code.PUSH} <= codes
     found = simulate(plan, machine())
@@ -282,19 +277,19 @@ def test_copies_and_reductions_have_rates_of_each_level():
 
 
 def test_ranks_beyond_the_cores_take_turns():
-    plan = plan_of("bcast", nodes_of(4), 1 << 16, ("sm", "flat", ("chunk", 1 << 16)), LINEAR)
+    plan = plan_of("bcast", on_nodes(4), 1 << 16, ("sm", "flat", ("chunk", 1 << 16)), LINEAR)
     free = simulate(plan, machine(cores=4)).seconds
     assert simulate(plan, machine(cores=1)).seconds > 1.9 * free
     late = simulate(plan, machine(cores=3, switch="50us")).seconds
     assert late == pytest.approx(free + 50 * US)
-    apart = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
+    apart = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)
     emulated = machine(cores=1, switch="50us", together=True)
     assert simulate(apart, emulated).seconds == pytest.approx(70 * US)
 
 
 def test_a_pipeline_overlaps_the_levels():
     """With segments, the time is little more than that of the slower level."""
-    n, topology = 1 << 20, nodes_of(4, 4, 4)
+    n, topology = 1 << 20, on_nodes(4, 4, 4)
     args = (("sm", "flat", ("chunk", 1 << 16)), ("adapt", "chain", ("segment", 1 << 16)))
     model = machine(copy="200MB/s")
     whole = simulate(plan_of("bcast", topology, n, *args), model).seconds
@@ -305,7 +300,7 @@ def test_a_pipeline_overlaps_the_levels():
 
 def test_calls_back_to_back_follow_each_other_closely():
     """A root does not wait for the others: it starts the next call before they end the last."""
-    plan = plan_of("bcast", nodes_of(1, 1), 1000, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)
     found = simulate(plan, machine(), runs=10)
     assert found.each == pytest.approx((10 * US + 10 * 10 * US) / 10)
     assert [len(run) for run in found.finish] == [2] * 10
@@ -313,7 +308,7 @@ def test_calls_back_to_back_follow_each_other_closely():
 
 def test_a_run_waits_for_the_memory_that_it_writes():
     """Rings and banks are used again, which limits how many runs a root can be ahead."""
-    node = nodes_of(2)
+    node = on_nodes(2)
     for nbytes in (8, 1 << 15):
         plan = plan_of("bcast", node, nbytes, SM, LINEAR)
         slow = simulate(plan, machine(copy="1GB/s"), runs=30)
@@ -324,7 +319,7 @@ def test_a_run_waits_for_the_memory_that_it_writes():
 
 def test_a_rank_is_not_done_before_its_processor_is():
     """The arrival of a message does not let a rank continue before its processor is free."""
-    plan = plan_of("allreduce", nodes_of(1, 1), 8, SM, ("exchange", "recursive_doubling"))
+    plan = plan_of("allreduce", on_nodes(1, 1), 8, SM, ("exchange", "recursive_doubling"))
     found = simulate(plan, machine({"overhead": "100us", "latency": "1us", "copying": "1GB/s"}))
     assert all(done >= busy for done, busy in zip(found.finish[0], found.messaging, strict=True))
     assert found.seconds == pytest.approx(201 * US, rel=1e-2)
@@ -333,7 +328,7 @@ def test_a_rank_is_not_done_before_its_processor_is():
 @pytest.mark.parametrize(("busy", "idle"), [(0, 1), (1, 0)])
 def test_adapters_serve_in_the_order_of_time(busy, idle):
     """A rank that is simulated ahead of others does not enter a queue before its time."""
-    plan, n = plan_of("bcast", nodes_of(1, 1, 1, 1), 8, SM, LINEAR), 60_000
+    plan, n = plan_of("bcast", on_nodes(1, 1, 1, 1), 8, SM, LINEAR), 60_000
     target, other = 2, 3
     send, receive, test = Code.ISEND, Code.IRECV, Code.TEST
     many = range(20)
@@ -350,7 +345,7 @@ def test_adapters_serve_in_the_order_of_time(busy, idle):
 
 
 def test_tasks_have_what_their_streams_did():
-    plan = plan_of("allreduce", nodes_of(3, 3), 60_000, SM, ("adapt", "binary"), segment=9_000)
+    plan = plan_of("allreduce", on_nodes(3, 3), 60_000, SM, ("adapt", "binary"), segment=9_000)
     found = simulate(plan, machine(), spans=True)
     for rank in range(6):
         mine = [s for s in found.spans if s.rank == rank]
@@ -360,7 +355,7 @@ def test_tasks_have_what_their_streams_did():
 
 
 def test_spans_are_those_of_the_tasks():
-    topology = nodes_of(2, 2)
+    topology = on_nodes(2, 2)
     plan = plan_of("bcast", topology, 40_000, SM, ("adapt", "chain"), segment=10_000)
     found = simulate(plan, machine(), spans=True, runs=2)
     names = {(s.rank, s.call, s.task) for s in found.spans}
@@ -377,7 +372,7 @@ def test_spans_are_those_of_the_tasks():
 
 
 def test_messages_and_bytes_are_counted_by_level():
-    plan = plan_of("bcast", nodes_of(2, 2, 2), 3000, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(2, 2, 2), 3000, SM, LINEAR)
     found = simulate(plan, machine())
     assert found.messages == (0, 2)
     assert found.nbytes == (0, 6000)
@@ -387,12 +382,12 @@ def test_messages_and_bytes_are_counted_by_level():
 
 
 def test_collectives_of_the_library_take_the_postal_model():
-    plan = plan_of("bcast", nodes_of(1, 1, 1, 1), 1000, SM, ("libnbc", "default"))
+    plan = plan_of("bcast", on_nodes(1, 1, 1, 1), 1000, SM, ("libnbc", "default"))
     assert simulate(plan, machine()).seconds == pytest.approx(2 * (10 * US + 1000 / 100e6))
 
 
 def test_programs_that_never_end_are_told():
-    plan = plan_of("bcast", nodes_of(2), 3000, SM, LINEAR)
+    plan = plan_of("bcast", on_nodes(2), 3000, SM, LINEAR)
     programs = [lower(plan, r) for r in range(2)]
     code = programs[0].code.copy()
     code["code"][code["code"] == Code.POST] = Code.COPY
@@ -468,7 +463,7 @@ def test_inner_levels_have_a_size():
         load_machine({**SIMPLE, "levels": [socket, *SIMPLE["levels"]]})
     model = load_machine({**SIMPLE, "levels": [{**socket, "ranks": 2}, *SIMPLE["levels"]]})
     assert model.place(2, 3) == ((0, 0, 1, 2, 2, 3), (0, 0, 0, 1, 1, 1), (0,) * 6)
-    places = Placement(plan_of("bcast", nodes_of(3, 3), 8, SM, LINEAR), model, model.place(2, 3))
+    places = Placement(plan_of("bcast", on_nodes(3, 3), 8, SM, LINEAR), model, model.place(2, 3))
     assert places.levels(0, np.array([1, 2, 3])).tolist() == [0, 1, 2]
     assert places.rails().tolist() == [0] * 6
 

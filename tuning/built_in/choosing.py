@@ -128,7 +128,7 @@ class RowSearch:
     def _level(self, level: int, section: str, segment: int | None) -> LevelChoice:
         view, nbytes = self.view, self.signature.nbytes
         outermost = level == self.active[-1]
-        ranks = view.widest(level) if section == "messages" else view.channel_ranks(level)
+        ranks = view.widest(level) if section == "messages" else view.channel_ranks[level]
         key = section, ranks, outermost, self.allowed.mapped[level]
         found = self._known.get(key)
         if found is not None:  # a level inside this one is alike
