@@ -14,6 +14,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError
+from han.common.system import text_of
 from han.config.arrange import Facts, arrange, empty_levels
 from han.config.errors import config_error
 from han.config.rails import launched_place, rails_of
@@ -99,10 +100,7 @@ def _place(cpu: int, name: str) -> str:
     file = folder / (
         "topology/physical_package_id" if name == "socket" else "cache/index3/shared_cpu_list"
     )
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return "unknown"
+    return text_of(file) or "unknown"
 
 
 def conditions(facts: Sequence[Facts]) -> Conditions:

@@ -21,7 +21,7 @@ from han.model.program import Program
 from han.ranks.health import Health
 from han.runtime.alike import ALIKE, ProgramKey
 from han.runtime.engines import Engines
-from han.runtime.native_plans import Prepared, native_plan, trial_class
+from han.runtime.native_plans import Named, Prepared, native_plan, trial_class
 from han.runtime.reports import reporter
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -148,15 +148,15 @@ class Maker:
             channel.make_room(nbytes)
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, engine)
-        number = next(self._numbers)
+        number, named = next(self._numbers), Named(signature, program.tasks, is_rival)
         mapped = (mapping or self._shared.mapping) if signature.mapped else None
         native = native_plan(
-            engine, program, message, comms, scratch, number, mapped, known_as,
-            whole=self._shared.whole_channel, is_rival=is_rival,
+            engine, program, message, comms, scratch, number, mapped, named,
+            whole=self._shared.whole_channel,
             **({} if planned is None else self._choices(planned)),
         )  # fmt: skip
         prepared = Prepared(native, program, signature, number, planned, is_rival)
-        reporter(engine).know(prepared)
+        reporter(engine).know(named)
         self.living[number] = prepared
         self._recorder.know(partial(names_of, prepared))
         return prepared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,23 @@ class Prepared:
     is_rival: bool = False
 
 
+@dataclass(frozen=True)
+class Named:
+    """What messages about a run name: the call that its plan serves, and the tasks of the plan.
+
+    The native plan keeps it alive. `is_rival`: the plan is itself a rival.
+    """
+
+    signature: Signature
+    tasks: Sequence[str] = ()
+    is_rival: bool = False
+
+    @property
+    def number(self) -> int:
+        """Identifies the call on all ranks; see :func:`identity`."""
+        return identity(self.signature, self.is_rival)
+
+
 # By code: how often `n` counts bytes, or elements, that an operation moves.
 _COPIED, _COMBINED = (
     np.isin(np.arange(LOOP + 1), kind).astype("u8") for kind in (COPIES, COMBINATIONS)
@@ -73,17 +91,16 @@ def native_plan(
     scratch: np.ndarray[Any, Any] | None,
     number: int = 0,
     mapping: Mapping | None = None,
-    known_as: Signature | None = None,
+    named: Named | None = None,
     *,
     whole: int = 0,
-    is_rival: bool = False,
     arena: tuple[int, int] = (0, 0),
     tried: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
 ) -> _native.Plan:
     """Make the native plan of a program; `number` identifies it in traces.
 
-    `mapping` is where this rank finds mapped buffers of its peers. `known_as` is the call that
-    peers compare, if it is not that of the message. `is_rival`: the plan is itself a rival.
+    `mapping` is where this rank finds mapped buffers of its peers. `named` is the call that peers
+    compare; by default that of the message.
 
     If the call has an alternative (``native/engine/stepping.h``), `arena` is the address and the
     size of this rank's arena, and `whole` the channel in which the ranks tell each other. If it
@@ -92,13 +109,14 @@ def native_plan(
     meet before and after it, or 0.
     """
     signature = message.signature
+    named = named or Named(signature)
     callback = signature.reduces and message.numbers is None
     return engine.plan(
         **program.records,
         footprint=program.footprint,
         brief=not (program.talks_mpi or callback or any(tried))
         and _moved(program, signature) <= BRIEF,
-        signature=identity(known_as or signature, is_rival),
+        signature=named.number,
         kernel=message.numbers or (-1, -1),
         element=signature.element,
         op=0 if message.op is None else message.op.handle,
@@ -107,7 +125,7 @@ def native_plan(
         unpacks=message.unpacks,
         comms=tuple(c.handle for c in comms),
         scratch=scratch,
-        keep=(message.op, message.datatype, comms, mapping),
+        keep=(message.op, message.datatype, comms, mapping, named),
         number=number,
         shifts=None if mapping is None else mapping.shifts,
         arena=arena,

@@ -146,10 +146,9 @@ class Persistent:
             slot = self._published(kind, nbytes, sizes, number)
             assert slot is not None
             prepared = self._prepared(kind, slot, send, recv)
-            lease = Lease(self.slots, slot, kind not in slot.plans)
             return Prequest(
-                slot.engine, prepared.native, send, recv, (keep, lease), None, None, True, nbytes,
-                sizes,
+                slot.engine, prepared.native, send, recv, (keep, Lease(self.slots, slot)),
+                persistent=True, nbytes=nbytes, sizes=sizes,
             )  # fmt: skip
 
     def _published(self, kind: Kind, nbytes: int, sizes: bytes, number: int) -> Slot | None:
@@ -276,7 +275,7 @@ class Persistent:
         """Make a request for a parsed call."""
         prepared = self._prepared(kind, slot, message.send, message.recv)
         begin = self._begin(message, None) if message.begin else None
-        return self._on(slot, prepared, message, kind not in slot.plans, None, begin)
+        return self._on(slot, prepared, message, None, begin)
 
     def _mapped_request(
         self, kind: Kind, slot: Slot, message: Message, spots: Sequence[Spots]
@@ -306,18 +305,17 @@ class Persistent:
         prepared = self._maker.make(planned, message, slot.engine, mapping=mapping)
         checks = message.begin or mapping.windows
         begin = self._begin(message, mapping) if checks else None
-        return self._on(slot, prepared, message, True, mapping, begin)
+        return self._on(slot, prepared, message, mapping, begin)
 
     def _on(
         self,
         slot: Slot,
         prepared: Prepared,
         message: Message,
-        passing: bool,
         mapping: Mapping | None,
         begin: Hook | None,
     ) -> Request:
-        keep = (*message.keep, mapping, Lease(self.slots, slot, passing))
+        keep = (*message.keep, mapping, Lease(self.slots, slot))
         return Prequest(
             slot.engine, prepared.native, message.send, message.recv, keep, begin, message.end,
             True, message.signature.nbytes, message.signature.sizes,
