@@ -21,7 +21,7 @@ from han.model.program import Program
 from han.ranks.health import Health
 from han.runtime.alike import ALIKE, ProgramKey
 from han.runtime.engines import Engines
-from han.runtime.native_plans import Named, Prepared, native_plan, trial_class
+from han.runtime.native_plans import Prepared, native_plan, trial_class
 from han.runtime.reports import reporter
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -108,7 +108,9 @@ class Maker:
     ) -> _native.Plan:
         program = replace(self.program(plan), footprint=prepared.program.footprint)
         message = replace(message, signature=plan.signature)
-        return self.bind(program, message, engine, is_rival=is_rival).native
+        made = self.bind(program, message, engine, is_rival=is_rival)
+        prepared.others.append(made)
+        return made.native
 
     def program(self, plan: Plan) -> Program:
         """Return this rank's program of a plan of the planner."""
@@ -148,15 +150,15 @@ class Maker:
             channel.make_room(nbytes)
         comms = tuple(self._comm(engine, *key, signature) for key in program.comms)
         scratch = self._memory(program.scratch, engine)
-        number, named = next(self._numbers), Named(signature, program.tasks, is_rival)
+        number = next(self._numbers)
         mapped = (mapping or self._shared.mapping) if signature.mapped else None
         native = native_plan(
-            engine, program, message, comms, scratch, number, mapped, named,
-            whole=self._shared.whole_channel,
+            engine, program, message, comms, scratch, number, mapped, known_as,
+            whole=self._shared.whole_channel, is_rival=is_rival,
             **({} if planned is None else self._choices(planned)),
         )  # fmt: skip
         prepared = Prepared(native, program, signature, number, planned, is_rival)
-        reporter(engine).know(named)
+        reporter(engine).know(prepared)
         self.living[number] = prepared
         self._recorder.know(partial(names_of, prepared))
         return prepared

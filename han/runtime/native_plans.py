@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,8 @@ class Prepared:
     """A native plan, its program and the call that it serves; `number` identifies it.
 
     `planned` is kept if the call may run an alternative or a rival. Their native plans are
-    ``native.alternative``, which is made when it is first needed, and ``native.rival``.
+    ``native.alternative``, which is made when it is first needed, and ``native.rival``; `others`
+    are both, once they are made.
     """
 
     native: _native.Plan
@@ -39,23 +39,7 @@ class Prepared:
     number: int = 0
     planned: Planned | None = None
     is_rival: bool = False
-
-
-@dataclass(frozen=True)
-class Named:
-    """What messages about a run name: the call that its plan serves, and the tasks of the plan.
-
-    The native plan keeps it alive. `is_rival`: the plan is itself a rival.
-    """
-
-    signature: Signature
-    tasks: Sequence[str] = ()
-    is_rival: bool = False
-
-    @property
-    def number(self) -> int:
-        """Identifies the call on all ranks; see :func:`identity`."""
-        return identity(self.signature, self.is_rival)
+    others: list[Prepared] = field(default_factory=list, compare=False)
 
 
 # By code: how often `n` counts bytes, or elements, that an operation moves.
@@ -91,16 +75,17 @@ def native_plan(
     scratch: np.ndarray[Any, Any] | None,
     number: int = 0,
     mapping: Mapping | None = None,
-    named: Named | None = None,
+    known_as: Signature | None = None,
     *,
     whole: int = 0,
+    is_rival: bool = False,
     arena: tuple[int, int] = (0, 0),
     tried: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
 ) -> _native.Plan:
     """Make the native plan of a program; `number` identifies it in traces.
 
-    `mapping` is where this rank finds mapped buffers of its peers. `named` is the call that peers
-    compare; by default that of the message.
+    `mapping` is where this rank finds mapped buffers of its peers. `known_as` is the call that
+    peers compare, if it is not that of the message. `is_rival`: the plan is itself a rival.
 
     If the call has an alternative (``native/engine/stepping.h``), `arena` is the address and the
     size of this rank's arena, and `whole` the channel in which the ranks tell each other. If it
@@ -109,14 +94,13 @@ def native_plan(
     meet before and after it, or 0.
     """
     signature = message.signature
-    named = named or Named(signature)
     callback = signature.reduces and message.numbers is None
     return engine.plan(
         **program.records,
         footprint=program.footprint,
         brief=not (program.talks_mpi or callback or any(tried))
         and _moved(program, signature) <= BRIEF,
-        signature=named.number,
+        signature=identity(known_as or signature, is_rival),
         kernel=message.numbers or (-1, -1),
         element=signature.element,
         op=0 if message.op is None else message.op.handle,
@@ -125,7 +109,7 @@ def native_plan(
         unpacks=message.unpacks,
         comms=tuple(c.handle for c in comms),
         scratch=scratch,
-        keep=(message.op, message.datatype, comms, mapping, named),
+        keep=(message.op, message.datatype, comms, mapping),
         number=number,
         shifts=None if mapping is None else mapping.shifts,
         arena=arena,

@@ -146,10 +146,10 @@ class Persistent:
             slot = self._published(kind, nbytes, sizes, number)
             assert slot is not None
             prepared = self._prepared(kind, slot, send, recv)
+            keep = keep, prepared, Lease(self.slots, slot)
             return Prequest(
-                slot.engine, prepared.native, send, recv, (keep, Lease(self.slots, slot)),
-                persistent=True, nbytes=nbytes, sizes=sizes,
-            )  # fmt: skip
+                slot.engine, prepared.native, send, recv, keep, None, None, True, nbytes, sizes
+            )
 
     def _published(self, kind: Kind, nbytes: int, sizes: bytes, number: int) -> Slot | None:
         story = partial(kind.story, nbytes)
@@ -315,7 +315,7 @@ class Persistent:
         mapping: Mapping | None,
         begin: Hook | None,
     ) -> Request:
-        keep = (*message.keep, mapping, Lease(self.slots, slot))
+        keep = (*message.keep, mapping, prepared, Lease(self.slots, slot))
         return Prequest(
             slot.engine, prepared.native, message.send, message.recv, keep, begin, message.end,
             True, message.signature.nbytes, message.signature.sizes,

@@ -25,7 +25,7 @@ from han.ranks.health import Health
 from han.ranks.notices import DEVICES, LATEST, mismatch
 from han.runtime.eager import Eager
 from han.runtime.measured import ANSWER
-from han.runtime.native_plans import Named, identity
+from han.runtime.native_plans import Prepared, identity
 from han.tasks.signature import ON_DEVICE
 from han.tasks.size_classes import exact
 
@@ -79,15 +79,15 @@ class Reporter:
         self.channels = tuple(channels)
         self.engine: weakref.ref[Engine] | None = None
         self.eager: Eager | None = None  # names calls of objects, which collectives serve
-        self._known: WeakValueDictionary[int, Named] = WeakValueDictionary()
+        self._known: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
 
     @property
     def _engine(self) -> Engine | None:
         return None if self.engine is None else self.engine()
 
-    def know(self, named: Named) -> None:
-        """Remember what a number stands for, as long as its plan lives."""
-        self._known[named.number] = named
+    def know(self, prepared: Prepared) -> None:
+        """Remember the plan that a signature's number stands for, as long as it lives."""
+        self._known[identity(prepared.signature, prepared.is_rival)] = prepared
 
     def doing(self) -> str:
         """Return the call at the head of the engine's queue, and what it waits for."""
@@ -172,8 +172,8 @@ class Reporter:
         if engine is None or health.step:
             return health.step or "a collective"
         number, nbytes, rows = engine.blocked()
-        named = self._known.get(number)
-        if named is None:
+        prepared = self._known.get(number)
+        if prepared is None:
             return "a collective"
         late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
         waits = [f"begin, for rank(s) {late} to tell whether buffers are shared"] if late else []
@@ -181,7 +181,7 @@ class Reporter:
             f"begin, for rank {r} to agree on a trial" for code, r, _ in rows if code == VERDICT
         ]
         waits += [
-            f"{_task(named, task)} for {VERBS[Code(code)]} rank {peer}"
+            f"{_task(prepared, task)} for {VERBS[Code(code)]} rank {peer}"
             for code, peer, task in rows
             if code in VERBS
         ]
@@ -193,8 +193,8 @@ class Reporter:
     def _without(self, health: Health) -> str:
         """Return the setting that avoids attach: a trial's rival can be switched off by itself."""
         engine = self._engine
-        named = self._known.get(engine.blocked()[0]) if engine is not None else None
-        tried = named is not None and named.is_rival
+        prepared = self._known.get(engine.blocked()[0]) if engine is not None else None
+        tried = prepared is not None and prepared.is_rival
         return "HAN_TRIALS=0" if tried else "a rule for the submodule sm"
 
     def _others(self, health: Health) -> str:
@@ -216,14 +216,16 @@ class Reporter:
 
     def _call(self, number: int) -> int:
         """Return the number that peers show for a run: that of the call's own plan."""
-        named = self._known.get(number)
-        return number if named is None else identity(replace(named.signature, mapped=False))
+        prepared = self._known.get(number)
+        return number if prepared is None else identity(replace(prepared.signature, mapped=False))
 
     def _describe(self, call: tuple[int, int]) -> str:
         """Describe a call by the number of its plan and the size of its message."""
         number, nbytes = call
-        named = self._known.get(number)
-        return "another call" if named is None else exact(named.signature, nbytes).describe()
+        prepared = self._known.get(number)
+        if prepared is None:
+            return "another call"
+        return exact(prepared.signature, nbytes).describe()
 
 
 def differs(health: Health, peer: int, story: str, shown: str = "") -> HanError:
@@ -252,5 +254,6 @@ def reporter(engine: Engine) -> Reporter:
     return report
 
 
-def _task(named: Named, index: int) -> str:
-    return named.tasks[index] if index < len(named.tasks) else "?"
+def _task(prepared: Prepared, index: int) -> str:
+    tasks = prepared.program.tasks
+    return tasks[index] if index < len(tasks) else "?"

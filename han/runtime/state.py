@@ -118,9 +118,9 @@ class State:
             if prepared is None:
                 return Served.BY_MPI, None
             request = Request(
-                self.parts.engines.own, prepared.native, message.send, message.recv, message.keep,
-                message.begin, message.end, nbytes=message.signature.nbytes,
-                sizes=message.signature.sizes,
+                self.parts.engines.own, prepared.native, message.send, message.recv,
+                (message.keep, prepared), message.begin, message.end,
+                nbytes=message.signature.nbytes, sizes=message.signature.sizes,
             )  # fmt: skip
             request.Start()
         tell_limit(prepared.native, self.parts.config.wait)
