@@ -68,6 +68,20 @@ def facts_of(facts: Sequence[Facts], ranks: Sequence[int]) -> list[Facts]:
     return [replace(facts[rank], memory=lowest[facts[rank].memory]) for rank in ranks]
 
 
+def world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
+    """Return the ranks of a communicator on MPI.COMM_WORLD.
+
+    They are MPI.UNDEFINED for spawned processes, and for those that use sessions only.
+    """
+    if not MPI.Is_initialized():
+        return (MPI.UNDEFINED,) * comm.Get_size()
+    own, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    ranks = MPI.Group.Translate_ranks(own, [*range(comm.Get_size())], world)
+    own.Free()
+    world.Free()
+    return tuple(ranks)
+
+
 def _memory_of(comm: MPI.Intracomm) -> int:
     """Return the lowest rank that this one shares memory with."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())

@@ -49,7 +49,6 @@ class Kind:
     `number` identifies it. `need` is what it takes. `keeps`: plans serve later requests too.
     """
 
-    persistent: Persistent
     called: Signature
     message: Message
     number: int
@@ -64,20 +63,6 @@ class Kind:
         """Return what a rank is in, for errors."""
         signature = exact(self.message.signature, nbytes)
         return f"{signature.describe()}: {STEP}"
-
-    def __call__(
-        self,
-        send: int,
-        recv: int,
-        nbytes: int,
-        keep: tuple[object, ...],
-        sizes: bytes | None,
-    ) -> Request | bool:
-        """Make a request on these buffers; return False if the call must be parsed.
-
-        `sizes` are the bytes of each block, if these differ.
-        """
-        return self.persistent.known(self, send, recv, nbytes, keep, sizes or b"")
 
 
 class Persistent:
@@ -134,10 +119,13 @@ class Persistent:
         recv: int,
         nbytes: int,
         keep: tuple[object, ...],
-        sizes: bytes,
+        sizes: bytes | None,
     ) -> Request | bool:
-        """Make a request on known buffers; return False if the ranks must compare more."""
-        health = self._health
+        """Make a request on known buffers; return False if the ranks must compare more.
+
+        `sizes` are the bytes of each block, if these differ.
+        """
+        health, sizes = self._health, sizes or b""
         if not self.slots.together or self._compares():
             return False
         health.live()
@@ -249,12 +237,12 @@ class Persistent:
         elif sized.shown(self._health.size) > PAGE:
             need = Need.LARGE
         bare = message.without_buffers(sized)
-        return Kind(self, called, bare, identity(sized), need, keeps)
+        return Kind(called, bare, identity(sized), need, keeps)
 
     def _remember(self, kind: Kind, message: Message) -> None:
         """Let the look-up in C find the kind of a call."""
         if kind.keeps and not self._checks and self.slots.together:
-            self._engines.remember(kind, message, kind.message.signature)
+            self._engines.remember(partial(self.known, kind), message, kind.message.signature)
 
     # ---- plans ------------------------------------------------------------------------------
 

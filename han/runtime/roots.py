@@ -15,8 +15,9 @@ from functools import partial
 
 from mpi4py import MPI
 
+from han.ranks.discover import world_ranks
 from han.runtime.given import Given
-from han.runtime.inherited import Inherited, world_ranks
+from han.runtime.inherited import Inherited
 from han.runtime.measured import MOST_ROOTS
 from han.runtime.resting import do_all
 
