@@ -32,12 +32,6 @@ class Report:
         if self._reporters is not None:
             self._reporters.join(MPI.Intracomm(comm))
 
-    def cancel(self) -> None:
-        """Report nothing."""
-        reporters, self._reporters = self._reporters, None
-        if reporters is not None and not MPI.Is_finalized():
-            reporters.free()
-
     def end(self) -> None:
         """Gather the calls of the ranks, and report them on one; the second call does nothing.
 

@@ -52,10 +52,8 @@ class Peer(NamedTuple):
     """The fields of a control record that describe what a rank is doing."""
 
     rank: int
-    done: int
     entered: int
     call: tuple[int, int]  # the number of its plan, and the size of the message
-    pid: int
 
 
 ChannelSpec = tuple[
@@ -125,8 +123,8 @@ class Channel:
         peers = []
         for k, rank in enumerate(self.ranks):
             fields = RECORD.unpack_from(self.memory, k * CONTROL)
-            done, entered, signature, _, pid, *_, nbytes = fields
-            peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, (signature, nbytes), pid))
+            _, entered, signature, *_, nbytes = fields
+            peers.append(Peer(rank, entered >> EPOCH_SHIFT, (signature, nbytes)))
         return peers
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,24 +123,22 @@ def conditions(facts: Sequence[Facts]) -> Conditions:
     """
     nodes = [[f for f in facts if f.memory == memory] for memory in {f.memory for f in facts}]
     return Conditions(
-        any(len(here) > len(frozenset().union(*(f.cpus for f in here))) for here in nodes),
+        outnumber_processors((f.memory, f.cpus) for f in facts),
         any(len(here) > min(f.quota for f in here) for here in nodes),
         any(f.mesh for f in facts),
     )
 
 
-def outnumber_processors(places: Iterable[tuple[str, frozenset[int]]]) -> bool:
+def outnumber_processors(places: Iterable[tuple[object, frozenset[int]]]) -> bool:
     """Return whether the ranks of some system are more than the processors that they may use.
 
     `places` holds for each rank its system and processors. Nodes that are containers of one system
     share its processors, and no node tells of it.
     """
-    ranks: Counter[str] = Counter()
-    processors: dict[str, frozenset[int]] = {}
+    found: dict[object, list[frozenset[int]]] = {}
     for system, mine in places:
-        ranks[system] += 1
-        processors[system] = processors.get(system, frozenset()) | mine
-    return any(count > len(processors[system]) for system, count in ranks.items())
+        found.setdefault(system, []).append(mine)
+    return any(len(ranks) > len(frozenset().union(*ranks)) for ranks in found.values())
 
 
 def _whose(ranks: Sequence[int], size: int) -> str:

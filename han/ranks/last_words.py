@@ -168,11 +168,6 @@ class Reporters:
         tell(self._parent, found, waits)
         return None
 
-    def free(self) -> None:
-        """Free the communicators; collective over each of them."""
-        for comm in (*(comm for comm, _ in self._children), *filter(None, [self._parent])):
-            comm.Free()
-
 
 def parent_of(places: list[TreeNode]) -> int:
     """Return which of the ranks may become the parent of others."""

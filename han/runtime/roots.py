@@ -63,10 +63,6 @@ class Roots:
         kept = sorted(self.kept, key=lambda root: root.token)
         return next((root for root in kept if _fits(root, comm, given)), None)
 
-    def clear(self) -> None:
-        """Give back what freed communicators have left; they remain roots."""
-        do_all(root.nest.clear for root in self.kept)
-
     def forget(self) -> None:
         """Let no communicator descend from these roots, as a process of theirs may have failed."""
         do_all(root.nest.close for root in self.kept)
