@@ -51,7 +51,7 @@ class Collectives(Attached):
         served = state.run(parser, *arguments)
         if served is Served.BY_MPI:
             request = self._mpis(served, f"I{parser.name.lower()}", *arguments)
-            state.wait_for(request, parser.name)
+            left_request(request, state.health, parser.name).Wait()
         elif served is Served.ON_DEVICE:  # MPI libraries lack some nonblocking calls there
             self._mpis(served, parser.name, *arguments)
 

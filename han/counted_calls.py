@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from han.message.buffers import parts_of
 from han.model.collectives import BY_BLOCKS, calls, carried
 
 OBJECTS = "objects, which mpi4py pickles and sends"
@@ -108,13 +109,9 @@ def _first(comm: MPI.Comm, given: Mapping[str, Any], sized_by: SizedBy) -> int |
 
 def _nbytes(spec: Any) -> int:
     """Return the bytes of a buffer argument."""
-    if not isinstance(spec, list | tuple):
-        return _of_memory(spec)
-    data, *rest = spec
-    kind = rest.pop() if rest and isinstance(rest[-1], MPI.Datatype | str) else None
-    if not rest or rest[0] is None:
+    data, counts, _, kind = parts_of(spec, "", "")
+    if counts is None:
         return _of_memory(data)
-    counts = rest[0]
     if isinstance(counts, tuple):  # (counts, displacements)
         counts = counts[0]
     return int(np.sum(counts)) * _itemsize(data, kind)
@@ -126,7 +123,7 @@ def _of_memory(data: Any) -> int:
     return nbytes if isinstance(nbytes, int) else MPI.buffer.frombuffer(data, readonly=True).nbytes
 
 
-def _itemsize(data: Any, kind: MPI.Datatype | str | None) -> int:
+def _itemsize(data: Any, kind: Any) -> int:
     if isinstance(kind, MPI.Datatype):
         return kind.Get_size()
-    return np.dtype(kind or data.dtype).itemsize
+    return np.dtype(kind if isinstance(kind, str) else data.dtype).itemsize

@@ -19,6 +19,7 @@ from han.message.message import root_of
 from han.message.parsers import Parser
 from han.runtime.direct import Direct
 from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large, alike
+from han.runtime.left import left_request
 from han.runtime.state import State
 
 # What mpi4py gives MPI.pickle
@@ -110,7 +111,7 @@ class ObjectMoves(Collectives):
         state = self._han
         with state.health.notices.leaving():
             request = getattr(MPI.Intracomm, f"I{name.lower()}")(self, *make())
-        state.wait_for(request, f"{name[:-1].lower()} of objects")
+        left_request(request, state.health, f"{name[:-1].lower()} of objects").Wait()
 
     # ---- objects of all ranks -----------------------------------------------------------------
 

@@ -191,11 +191,3 @@ def count_calls(comm: MPI.Intracomm, output: str) -> None:
         counting.start()
         _running.append((counting, Report(counting.record, output)))
     _running[0][1].join(comm)
-
-
-def forget() -> None:
-    """Stop counting, and report nothing."""
-    while _running:
-        counting, report = _running.pop()
-        counting.stop()
-        report.cancel()

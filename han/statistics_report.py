@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from han.common.units import UNITS, plural, spans
 from han.config.environment import PRINTED, VARIABLE
 from han.model.statistics import UNKNOWN, Record, Row, Statistics
 from han.ranks.last_words import Reporters
-from han.runtime.leaving import leave
+from han.runtime.leaving import do_at_end
 
 HEADS = ("call", "size", "ranks", "by", "calls", "bytes", "least s", "median s", "most s")
 
@@ -27,35 +25,21 @@ class Report:
     def __init__(self, record: Record, output: str) -> None:
         self._record, self._output = record, output
         self._reporters: Reporters | None = Reporters()
-        self._process = os.getpid()
-        atexit.register(self.end)
-        self._key = MPI.Comm.Create_keyval(delete_fn=lambda *_: self.end())
-        MPI.Intracomm(MPI.COMM_SELF).Set_attr(self._key, self)
+        do_at_end(self.end)
 
     def join(self, comm: MPI.Intracomm) -> None:
         """Let the ranks of `comm` report together where they do not yet; collective."""
         if self._reporters is not None:
             self._reporters.join(MPI.Intracomm(comm))
 
-    def cancel(self) -> None:
-        """Report nothing."""
-        atexit.unregister(self.end)
-        reporters, self._reporters = self._reporters, None
-        if reporters is not None and not MPI.Is_finalized():
-            MPI.Intracomm(MPI.COMM_SELF).Delete_attr(self._key)
-            reporters.free()
-
     def end(self) -> None:
         """Gather the calls of the ranks, and report them on one; the second call does nothing.
 
-        The others hear first that this rank leaves. After an error this rank does not wait for
-        them.
+        After an error this rank does not wait for the others.
         """
-        atexit.unregister(self.end)
         reporters, self._reporters = self._reporters, None
-        if reporters is None or self._process != os.getpid() or MPI.Is_finalized():
+        if reporters is None:
             return
-        leave()
         found = None
         with contextlib.suppress(MPI.Exception):
             found = reporters.last_words(dict(self._record), not hasattr(sys, "last_value"))

@@ -1,1 +1,1 @@
-"""What all packages of han use: errors, units, suggestions, JSON files."""
+"""What all packages of han use: errors, units, suggestions, JSON files, files of the system."""

@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from han.common.units import UNITS
 from han.config.document_types import FromList, Model, Size, validated
 from han.config.errors import Inconsistent, Problem
 from han.config.source import READY, read_document
@@ -31,7 +32,7 @@ from han.config.source import READY, read_document
 MACHINES = READY / "machines"
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 BITS = {"bit": 0.125, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6}
-BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+BYTES = {unit: float(nbytes) for unit, nbytes in UNITS.items()}
 _NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?)\s*"
 
 

@@ -52,10 +52,8 @@ class Peer(NamedTuple):
     """The fields of a control record that describe what a rank is doing."""
 
     rank: int
-    done: int
     entered: int
     call: tuple[int, int]  # the number of its plan, and the size of the message
-    pid: int
 
 
 ChannelSpec = tuple[
@@ -125,8 +123,8 @@ class Channel:
         peers = []
         for k, rank in enumerate(self.ranks):
             fields = RECORD.unpack_from(self.memory, k * CONTROL)
-            done, entered, signature, _, pid, *_, nbytes = fields
-            peers.append(Peer(rank, done, entered >> EPOCH_SHIFT, (signature, nbytes), pid))
+            _, entered, signature, *_, nbytes = fields
+            peers.append(Peer(rank, entered >> EPOCH_SHIFT, (signature, nbytes)))
         return peers
 
     @property
@@ -193,35 +191,17 @@ def open_channels(
     meeting: Meeting,
     topology: Topology,
     memory: int,
-    naps: bool = False,
-    populate: bool = True,
-    banks: int = SMALL_BANKS,
-) -> list[Channel]:
-    """Make the channels of all levels that share memory; collective.
-
-    `memory` is the number of bytes for cells, `banks` that of banks of small slots. `naps`: this
-    rank sleeps in the kernel while it waits, so peers must wake it. `populate`: map all pages at
-    once, not at their first use. Raises SharedMemoryError on all ranks if any rank cannot make or
-    map a channel.
-    """
-    step = "the making of shared memory"
-    return open_several(meeting, topology, memory, 1, step, naps, populate, banks)[0]
-
-
-def open_several(
-    meeting: Meeting,
-    topology: Topology,
-    memory: int,
     number: int,
     step: str,
     naps: bool = False,
-    populate: bool = True,
     banks: int = SMALL_BANKS,
 ) -> list[list[Channel]]:
     """Make several times the channels of all levels that share memory; collective.
 
-    All channels of one level are in one file. `step` names what they are made for. See
-    :func:`open_channels`.
+    All channels of one level are in one file. `step` names what they are made for. `memory` is the
+    number of bytes for cells, `banks` that of banks of small slots. `naps`: this rank sleeps in the
+    kernel while it waits, so peers must wake it. Raises SharedMemoryError on all ranks if any rank
+    cannot make or map a channel.
     """
     rank = meeting.rank
     wanted = Wanted.all_of(topology, rank, memory, banks)
@@ -237,7 +217,7 @@ def open_several(
     def attach() -> None:
         for w in wanted:
             size = w.geometry.size
-            mapped = memoryview(_map(paths[w.ranks[0]][w.level], number * size, populate))
+            mapped = memoryview(_map(paths[w.ranks[0]][w.level], number * size))
             for k, channels in enumerate(sets):
                 part = mapped[k * size : (k + 1) * size]
                 channels.append(Channel(w.ranks, w.ranks.index(rank), w.geometry, part, naps))
@@ -286,11 +266,11 @@ def _create(size: int) -> str:
     return path
 
 
-def _map(path: str, size: int, populate: bool) -> mmap.mmap:
+def _map(path: str, size: int) -> mmap.mmap:
     """Map a file. To populate all its pages is cheaper than a page fault for each page."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        return mmap.mmap(fd, size, mmap.MAP_SHARED | (mmap.MAP_POPULATE if populate else 0))
+        return mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
     finally:
         os.close(fd)
 

@@ -6,7 +6,7 @@ succeeded, so that all of them make the same choices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,23 +60,20 @@ class Mapping:
 
 def map_arenas(meeting: Meeting, channels: Sequence[Channel]) -> Mapping:
     """Map the arenas of all ranks that share a channel with this rank; collective."""
-    try:
-        places = meeting.share(lambda: ArenaHandle.of(process_arena()), STEP)
-    except SetupError as error:
-        return Mapping(str(error))
-    return map_places(meeting, channels, places)
+    places = ask_places(meeting, lambda: False)
+    return Mapping(places) if isinstance(places, str) else map_places(meeting, channels, places)
 
 
-def ask_places(meeting: Meeting) -> list[ArenaHandle] | str:
+def ask_places(
+    meeting: Meeting, limited: Callable[[], bool] = addresses_limited
+) -> list[ArenaHandle] | str:
     """Return where the arenas of all ranks are, or why they cannot be mapped; collective.
 
-    The reason is "" if addresses are limited on any rank (ulimit -v): then arenas are mapped only
+    The reason is "" if addresses are `limited` on any rank (ulimit -v): then arenas are mapped only
     if shared arrays are used.
     """
     try:
-        places = meeting.share(
-            lambda: None if addresses_limited() else ArenaHandle.of(process_arena()), STEP
-        )
+        places = meeting.share(lambda: None if limited() else ArenaHandle.of(process_arena()), STEP)
     except SetupError as error:
         return str(error)
     found = [place for place in places if place is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from han.common.system import text_of
 from han.common.units import format_size
 
 FOLDER = Path("/sys/kernel/mm/transparent_hugepage")
@@ -15,10 +16,7 @@ WHEN_TOUCHED = "advise"  # huge pages on request, at the first write
 
 def policy() -> str:
     """Return the system's policy for huge pages in shared memory; "" if it has none."""
-    try:
-        found = re.search(r"\[(\w+)\]", POLICY.read_text())
-    except OSError:
-        return ""
+    found = re.search(r"\[(\w+)\]", text_of(POLICY))
     return found[1] if found else ""
 
 
@@ -34,7 +32,5 @@ def describe(kind: str, policy: str) -> str:
 
 
 def _size() -> str:
-    try:
-        return format_size(int((FOLDER / "hpage_pmd_size").read_text()))
-    except OSError:
-        return "a huge page"
+    size = text_of(FOLDER / "hpage_pmd_size")
+    return format_size(int(size)) if size else "a huge page"

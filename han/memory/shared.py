@@ -15,7 +15,6 @@ from han.memory.channel import (
     Wanted,
     introduce_all,
     open_channels,
-    open_several,
 )
 from han.memory.loans import Loan, lend
 from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_places
@@ -238,7 +237,7 @@ class SharedMemory:
         Raises SharedMemoryError on all ranks.
         """
         banks = CROWDED_BANKS if crowded else SMALL_BANKS
-        channels = open_channels(meeting, topology, memory, naps, banks=banks)
+        (channels,) = open_channels(meeting, topology, memory, 1, STEP, naps, banks)
         refused, places = refusal(meeting, channels), ask_places(meeting)
         whole = topology.whole is not None and topology.size > 1
         mapping = None
@@ -284,7 +283,7 @@ class SharedMemory:
         lent = self._lent_channels(memory, number, step, notes, banks)
         if lent is not None:
             return lent
-        return open_several(self.meeting, self.topology, memory, number, step, self.naps)
+        return open_channels(self.meeting, self.topology, memory, number, step, self.naps)
 
     def _lent_channels(
         self, memory: int, number: int, step: str, notes: int, banks: int

@@ -1,6 +1,6 @@
-"""Messages of collectives whose buffers hold a block for each rank.
+"""Messages of broadcasts, and of collectives whose buffers hold a block for each rank.
 
-Blocks are moved as bytes. Elements with gaps are packed before a run and unpacked after it. With
+Data are moved as bytes. Elements with gaps are packed before a run and unpacked after it. With
 MPI.IN_PLACE this rank's block is already at its place in the other buffer, and is sent from or
 received into that place.
 """
@@ -25,6 +25,15 @@ from han.message.message import (
 )
 from han.message.packing import Hook, overlap, packer, unpacker
 from han.tasks.signature import Signature
+
+
+def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
+    """Make the message of a broadcast."""
+    root = root_of(comm, root)
+    buffer = parse(_no_in_place(buf, "buf"), "buf")
+    at_root = comm.Get_rank() == root
+    moved = _Bytes.of(buffer if at_root else _writable(buffer), at_root, not at_root)
+    return _message("bcast", moved.nbytes, root, moved, moved)
 
 
 def gather(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:

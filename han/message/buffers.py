@@ -115,9 +115,23 @@ def parse(spec: object, what: str, blocks: int = 1, before: int = 0) -> Buffer:
 
     Raises ArgumentError.
     """
-    data, count, displacement, datatype = _unpack(spec, what)
-    if count is not None:
-        count *= blocks
+    data, count, start, datatype = parts_of(spec, what, WRONG)
+    if isinstance(count, Sequence) and not isinstance(count, str):
+        count, start = _pair(count, what)
+    count, start = _whole(count, f"{what}: count"), _whole(start, f"{what}: displacement")
+    return _described(data, count and count * blocks, start or 0, datatype, what, before)
+
+
+WRONG = (
+    "a list of {} items is no buffer; expected [data], [data, type], [data, count], "
+    "[data, count, type] or [data, count, displacement, type]"
+)
+
+
+def _described(
+    data: Any, count: int | None, displacement: int, kind: Any, what: str, before: int
+) -> Buffer:
+    datatype = _datatype(kind, what)
     if data is MPI.BOTTOM:
         return _absolute(count, displacement, datatype, what)
     if data is None and datatype is not None:
@@ -141,33 +155,31 @@ def parse(spec: object, what: str, blocks: int = 1, before: int = 0) -> Buffer:
     )
 
 
-def _unpack(spec: Any, what: str) -> tuple[Any, int | None, int, MPI.Datatype | None]:
-    if not isinstance(spec, (list, tuple)):
-        return spec, None, 0, None
+def parts_of(spec: Any, what: str, wrong: str) -> tuple[Any, Any, Any, Any]:
+    """Return data, counts, displacements and type of an argument; None for what is not there.
+
+    `wrong` is what is said about a list of another form, with its length.
+    """
     data: Any = None
-    count: Any = None
-    displacement: Any = 0
+    counts: Any = None
+    starts: Any = None
     datatype: Any = None
+    if not isinstance(spec, list | tuple):
+        return spec, None, None, None
     match list(spec):
         case [data]:
             pass
         case [data, (MPI.Datatype() | str()) as datatype]:
             pass
-        case [data, count]:
+        case [data, counts]:
             pass
-        case [data, count, datatype]:
+        case [data, counts, datatype]:
             pass
-        case [data, count, displacement, datatype]:
+        case [data, counts, starts, datatype]:
             pass
         case _:
-            raise ArgumentTypeError(
-                f"{what}: a list of {len(spec)} items is no buffer; expected [data], [data, type], "
-                "[data, count], [data, count, type] or [data, count, displacement, type]"
-            )
-    if isinstance(count, Sequence) and not isinstance(count, str):
-        count, displacement = _pair(count, what)
-    count, start = _whole(count, f"{what}: count"), _whole(displacement, f"{what}: displacement")
-    return data, count, start or 0, _datatype(datatype, what)
+            raise ArgumentTypeError(f"{what}: {wrong.format(len(spec))}")
+    return data, counts, starts, datatype
 
 
 def _pair(counts: Sequence[Any], what: str) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from han import _native
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.dtypes import mpi_type, type_name
 from han.message.reader import BY_FORMAT, BY_TENSOR, READER, facts, learn_text
-from han.model.element_types import numpy_name
+from han.model.element_types import DTYPES, numpy_name
 
 NATIVE = "@<" if sys.byteorder == "little" else "@>"  # of formats in this byte order
 Bounds = tuple[int, int]  # the first address, and the one behind the last byte
@@ -192,13 +192,19 @@ def _of_tensor(data: Any, what: str, refusal: Exception) -> Memory:
 
 
 def _of_dlpack(data: Any, what: str, on_host: bool) -> Memory:
-    found = tensor_of(data, on_host)
-    if not found.contiguous:
+    """Return the memory of an object with DLPack; raises BufferError for a damaged capsule."""
+    more = {} if on_host else {"stream": NO_SYNCHRONISATION}
+    try:
+        capsule = data.__dlpack__(max_version=LATEST, copy=False, **more)
+    except TypeError:  # a producer of DLPack before 1.0
+        capsule = data.__dlpack__(**more)
+    address, nbytes, code, bits, lanes, readonly, contiguous = _native.read_dlpack(capsule)
+    if not contiguous:
         raise ArgumentError(f"{what}: the {type(data).__name__} is not contiguous")
-    return Memory(
-        found.owner, found.address, found.nbytes, type_of(found.name), found.name or "byte",
-        found.itemsize, found.readonly, device=not on_host,
-    )  # fmt: skip
+    name, itemsize = _element(code, bits, lanes)
+    datatype = MPI.BYTE if name == "byte" else _type_of(name)
+    READER.learn(BY_TENSOR, code | bits << 8 | lanes << 16, facts(itemsize, datatype, name))
+    return Memory(capsule, address, nbytes, datatype, name, itemsize, readonly, device=not on_host)
 
 
 def _of_cuda(data: Any) -> Memory:
@@ -256,27 +262,6 @@ _NAMES = {
 }  # fmt: skip
 _WIDE = {(2, 128): "longdouble", (5, 256): "clongdouble"}
 _COMPLEX = {32: "complex64", 64: "complex128", 128: "clongdouble"}  # by the bits of two lanes
-CODES = {
-    "bool": "?", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8",
-    "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8",
-    "float16": "e", "float32": "f", "float64": "d", "longdouble": "g",
-    "complex64": "F", "complex128": "D", "clongdouble": "G",
-}  # fmt: skip
-
-
-class Tensor(NamedTuple):
-    """The memory of a tensor. It stays valid as long as `owner` lives.
-
-    `name` is the NumPy name of the element type, that of ml_dtypes (``bfloat16``), or ``""``.
-    """
-
-    owner: object
-    address: int
-    nbytes: int
-    name: str
-    itemsize: int
-    readonly: bool
-    contiguous: bool
 
 
 def device_of(producer: Any) -> int | None:
@@ -286,42 +271,22 @@ def device_of(producer: Any) -> int | None:
     return int(producer.__dlpack_device__()[0])
 
 
-def tensor_of(producer: Any, on_host: bool) -> Tensor:
-    """Return the memory of an object with DLPack.
-
-    Raises BufferError for a damaged capsule, and what the producer raises.
-    """
-    more = {} if on_host else {"stream": NO_SYNCHRONISATION}
-    try:
-        capsule = producer.__dlpack__(max_version=LATEST, copy=False, **more)
-    except TypeError:  # a producer of DLPack before 1.0
-        capsule = producer.__dlpack__(**more)
-    address, nbytes, code, bits, lanes, readonly, contiguous = _native.read_dlpack(capsule)
-    name, itemsize = _element(code, bits, lanes)
-    known = facts(itemsize, type_of(name), name or "byte")
-    READER.learn(BY_TENSOR, code | bits << 8 | lanes << 16, known)
-    return Tensor(capsule, address, nbytes, name, itemsize, readonly, contiguous)
-
-
 def _element(code: int, bits: int, lanes: int) -> tuple[str, int]:
-    """Return the name and the size of an element; packed elements of no known type are bytes."""
+    """Return the name and the size of an element; packed elements of no known type are bytes.
+
+    The name is that of NumPy or of ml_dtypes (``bfloat16``).
+    """
     itemsize = (bits * lanes + 7) // 8
     if lanes == 2 and code == 2 and bits in _COMPLEX:
         return _COMPLEX[bits], itemsize
-    if lanes != 1:
-        return "", 1
-    name = _NAMES.get((code, bits)) or _WIDE.get((code, bits))
-    if name is None and code in _KINDS:
-        name = f"{_KINDS[code]}{bits}"
-        name = name if name in CODES else None
-    return (name, itemsize) if name else ("", 1)
+    known = _NAMES.get((code, bits)) or _WIDE.get((code, bits))
+    name = known or f"{_KINDS.get(code)}{bits}"
+    return (name, itemsize) if lanes == 1 and (known or name in DTYPES) else ("byte", 1)
 
 
-def type_of(name: str) -> MPI.Datatype:
-    """Return the MPI type of an element; MPI.BYTE for unnamed ones, DATATYPE_NULL if none."""
-    if not name:
-        return MPI.BYTE
+def _type_of(name: str) -> MPI.Datatype:
+    """Return the MPI type of an element; DATATYPE_NULL if it has none."""
     try:
-        return MPI.Datatype.fromcode(CODES[name])
-    except (KeyError, ValueError):
+        return mpi_type(np.dtype(name))
+    except TypeError:  # NumPy has none
         return MPI.DATATYPE_NULL

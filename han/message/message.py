@@ -88,31 +88,6 @@ def barrier(comm: MPI.Comm) -> Message:
     return Message(Signature("barrier"), key=CallKey(0))
 
 
-def bcast(comm: MPI.Comm, buf: object, root: object) -> Message:
-    """Make the message of a broadcast."""
-    root = root_of(comm, root)
-    buffer = parse(_no_in_place(buf, "buf"), "buf")
-    at_root = comm.Get_rank() == root
-    if not at_root:
-        _writable(buffer)
-    nbytes = buffer.count * buffer.size
-    signature = Signature("bcast", nbytes, root=root, device=buffer.device)
-    key = None if buffer.device else CallKey(nbytes)
-    message = Message(signature, buffer.address, buffer.address, (buffer.owner,), key=key)
-    if buffer.dense:
-        return message
-    packed = np.empty(nbytes, np.uint8)
-    at = packed.ctypes.data
-    return replace(
-        message,
-        send=at,
-        recv=at,
-        keep=(buffer.owner, packed),
-        begin=packer(buffer, packed) if at_root else None,
-        end=None if at_root else unpacker(buffer, packed),
-    )
-
-
 def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
     """Make the message of an allreduce."""
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))

@@ -30,7 +30,7 @@ def _parser(method: str, parse: Callable[..., Message]) -> Parser:
 
 
 BARRIER = _parser("Barrier", message.barrier)
-BCAST = _parser("Bcast", message.bcast)
+BCAST = _parser("Bcast", blocks.bcast)
 REDUCE = _parser("Reduce", message.reduce)
 ALLREDUCE = _parser("Allreduce", message.allreduce)
 GATHER = _parser("Gather", blocks.gather)

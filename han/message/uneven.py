@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.blocks import _Bytes, _check_apart, _message, allgather, scattered
-from han.message.buffers import Buffer, parse
+from han.message.buffers import Buffer, parse, parts_of
 from han.message.message import Message, _no_in_place, _reduction, _writable, in_place
 from han.message.packing import Hook, nothing, packer, unpacker
 from han.tasks.signature import Signature
@@ -35,8 +35,8 @@ def allgatherv(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
         start = sum(lengths[:rank])
         send = replace(recv, address=recv.address + start, keep=(), begin=None, end=None)
     else:
-        buffer = parse(sendbuf, "sendbuf")
-        _expect_bytes(buffer, lengths[rank], f"block {rank} of recvbuf ({into.describe(rank)})")
+        buffer, mine = parse(sendbuf, "sendbuf"), into.block(rank).describe()
+        _expect_bytes(buffer, lengths[rank], f"block {rank} of recvbuf ({mine})")
         send = _Bytes.of(buffer, packs=True)
         if recv.address != into.buffer.address:  # it may lie between the blocks
             for r in range(comm.Get_size()):
@@ -144,10 +144,6 @@ class Vector:
             )
         )
 
-    def describe(self, block: int) -> str:
-        """Return a text such as ``16 x float64`` for one block."""
-        return self.block(block).describe()
-
     def block(self, number: int) -> Buffer:
         """Return the block of one rank."""
         at = self.buffer.address + self.starts[number] * self.buffer.extent
@@ -202,38 +198,23 @@ def _all(hooks: Iterable[Hook]) -> Hook:
     return run
 
 
-def _parts(spec: object, what: str) -> tuple[Any, Any, Any, Any]:
+WRONG = (
+    "{} items are no buffer of blocks; expected [data, counts], [data, counts, type], "
+    "[data, (counts, displacements), type] or [data, counts, displacements, type]"
+)
+
+
+def _parts(spec: Any, what: str) -> tuple[Any, Any, Any, Any]:
     """Return data, counts, displacements and type of a vector argument."""
-    if not isinstance(spec, list | tuple):
-        return spec, None, None, None
-    counts: Any = None
-    starts: Any = None
-    datatype: Any = None
-    match list(spec):
-        case [data]:
-            pass
-        case [data, (MPI.Datatype() | str()) as datatype]:
-            pass
-        case [data, counts]:
-            pass
-        case [data, counts, datatype]:
-            pass
-        case [data, counts, starts, datatype]:
-            return data, counts, starts, datatype
-        case _:
-            raise ArgumentTypeError(
-                f"{what}: {len(spec)} items are no buffer of blocks; expected [data, counts], "
-                "[data, counts, type], [data, (counts, displacements), type] or "
-                "[data, counts, displacements, type]"
-            )
-    if isinstance(counts, tuple):
-        if len(counts) != 2:
-            raise ArgumentTypeError(
-                f"{what}: a tuple is (counts, displacements), not {len(counts)} values; "
-                "spell counts as a list"
-            )
-        counts, starts = counts
-    return data, counts, starts, datatype
+    data, counts, starts, datatype = parts_of(spec, what, WRONG)
+    if not isinstance(counts, tuple) or len(spec) == 4:
+        return data, counts, starts, datatype
+    if len(counts) != 2:
+        raise ArgumentTypeError(
+            f"{what}: a tuple is (counts, displacements), not {len(counts)} values; "
+            "spell counts as a list"
+        )
+    return data, *counts, datatype
 
 
 def _numbers(numbers: Any, what: str, size: int, signed: bool = False) -> tuple[int, ...]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from han.common.system import text_of
+
 SYSTEM = Path("/sys/class")
 # Variables that name adapters, and who reads them. Other values of some are networks (10.0.0.0/16).
 VARIABLES: Mapping[str, str] = {
@@ -116,14 +118,6 @@ def _folders(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def text_of(file: Path) -> str:
-    """Return what a file of the system says, "" if nothing: an adapter may be down."""
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def _number(file: Path) -> int:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from han.common.system import text_of
+from han.ranks.quota import groups
+
 SWITCH = Path("/proc/sys/kernel/sched_autogroup_enabled")
 OWN, CGROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 
@@ -20,21 +23,16 @@ def autogroup(switch: Path = SWITCH, own: Path = OWN, cgroups: Path = CGROUPS) -
     The parameters are the files and folders of the system that are read. A control group with a
     CPU controller takes precedence over an automatic group.
     """
-    try:
-        on = switch.read_text().strip() == "1"
-        name = (own / "autogroup").read_text().split()[0]
-        lines = (own / "cgroup").read_text().splitlines()
-    except (OSError, IndexError):
+    if text_of(switch) != "1" or any(_schedules(*one, cgroups) for one in groups(own / "cgroup")):
         return ""
-    return "" if not on or any(_schedules(line, cgroups) for line in lines) else name
+    return text_of(own / "autogroup").partition(" ")[0]
 
 
-def _schedules(line: str, cgroups: Path) -> bool:
-    """Return whether a line of /proc/self/cgroup names a group with a CPU controller."""
-    _, controllers, place = [*line.split(":", 2), "", ""][:3]
+def _schedules(controllers: str, parts: list[str], cgroups: Path) -> bool:
+    """Return whether a control group of this process has a CPU controller."""
     if controllers:
-        return "cpu" in controllers.split(",") and place != "/"
-    group = cgroups.joinpath(*(part for part in place.split("/") if part not in ("", "..")))
+        return "cpu" in controllers.split(",") and bool(parts)
+    group = cgroups.joinpath(*parts)
     above = [up for up in (group, *group.parents) if up.is_relative_to(cgroups)]
     return any((up / "cpu.weight").exists() for up in above)
 

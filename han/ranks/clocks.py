@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
+from han.common.system import text_of
 from han.ranks.measured import TRIES, WAIT, WAIT_FOR_OTHERS
 from han.ranks.meeting import TAG_CLOCK, TAG_LAST, Meeting, Patience, abandon
 
@@ -87,10 +88,7 @@ def _round_trip(exchange: tuple[int, int, int, int]) -> int:
 
 def system() -> str:
     """Return a value that is the same for all ranks of one kernel, containers included."""
-    try:
-        return BOOT.read_text().strip()
-    except OSError:
-        return MPI.Get_processor_name()
+    return text_of(BOOT) or MPI.Get_processor_name()
 
 
 def identity() -> tuple[str, ...]:

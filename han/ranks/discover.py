@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError
+from han.common.system import text_of
 from han.config.arrange import Facts, arrange, empty_levels
 from han.config.errors import config_error
 from han.config.rails import launched_place, rails_of
@@ -67,6 +67,20 @@ def facts_of(facts: Sequence[Facts], ranks: Sequence[int]) -> list[Facts]:
     return [replace(facts[rank], memory=lowest[facts[rank].memory]) for rank in ranks]
 
 
+def world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
+    """Return the ranks of a communicator on MPI.COMM_WORLD.
+
+    They are MPI.UNDEFINED for spawned processes, and for those that use sessions only.
+    """
+    if not MPI.Is_initialized():
+        return (MPI.UNDEFINED,) * comm.Get_size()
+    own, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    ranks = MPI.Group.Translate_ranks(own, [*range(comm.Get_size())], world)
+    own.Free()
+    world.Free()
+    return tuple(ranks)
+
+
 def _memory_of(comm: MPI.Intracomm) -> int:
     """Return the lowest rank that this one shares memory with."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
@@ -99,10 +113,7 @@ def _place(cpu: int, name: str) -> str:
     file = folder / (
         "topology/physical_package_id" if name == "socket" else "cache/index3/shared_cpu_list"
     )
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return "unknown"
+    return text_of(file) or "unknown"
 
 
 def conditions(facts: Sequence[Facts]) -> Conditions:
@@ -112,24 +123,22 @@ def conditions(facts: Sequence[Facts]) -> Conditions:
     """
     nodes = [[f for f in facts if f.memory == memory] for memory in {f.memory for f in facts}]
     return Conditions(
-        any(len(here) > len(frozenset().union(*(f.cpus for f in here))) for here in nodes),
+        outnumber_processors((f.memory, f.cpus) for f in facts),
         any(len(here) > min(f.quota for f in here) for here in nodes),
         any(f.mesh for f in facts),
     )
 
 
-def outnumber_processors(places: Iterable[tuple[str, frozenset[int]]]) -> bool:
+def outnumber_processors(places: Iterable[tuple[object, frozenset[int]]]) -> bool:
     """Return whether the ranks of some system are more than the processors that they may use.
 
     `places` holds for each rank its system and processors. Nodes that are containers of one system
     share its processors, and no node tells of it.
     """
-    ranks: Counter[str] = Counter()
-    processors: dict[str, frozenset[int]] = {}
+    found: dict[object, list[frozenset[int]]] = {}
     for system, mine in places:
-        ranks[system] += 1
-        processors[system] = processors.get(system, frozenset()) | mine
-    return any(count > len(processors[system]) for system, count in ranks.items())
+        found.setdefault(system, []).append(mine)
+    return any(len(ranks) > len(frozenset().union(*ranks)) for ranks in found.values())
 
 
 def _whose(ranks: Sequence[int], size: int) -> str:

@@ -208,13 +208,11 @@ class Health:
         """
         return Together(self, step)
 
-    def gather(self, step: str, ranks: Sequence[int] | None = None) -> None:
-        """Wait until all ranks, or those in `ranks`, have reached `step`; collectives progress."""
+    def gather(self, step: str, ranks: Sequence[int]) -> None:
+        """Wait until those in `ranks` have reached `step`; collectives progress."""
         self.live()
         with self.together(step):
-            if ranks is None:
-                self.meeting.barrier(step)
-            elif self.rank in ranks:
+            if self.rank in ranks:
                 self.meeting.gather(ranks, step)
 
     def look(self, step: str) -> None:

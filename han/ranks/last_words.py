@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
+from han.ranks.discover import world_ranks
 from han.ranks.measured import WAIT, WAIT_FOR_OTHERS
 from han.ranks.meeting import Patience, abandon
 
@@ -123,7 +124,7 @@ class Reporters:
 
     def join(self, comm: MPI.Intracomm) -> None:
         """Connect the trees of the ranks of `comm`, where ranks can take a parent; collective."""
-        here = _within_job(comm)
+        here = MPI.UNDEFINED not in world_ranks(comm)
         if self._whole and here:
             return
         places = [TreeNode(*place) for place in comm.allgather(tuple(self._place))]
@@ -166,20 +167,6 @@ class Reporters:
             return found
         tell(self._parent, found, waits)
         return None
-
-    def free(self) -> None:
-        """Free the communicators; collective over each of them."""
-        for comm in (*(comm for comm, _ in self._children), *filter(None, [self._parent])):
-            comm.Free()
-
-
-def _within_job(comm: MPI.Intracomm) -> bool:
-    """Return whether all ranks of `comm` are in this job's MPI.COMM_WORLD; the same on all."""
-    group, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
-    places = MPI.Group.Translate_ranks(group, range(comm.Get_size()), world)
-    group.Free()
-    world.Free()
-    return MPI.UNDEFINED not in places
 
 
 def parent_of(places: list[TreeNode]) -> int:

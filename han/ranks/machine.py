@@ -14,10 +14,11 @@ from pathlib import Path
 from mpi4py import MPI
 
 from han import _native
+from han.common.system import text_of
 from han.common.units import plural
 from han.common.version import __version__
 from han.config.parts import Wait
-from han.ranks.adapters import link_rate, text_of
+from han.ranks.adapters import link_rate
 from han.ranks.quota import processors
 from han.tuning.tuned.fingerprint import Fingerprint
 

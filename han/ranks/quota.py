@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from han import _native
+from han.common.system import text_of
 
 UNLIMITED = 1 << 60  # version 1 writes a large number of bytes for no limit
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-
-Read = Callable[[Path], float | None]
 
 
 def processors(root: Path = ROOT, own: Path = OWN) -> float:
@@ -47,78 +46,64 @@ def addresses_limited() -> bool:
 
 
 class _Controller(NamedTuple):
-    """One controller: the names of its folder in version 1, and functions that read its limit."""
+    """One controller: its folders in version 1, and the files of its limit in both versions.
 
-    names: tuple[str, ...]
-    version_1: Read
-    version_2: Read
+    The limit is the quotient of the first two words of the files, then of `more`.
+    """
+
+    folders: tuple[str, ...]
+    version_1: tuple[str, ...]
+    version_2: tuple[str, ...]
+    more: tuple[str, ...] = ()
+
+
+CPU = _Controller(
+    ("cpu", "cpu,cpuacct", "cpuacct,cpu"), ("cpu.cfs_quota_us", "cpu.cfs_period_us"), ("cpu.max",)
+)
+MEMORY = _Controller(("memory",), ("memory.limit_in_bytes",), ("memory.max",), ("1",))
+
+
+def groups(own: Path = OWN) -> Iterator[tuple[str, list[str]]]:
+    """Yield each control group of this process: its controllers, and the folders down to it.
+
+    In version 2 no controllers are named.
+    """
+    for line in text_of(own).splitlines():
+        _, controllers, place = [*line.split(":", 2), "", ""][:3]
+        yield controllers, [part for part in place.split("/") if part not in ("", "..")]
 
 
 def _least(controller: _Controller, root: Path, own: Path) -> float:
     return min((quota for quota, _ in _limits(controller, root, own)), default=math.inf)
 
 
-def _limits(controller: _Controller, root: Path, own: Path) -> list[tuple[float, Path]]:
-    """Return all limits of this process, each with the folder of its group."""
-    try:
-        lines = own.read_text().splitlines()
-    except OSError:
-        return []
-    return [found for line in lines for found in _quotas(controller, root, line)]
+def _limits(one: _Controller, root: Path, own: Path) -> Iterator[tuple[float, Path]]:
+    """Yield all limits of this process, each with the folder of its group."""
+    for controllers, parts in groups(own):
+        if not controllers:
+            for mount in (root, root / "unified"):
+                yield from _upwards(mount, parts, one.version_2, one.more)
+        elif one.folders[0] in controllers.split(","):
+            for folder in one.folders:
+                yield from _upwards(root / folder, parts, one.version_1, one.more)
 
 
-def _quotas(controller: _Controller, root: Path, line: str) -> Iterator[tuple[float, Path]]:
-    """Yield the limits of the group that a line of /proc/self/cgroup names, and of its parents."""
-    _, controllers, place = [*line.split(":", 2), "", ""][:3]
-    if not controllers:
-        for mount in (root, root / "unified"):
-            yield from _upwards(mount, place, controller.version_2)
-    elif controller.names[0] in controllers.split(","):
-        for name in controller.names:
-            yield from _upwards(root / name, place, controller.version_1)
-
-
-def _upwards(mount: Path, place: str, read: Read) -> Iterator[tuple[float, Path]]:
+def _upwards(
+    mount: Path, parts: Sequence[str], files: Sequence[str], more: Sequence[str]
+) -> Iterator[tuple[float, Path]]:
     """Yield the limits of a group and of its parents, each with the group's folder."""
-    parts = [part for part in place.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):
         group = mount.joinpath(*parts[:depth])
-        quota = read(group)
+        words = [word for file in files for word in text_of(group / file).split()]
+        quota = _ratio([*words, *more])
         if quota is not None and quota < UNLIMITED:
             yield quota, group
 
 
-def _cpu_2(group: Path) -> float | None:
-    return _ratio(_words(group / "cpu.max"))
-
-
-def _cpu_1(group: Path) -> float | None:
-    return _ratio([*_words(group / "cpu.cfs_quota_us"), *_words(group / "cpu.cfs_period_us")])
-
-
-def _memory_2(group: Path) -> float | None:
-    return _ratio([*_words(group / "memory.max"), "1"])
-
-
-def _memory_1(group: Path) -> float | None:
-    return _ratio([*_words(group / "memory.limit_in_bytes"), "1"])
-
-
-def _words(file: Path) -> list[str]:
-    try:
-        return file.read_text().split()
-    except OSError:
-        return []
-
-
-def _ratio(words: list[str]) -> float | None:
+def _ratio(words: Sequence[str]) -> float | None:
     """Return quota / period; None for no quota ("max" or -1) and for malformed text."""
     try:
         quota, period = (int(word) for word in words)
     except ValueError:
         return None
     return quota / period if quota > 0 and period > 0 else None
-
-
-CPU = _Controller(("cpu", "cpu,cpuacct", "cpuacct,cpu"), _cpu_1, _cpu_2)
-MEMORY = _Controller(("memory",), _memory_1, _memory_2)

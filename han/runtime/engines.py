@@ -124,10 +124,6 @@ class Engines:
         """List the engines with their numbers, the same on all ranks; the own engine has 0."""
         return [(engine, reporter(engine).number) for engine in self]
 
-    def number(self, engine: _native.Engine) -> int:
-        """Return the number of an engine, the same on all ranks."""
-        return reporter(engine).number
-
     # ---- ranks that leave -------------------------------------------------------------------
 
     @property

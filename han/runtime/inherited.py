@@ -12,7 +12,7 @@ from mpi4py import MPI
 from han.config.arrange import Facts
 from han.memory.shared import Reach, Site
 from han.model.topology import Topology
-from han.ranks.discover import Conditions, discover, facts_of
+from han.ranks.discover import Conditions, discover, facts_of, world_ranks
 from han.ranks.health import FREED, Health
 from han.ranks.mail import Mail
 from han.ranks.measured import IN_FLIGHT
@@ -23,20 +23,6 @@ from han.runtime.resting import Nest
 
 if TYPE_CHECKING:
     from han.config.config import Config
-
-
-def world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
-    """Return the ranks of a communicator on MPI.COMM_WORLD.
-
-    They are MPI.UNDEFINED for spawned processes, and for those that use sessions only.
-    """
-    if not MPI.Is_initialized():
-        return (MPI.UNDEFINED,) * comm.Get_size()
-    own, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
-    ranks = MPI.Group.Translate_ranks(own, [*range(comm.Get_size())], world)
-    own.Free()
-    world.Free()
-    return tuple(ranks)
 
 
 @dataclass(frozen=True)

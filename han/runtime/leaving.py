@@ -13,7 +13,7 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mpi4py import MPI
@@ -30,6 +30,7 @@ if aborts(os.environ):
     watch_exit()
 _process = os.getpid()  # a child made by fork ends without a word
 _living: weakref.WeakSet[Parts] = weakref.WeakSet()
+_last_acts: list[Callable[[], object]] = []  # when the others know that this process ends
 _attribute: list[int] = []  # MPI's key of the attribute of MPI.COMM_SELF
 
 
@@ -39,6 +40,11 @@ def at_end(parts: Parts) -> None:
     if not _attribute and MPI.Is_initialized():  # else the process uses sessions
         _attribute.append(MPI.Comm.Create_keyval(delete_fn=_finalizing))
         MPI.COMM_SELF.Set_attr(_attribute[0], True)
+
+
+def do_at_end(act: Callable[[], object]) -> None:
+    """Call `act` when this process ends, after the other ranks have heard of it."""
+    _last_acts.append(act)
 
 
 def _finalizing(comm: MPI.Comm, key: int, value: Any) -> None:
@@ -53,6 +59,13 @@ def leave() -> None:
     _native.stop_helper()  # before MPI and Python are finalised
     if MPI.Is_finalized() or not MPI.Is_initialized():
         return  # a process that uses sessions only may have finalized them
+    _tell_all()
+    while _last_acts:
+        _last_acts.pop()()
+
+
+def _tell_all() -> None:
+    """Tell the other ranks that this one leaves, and why."""
     error = uncaught()
     if error is not None and aborts(os.environ):
         from mpi4py.run import set_abort_status

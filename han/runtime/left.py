@@ -83,15 +83,6 @@ def left_request(request: MPI.Request, health: Health, step: str) -> LeftRequest
     return LeftRequest(request, health, step)
 
 
-def watch(health: Health, call: int, step: str) -> None:
-    """Raise if a rank raised, gave up or left, so that `call` never completes.
-
-    `call` is the number of a call that is left to the MPI library.
-    """
-    health.listen(0, step)
-    health.expect_call(call, step)
-
-
 class CollectiveRequest(MPI.Request):
     """What requests of collectives have in common."""
 
@@ -145,10 +136,11 @@ class LeftRequest(CollectiveRequest):
         return f"<han.LeftRequest {self._step}, the MPI library's own>"
 
     def look(self) -> None:
-        """Raise the error of a notice, or RevokedError if the communicator is revoked."""
+        """Raise if a rank raised, gave up or left, so that the call never completes."""
         try:
             self._health.live()
-            watch(self._health, self._call, self._step)
+            self._health.listen(0, self._step)
+            self._health.expect_call(self._call, self._step)
         except BaseException:
             self._health.left_behind(self)
             raise
@@ -157,24 +149,16 @@ class LeftRequest(CollectiveRequest):
         """Wait until complete; raises PeerError if another rank raised in its call."""
         patience = Patience(busy=True)
         try:
-            self._wait_before()
+            if self.after is not None:  # if it raises, this one may never complete
+                self.after.Wait()
             while not self.Get_status():
                 _native.progress()
                 if patience.pause():
                     self.look()
-        except KeyboardInterrupt:
-            self._health.left_behind(self)
-            raise
-        return super().Wait(status)
-
-    def _wait_before(self) -> None:
-        """Wait for the request `after`; if it raises, this one may never complete."""
-        try:
-            if self.after is not None:
-                self.after.Wait()
         except BaseException:
             self._health.left_behind(self)
             raise
+        return super().Wait(status)
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Make progress, also of han's requests; return whether this one is complete."""

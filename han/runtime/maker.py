@@ -108,7 +108,9 @@ class Maker:
     ) -> _native.Plan:
         program = replace(self.program(plan), footprint=prepared.program.footprint)
         message = replace(message, signature=plan.signature)
-        return self.bind(program, message, engine, is_rival=is_rival).native
+        made = self.bind(program, message, engine, is_rival=is_rival)
+        prepared.others.append(made)
+        return made.native
 
     def program(self, plan: Plan) -> Program:
         """Return this rank's program of a plan of the planner."""

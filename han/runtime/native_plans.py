@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,8 @@ class Prepared:
     """A native plan, its program and the call that it serves; `number` identifies it.
 
     `planned` is kept if the call may run an alternative or a rival. Their native plans are
-    ``native.alternative``, which is made when it is first needed, and ``native.rival``.
+    ``native.alternative``, which is made when it is first needed, and ``native.rival``; `others`
+    are both, once they are made.
     """
 
     native: _native.Plan
@@ -38,6 +39,7 @@ class Prepared:
     number: int = 0
     planned: Planned | None = None
     is_rival: bool = False
+    others: list[Prepared] = field(default_factory=list, compare=False)
 
 
 # By code: how often `n` counts bytes, or elements, that an operation moves.

@@ -13,11 +13,11 @@ from han.config.arrange import Facts
 from han.config.config import Config
 from han.memory.shared import SharedMemory
 from han.model.topology import Topology
-from han.ranks.discover import Conditions
+from han.ranks.discover import Conditions, world_ranks
 from han.ranks.health import FREED, Health
 from han.runtime.engines import Engines
 from han.runtime.given import Given
-from han.runtime.inherited import Inherited, world_ranks
+from han.runtime.inherited import Inherited
 from han.runtime.maker import Maker
 from han.runtime.persistent import Persistent
 from han.runtime.plans import Plans

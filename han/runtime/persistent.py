@@ -49,7 +49,6 @@ class Kind:
     `number` identifies it. `need` is what it takes. `keeps`: plans serve later requests too.
     """
 
-    persistent: Persistent
     called: Signature
     message: Message
     number: int
@@ -64,20 +63,6 @@ class Kind:
         """Return what a rank is in, for errors."""
         signature = exact(self.message.signature, nbytes)
         return f"{signature.describe()}: {STEP}"
-
-    def __call__(
-        self,
-        send: int,
-        recv: int,
-        nbytes: int,
-        keep: tuple[object, ...],
-        sizes: bytes | None,
-    ) -> Request | bool:
-        """Make a request on these buffers; return False if the call must be parsed.
-
-        `sizes` are the bytes of each block, if these differ.
-        """
-        return self.persistent.known(self, send, recv, nbytes, keep, sizes or b"")
 
 
 class Persistent:
@@ -134,10 +119,13 @@ class Persistent:
         recv: int,
         nbytes: int,
         keep: tuple[object, ...],
-        sizes: bytes,
+        sizes: bytes | None,
     ) -> Request | bool:
-        """Make a request on known buffers; return False if the ranks must compare more."""
-        health = self._health
+        """Make a request on known buffers; return False if the ranks must compare more.
+
+        `sizes` are the bytes of each block, if these differ.
+        """
+        health, sizes = self._health, sizes or b""
         if not self.slots.together or self._compares():
             return False
         health.live()
@@ -146,11 +134,10 @@ class Persistent:
             slot = self._published(kind, nbytes, sizes, number)
             assert slot is not None
             prepared = self._prepared(kind, slot, send, recv)
-            lease = Lease(self.slots, slot, kind not in slot.plans)
+            keep = keep, prepared, Lease(self.slots, slot)
             return Prequest(
-                slot.engine, prepared.native, send, recv, (keep, lease), None, None, True, nbytes,
-                sizes,
-            )  # fmt: skip
+                slot.engine, prepared.native, send, recv, keep, None, None, True, nbytes, sizes
+            )
 
     def _published(self, kind: Kind, nbytes: int, sizes: bytes, number: int) -> Slot | None:
         story = partial(kind.story, nbytes)
@@ -250,12 +237,12 @@ class Persistent:
         elif sized.shown(self._health.size) > PAGE:
             need = Need.LARGE
         bare = message.without_buffers(sized)
-        return Kind(self, called, bare, identity(sized), need, keeps)
+        return Kind(called, bare, identity(sized), need, keeps)
 
     def _remember(self, kind: Kind, message: Message) -> None:
         """Let the look-up in C find the kind of a call."""
         if kind.keeps and not self._checks and self.slots.together:
-            self._engines.remember(kind, message, kind.message.signature)
+            self._engines.remember(partial(self.known, kind), message, kind.message.signature)
 
     # ---- plans ------------------------------------------------------------------------------
 
@@ -276,7 +263,7 @@ class Persistent:
         """Make a request for a parsed call."""
         prepared = self._prepared(kind, slot, message.send, message.recv)
         begin = self._begin(message, None) if message.begin else None
-        return self._on(slot, prepared, message, kind not in slot.plans, None, begin)
+        return self._on(slot, prepared, message, None, begin)
 
     def _mapped_request(
         self, kind: Kind, slot: Slot, message: Message, spots: Sequence[Spots]
@@ -306,18 +293,17 @@ class Persistent:
         prepared = self._maker.make(planned, message, slot.engine, mapping=mapping)
         checks = message.begin or mapping.windows
         begin = self._begin(message, mapping) if checks else None
-        return self._on(slot, prepared, message, True, mapping, begin)
+        return self._on(slot, prepared, message, mapping, begin)
 
     def _on(
         self,
         slot: Slot,
         prepared: Prepared,
         message: Message,
-        passing: bool,
         mapping: Mapping | None,
         begin: Hook | None,
     ) -> Request:
-        keep = (*message.keep, mapping, Lease(self.slots, slot, passing))
+        keep = (*message.keep, mapping, prepared, Lease(self.slots, slot))
         return Prequest(
             slot.engine, prepared.native, message.send, message.recv, keep, begin, message.end,
             True, message.signature.nbytes, message.signature.sizes,

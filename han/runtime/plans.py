@@ -131,14 +131,7 @@ class Plans:
 
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:
         """List the executor's counts of all plans in use that serve a signature."""
-        living = [p for p in self._maker.living.values() if not p.is_rival]
-        natives = [p.native for p in living if p.signature == signature]
-        for p in living:
-            other = p.planned.alternative if p.planned is not None else None
-            if other is not None and other.signature == signature and p.native.alternative:
-                natives.append(p.native.alternative)
-        natives += [native.rival for native in natives if native.rival]
-        return [native.counts for native in dict.fromkeys(natives)]  # an alternative may live too
+        return [p.native.counts for p in self._maker.living.values() if p.signature == signature]
 
     def tried(self, signature: Signature) -> tuple[int, int]:
         """Return the number of runs of the plans in use for a signature, and of their rivals."""

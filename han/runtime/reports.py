@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import IntEnum
+from weakref import WeakValueDictionary
 
 from mpi4py import MPI
 
@@ -24,7 +24,7 @@ from han.model.program import Code
 from han.ranks.health import Health
 from han.ranks.notices import DEVICES, LATEST, mismatch
 from han.runtime.eager import Eager
-from han.runtime.measured import ANSWER, MOST_KNOWN
+from han.runtime.measured import ANSWER
 from han.runtime.native_plans import Prepared, identity
 from han.tasks.signature import ON_DEVICE
 from han.tasks.size_classes import exact
@@ -79,24 +79,15 @@ class Reporter:
         self.channels = tuple(channels)
         self.engine: weakref.ref[Engine] | None = None
         self.eager: Eager | None = None  # names calls of objects, which collectives serve
-        self._known: OrderedDict[int, Prepared] = OrderedDict()
+        self._known: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
 
     @property
     def _engine(self) -> Engine | None:
         return None if self.engine is None else self.engine()
 
     def know(self, prepared: Prepared) -> None:
-        """Remember the plan that a signature's number stands for."""
+        """Remember the plan that a signature's number stands for, as long as it lives."""
         self._known[identity(prepared.signature, prepared.is_rival)] = prepared
-        if len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
-
-    def keep(self, plans: Iterable[Prepared]) -> None:
-        """Forget all plans but these, with their alternatives and rivals."""
-        natives = [one.native for one in plans]
-        kept = {*natives, *(n.alternative for n in natives), *(n.rival for n in natives)}
-        known = [(number, one) for number, one in self._known.items() if one.native in kept]
-        self._known = OrderedDict(known)
 
     def doing(self) -> str:
         """Return the call at the head of the engine's queue, and what it waits for."""

@@ -15,8 +15,9 @@ from functools import partial
 
 from mpi4py import MPI
 
+from han.ranks.discover import world_ranks
 from han.runtime.given import Given
-from han.runtime.inherited import Inherited, world_ranks
+from han.runtime.inherited import Inherited
 from han.runtime.measured import MOST_ROOTS
 from han.runtime.resting import do_all
 
@@ -61,10 +62,6 @@ class Roots:
         """
         kept = sorted(self.kept, key=lambda root: root.token)
         return next((root for root in kept if _fits(root, comm, given)), None)
-
-    def clear(self) -> None:
-        """Give back what freed communicators have left; they remain roots."""
-        do_all(root.nest.clear for root in self.kept)
 
     def forget(self) -> None:
         """Let no communicator descend from these roots, as a process of theirs may have failed."""

@@ -37,7 +37,7 @@ from han.runtime.measured import (
     MOST_SMALL,
 )
 from han.runtime.native_plans import Prepared
-from han.runtime.reports import differs, reporter
+from han.runtime.reports import differs
 from han.tasks.outline import geometries
 from han.tasks.signature import ON_DEVICE as DEVICE
 
@@ -81,29 +81,19 @@ class Slot:
         self.latest = kind
         if len(self.plans) > MOST_PLANS:
             del self.plans[next(iter(self.plans))]
-            self.tidy()
-
-    def tidy(self) -> None:
-        """Let errors no longer name plans that the slot does not keep, so that they are freed."""
-        reporter(self.engine).keep(self.plans.values())
 
 
 class Lease:
-    """The use of a slot by a request: the slot is left with the last reference to this.
+    """The use of a slot by a request: the slot is left with the last reference to this."""
 
-    `passing`: the slot does not keep the request's plan.
-    """
-
-    __slots__ = ("_passing", "_slot", "_slots")
+    __slots__ = ("_slot", "_slots")
     _few = FEW  # names of the module may be gone when the interpreter ends
 
-    def __init__(self, slots: Slots, slot: Slot, passing: bool) -> None:
-        self._slots, self._slot, self._passing = slots, slot, passing
+    def __init__(self, slots: Slots, slot: Slot) -> None:
+        self._slots, self._slot = slots, slot
         slots.leased.add(slot.number)
 
     def __del__(self) -> None:
-        if self._passing:
-            self._slot.tidy()
         if self._slot.number >= self._few:
             self._slot.engine.rest()
         self._slots.leave(self._slot.number)

@@ -11,14 +11,12 @@ from typing import Any
 
 from mpi4py import MPI
 
-from han import _native
 from han.common.errors import ArgumentError, HanError
 from han.message.message import Message
 from han.message.parsers import Parser
 from han.ranks.health import FREED, Health, revoked
-from han.ranks.meeting import Patience
 from han.runtime.inherited import Inherited
-from han.runtime.left import NOTHING, agreement, watch
+from han.runtime.left import NOTHING, agreement
 from han.runtime.making import parts_of
 from han.runtime.native_plans import Prepared
 from han.runtime.numbers import check_compiled
@@ -71,29 +69,30 @@ class State:
         self.health.live()
         return self.parts.topology.whole is not None
 
-    def _serves(self, parser: Parser, arguments: tuple[object, ...]) -> bool:
-        """Return whether han may serve a call; in checked mode, compare a call left to MPI."""
-        serves = not parser.by_blocks or self.moves_blocks()
-        if not serves:
-            self._checked(parser, arguments)
-        return serves
+    def _leaves(self, parser: Parser) -> bool:
+        """Return whether a call is the MPI library's whatever its arguments are."""
+        return parser.by_blocks and not self.moves_blocks()
+
+    def _planned(self, message: Message, blocking: bool) -> tuple[Message, Prepared | None]:
+        """Return what han runs for a call, and its plan; None if the call is left to MPI."""
+        prepared = self.parts.plans.find(message, blocking)
+        if prepared is not None and message.signature.device:
+            message = agreement(message.signature, self.health)
+        return message, prepared
 
     def run(self, parser: Parser, *arguments: object) -> Served:
         """Run a blocking call that the look-up in C did not serve.
 
         For a call on memory of a device this waits until all ranks have made such a call.
         """
-        if not self._serves(parser, arguments):
-            return Served.BY_MPI
         agreed = self._checked(parser, arguments)
+        if self._leaves(parser):
+            return Served.BY_MPI
         with self.health.preparing():
-            message = agreed or parser.parse(self.comm, *arguments)
-            prepared = self.parts.plans.find(message, blocking=True)
+            parsed = agreed or parser.parse(self.comm, *arguments)
+            message, prepared = self._planned(parsed, blocking=True)
             if prepared is None:
                 return Served.BY_MPI
-            on_device = message.signature.device
-            if on_device:
-                message = agreement(message.signature, self.health)
             if message.begin is not None:
                 message.begin()
             self.parts.engines.own.run(
@@ -102,10 +101,7 @@ class State:
             )  # fmt: skip
         if message.end is not None:
             message.end()
-        if on_device:
-            return Served.ON_DEVICE
-        self._remember(message, prepared)
-        return Served.BY_HAN
+        return self._served(message, prepared)
 
     def start(self, parser: Parser, *arguments: object) -> tuple[Served, Request | None]:
         """Start a nonblocking call.
@@ -113,55 +109,41 @@ class State:
         The request of a call on memory of a device is complete when all ranks have made such a
         call. There is no request if the call is left to the MPI library.
         """
-        if not self._serves(parser, arguments):
-            return Served.BY_MPI, None
         agreed = self._checked(parser, arguments)
+        if self._leaves(parser):
+            return Served.BY_MPI, None
         with self.health.preparing():
-            message = agreed or parser.parse(self.comm, *arguments)
-            prepared = self.parts.plans.find(message, blocking=False)
+            parsed = agreed or parser.parse(self.comm, *arguments)
+            message, prepared = self._planned(parsed, blocking=False)
             if prepared is None:
                 return Served.BY_MPI, None
-            on_device = message.signature.device
-            if on_device:
-                message = agreement(message.signature, self.health)
             request = Request(
-                self.parts.engines.own, prepared.native, message.send, message.recv, message.keep,
-                message.begin, message.end, nbytes=message.signature.nbytes,
-                sizes=message.signature.sizes,
+                self.parts.engines.own, prepared.native, message.send, message.recv,
+                (message.keep, prepared), message.begin, message.end,
+                nbytes=message.signature.nbytes, sizes=message.signature.sizes,
             )  # fmt: skip
             request.Start()
         tell_limit(prepared.native, self.parts.config.wait)
-        if on_device:
-            return Served.ON_DEVICE, request
-        self._remember(message, prepared)
-        return Served.BY_HAN, request
+        return self._served(message, prepared), request
 
     def init(self, parser: Parser, *arguments: object) -> tuple[Served, Request | None]:
         """Make a persistent request; there is none if the call is left to the MPI library."""
         self.health.live()
-        if not self._serves(parser, arguments):
+        if self._leaves(parser):
+            self._checked(parser, arguments)
             return Served.BY_MPI, None
         signature, request = self.parts.persistent.init(parser, arguments)
         if request is not None:
             return Served.BY_HAN, request
         return Served.ON_DEVICE if signature.device else Served.BY_MPI, None
 
-    def _remember(self, message: Message, prepared: Prepared) -> None:
-        """Enter the plan into the look-up in C, for calls of this class."""
+    def _served(self, message: Message, prepared: Prepared) -> Served:
+        """Return who carries out a call that has run; let the look-up in C find its plan."""
+        if prepared.signature.device:
+            return Served.ON_DEVICE
         if not self.parts.config.check and not self.parts.plans.apart:
             self.parts.engines.remember(prepared.native, message, prepared.signature)
-
-    def wait_for(self, request: MPI.Request, step: str) -> None:
-        """Wait for a call of the MPI library; raises if another rank raised or gave up."""
-        patience, call = Patience(busy=True), self.health.notices.left - 1
-        try:
-            while not request.Test():
-                _native.progress()
-                if patience.pause():
-                    watch(self.health, call, step)
-        except BaseException:
-            self.health.left_behind(request)
-            raise
+        return Served.BY_HAN
 
     # ---- checked mode -----------------------------------------------------------------------
 

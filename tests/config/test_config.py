@@ -192,7 +192,7 @@ def test_ready_configurations_have_the_levels_that_they_are_for():
     assert load("libnbc").rules[0].use.levels["network"].submodule == "libnbc"
 
 
-def test_the_default_is_two_levels_and_no_rules():
+def test_the_default_is_two_levels_and_no_rules(write):
     config = default_config()
     assert [(x.name, x.symbol, x.scope) for x in config.levels] == [
         ("node", "s", "shared_memory"),
@@ -201,6 +201,7 @@ def test_the_default_is_two_levels_and_no_rules():
     assert (config.rules, config.memory, config.check) == ((), 16 * 2**20, False)
     assert (config.wait.policy, config.wait.spin, config.wait.timeout) == ("auto", 1000, 600)
     assert load() == config == load("two-level")
+    assert load(write("# nothing yet\n")) == config
     assert load().source == "default configuration"
 
 
@@ -215,10 +216,6 @@ def test_a_full_file_is_read_and_survives_yaml(write):
     assert load(yaml.safe_load(config.to_yaml())) == config
     assert load(write(config.to_yaml(), "again.yaml")) == config
     assert pickle.loads(pickle.dumps(config)) == config
-
-
-def test_an_empty_file_is_the_default(write):
-    assert load(write("# nothing yet\n")) == default_config()
 
 
 def test_a_configuration_comes_back_as_it_is():
@@ -280,6 +277,7 @@ def test_levels_without_a_symbol_get_a_free_letter():
     assert symbols(pair, socket, node, network) == "soni"
     assert symbols(node | {"symbol": "i"}, network) == "in"
     assert symbols(socket, node | {"symbol": "s"}, network) == "osi"
+    assert len(symbols(*levels_of(8))) == 8
 
 
 def test_scopes_with_groups_are_read():
@@ -351,10 +349,6 @@ LEVELS = [
     ),
     (levels_of(9), "9 levels, at most 8"),
 ]
-
-
-def test_eight_levels_are_welcome():
-    assert len(load({"levels": levels_of(8)}).levels) == 8
 
 
 @pytest.mark.parametrize(("levels", "expected"), LEVELS)
@@ -493,12 +487,12 @@ def test_a_file_that_is_not_there_is_answered_with_the_ready_ones():
         assert told.startswith(f"HAN_CONFIG = '{name}': no such file")
 
 
-def test_what_cannot_be_a_source_is_refused():
+def test_what_cannot_be_a_source_is_refused(tmp_path):
     assert "config = 5: expected a file" in message(5)
-
-
-def test_a_folder_cannot_be_read(tmp_path):
     assert message(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+    path = tmp_path / "image.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "is not UTF-8 text" in message(path)
 
 
 @pytest.mark.parametrize(
@@ -520,12 +514,6 @@ def test_a_file_that_is_no_configuration_is_refused(write, text, expected):
     path = write(text)
     assert message(path).startswith(str(path))
     assert expected in message(path)
-
-
-def test_a_file_that_is_not_text_is_refused(tmp_path):
-    path = tmp_path / "image.yaml"
-    path.write_bytes(b"\xff\xfe\x00")
-    assert "is not UTF-8 text" in message(path)
 
 
 def test_aliases_may_be_used(write):
@@ -578,11 +566,8 @@ def test_argument_comes_before_rc_before_environment_before_file(name, write):
     assert at(load(data, environ), path) == in_file
 
 
-def test_an_empty_variable_says_nothing():
-    assert load(None, dict.fromkeys(VARIABLES.values(), "")) == default_config()
-
-
 def test_settings_leave_their_neighbours_alone():
+    assert load(None, dict.fromkeys(VARIABLES.values(), "")) == default_config()
     config = load({"wait": {"spin": 5}}, {"HAN_TIMEOUT": "0"})
     assert (config.wait.spin, config.wait.timeout) == (5, 0)
 

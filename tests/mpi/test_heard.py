@@ -13,7 +13,7 @@ from _support import LEVELS, WORLD, error_of, new_comm, on_four, on_two, outcome
 from mpi4py import MPI
 
 import han
-from han.runtime.left import watch
+from han.runtime.left import left_request
 
 ODD = 1  # the rank that fails
 FOR_A_WHILE = 0.05  # seconds in which the peers may hear of it
@@ -67,7 +67,7 @@ def test_a_blocking_call_raises_what_a_callback_heard_for_another_request(mpi_ra
         comm, error = new_comm(levels), ("", "")
         begin = mock.Mock(side_effect=None)
         column = MPI.DOUBLE.Create_vector(50, 1, 2).Commit()
-        with mock.patch("han.message.message.packer", return_value=begin):
+        with mock.patch("han.message.blocks.packer", return_value=begin):
             request = comm.Bcast_init([np.zeros((50, 2)), 1, column], root=ODD)
         WORLD.Barrier()  # all ranks have made it
         if comm.rank == ODD:
@@ -88,9 +88,10 @@ def test_a_blocking_call_raises_what_a_callback_heard_for_another_request(mpi_ra
 def test_who_waits_for_a_call_of_mpi_finds_that_the_communicator_has_failed(mpi_ranks):
     comm = new_comm()
     health, error = comm._han.health, ValueError("what is this")
+    left = left_request(MPI.Request(), health, "Allgather")
     health.put_off(error)
     with pytest.raises(ValueError, match="what is this"):
-        watch(health, 0, "Allgather")
+        left.look()
     with pytest.raises(han.RevokedError, match="ValueError: what is this"):
-        watch(health, 0, "Allgather")
+        left.look()
     WORLD.Barrier()

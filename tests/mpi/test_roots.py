@@ -152,12 +152,3 @@ def test_a_rank_with_a_tuned_table_of_its_own_finds_the_root_again(comm, monkeyp
         assert mail is first[1]
         assert parts.given.tuned.table is None
     assert len(ROOTS.kept) == kept
-
-
-@on_some
-def test_all_roots_are_cleared_if_one_cannot_be(comm):
-    roots = mock.Mock(), mock.Mock()
-    roots[0].nest.clear.side_effect = OSError("no room")
-    with mock.patch.object(ROOTS, "kept", roots), pytest.raises(OSError, match="no room"):
-        ROOTS.clear()
-    roots[1].nest.clear.assert_called_once_with()

@@ -250,7 +250,7 @@ def test_a_failure_in_packing_reaches_all_ranks(mpi_ranks):
         pack = mock.Mock(side_effect=error)
         fails_on_one_rank(
             error,
-            mock.patch("han.message.message.packer", return_value=pack),
+            mock.patch("han.message.blocks.packer", return_value=pack),
             partial(call, comm, [matrix, 1, column]),
         )
     column.Free()
@@ -263,7 +263,7 @@ def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(
     for make in ERRORS.values():
         comm, error = new_comm(), make()
         pack = mock.Mock()
-        with mock.patch("han.message.message.packer", return_value=pack):
+        with mock.patch("han.message.blocks.packer", return_value=pack):
             request = comm.Bcast_init([matrix, 1, column], root=ODD)
         for _ in range(3):
             persistent(request)

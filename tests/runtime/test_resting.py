@@ -78,6 +78,8 @@ def test_a_nest_that_is_closed_has_given_all_back():
     assert [parts.ended for parts in every] == [1] * 4
     assert not nest.open
     assert not len(nest)
+    assert nest.put((0, 1), every[0]) == every[:1]
+    assert nest.take((0, 1)) is None
 
 
 def test_all_parts_end_if_some_cannot_be_given_back():
@@ -132,13 +134,6 @@ def test_scratch_memory_beside_two_large_rings_drops_nread():
     for k, parts in enumerate(every):
         keep(nest, (k,), parts)
     assert [parts.ended for parts in every] == [0, 0]
-
-
-def test_a_closed_nest_keeps_nothing():
-    nest, parts = Nest(), Parts(1)
-    nest.close()
-    assert nest.put((0, 1), parts) == [parts]
-    assert nest.take((0, 1)) is None
 
 
 def test_threads_use_nests_at_the_same_time():
