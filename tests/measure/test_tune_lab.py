@@ -27,11 +27,13 @@ from han.measure.tune import windows
 from han.measure.tune.lab import Lab
 from han.measure.tune.session import tuned_config
 from han.measure.tune.windows import Series, Windows, durations, joined, typical
+from han.model.topology import virtual
 from han.ranks.discover import outnumber_processors
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tuning.costs.model import told_apart
 from han.tuning.costs.stages import Operands, Pipeline, Step, pipeline_of_choice
+from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold
 
 FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))
@@ -291,6 +293,7 @@ def test_a_series_begins_soon_while_no_rank_is_late(monkeypatch, links):
 
 def test_the_stages_of_whole_messages_are_planned_once_for_all_sizes(lab):
     small, large = (call_signature("allreduce", nbytes) for nbytes in (64, 1 << 20))
+    lab.plan = lambda signature, choice: plan_of_choice(virtual(4, 2), signature, choice, 1 << 20)
     first = lab.pipeline(small, FLAT)
     assert lab.pipeline(large, FLAT) == told_apart(pipeline_of_choice(large, FLAT, lab.plan))
     lab.plan = None
