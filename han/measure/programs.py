@@ -189,8 +189,9 @@ class Programs(Session):
     def _repeated(self, row: ProgramRow) -> ProgramResult:
         try:
             works = {side: self._begun(row, side) for side in reversed(SIDES)}
-        except NotImplementedError:
-            return ProgramResult(row.group, row.name, {}, "the MPI library does not have it")
+        except NotImplementedError as error:
+            note = str(error) or "the MPI library does not have it"
+            return ProgramResult(row.group, row.name, {}, note)
         self._compare(row, works)
         times = self._times(works)
         self._compare(row, works)  # later calls take quicker paths than the first
