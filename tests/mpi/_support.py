@@ -23,6 +23,8 @@ from machines import topology_of
 from mpi4py import MPI
 
 import han
+from han.memory.arena import process_arena
+from han.memory.loans import take_back
 from han.model.collectives import ROWS
 from han.model.element_types import DTYPES, ops_of
 from han.model.topology import Topology
@@ -249,6 +251,13 @@ class Reference:
         recv = np.empty_like(send)
         self.comm.Allreduce(send, recv, mpi_op(op))
         return recv
+
+
+def taken():
+    """Return the bytes in use of this process's arena, when no rank lends any more."""
+    WORLD.Barrier()
+    take_back()
+    return process_arena().usage().taken
 
 
 @contextlib.contextmanager

@@ -24,24 +24,16 @@ from _support import (
     opened,
     outcome,
     own_memory,
+    taken,
 )
 
 import han
-from han.memory.arena import process_arena
-from han.memory.loans import take_back
 
 ODD = 1  # the rank that errs
 MANY = 1000  # communicators
 FILES = 256  # descriptors that a process may have
 EACH = 64 << 10  # bytes that a used communicator takes for each of its ranks at most
 SIZES = (8, 5000, 100, 70_000, 8, 300_000, 5000, 1 << 20, 8, 70_000)  # bytes
-
-
-def taken():
-    """Return the bytes in use of this process's arena, when no rank lends any more."""
-    WORLD.Barrier()
-    take_back()
-    return process_arena().usage().taken
 
 
 def forget(comm):

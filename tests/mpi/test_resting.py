@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from itertools import islice, permutations
 from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, check_works, new_comm, opened
+from _support import FLAT, check_works, new_comm, opened, taken
 from mpi4py import MPI
 
 import han
@@ -40,6 +41,20 @@ def taken_over(comm):
     same = used(second).parts.engines.own is engine
     second.Free()
     return same
+
+
+@contextlib.contextmanager
+def without_heir():
+    """Yield a child of all ranks; the next one takes over nothing of it."""
+    with opened(new_comm(FLAT)) as parent:
+        child = parent.Split()
+        engine = used(child).parts.engines.own
+        yield child
+        child.Free()
+        child = parent.Split()
+        assert used(child).parts.engines.own is not engine
+        check_works(child)
+        child.Free()
 
 
 @on_all
@@ -135,10 +150,7 @@ def test_orders_of_ranks_are_told_apart(comm):
 @on_some
 def test_children_of_freed_children_are_taken_over_too(comm):
     """Also where the inner one lives longer than the one that it was made from."""
-    arena, engines, taken = process_arena(), [], []
-    comm.Barrier()
-    take_back()
-    before = arena.usage().taken
+    engines, during, before = [], [], taken()
     with opened(new_comm(FLAT)) as parent:
         for outlives in (False, True, False, True, False):
             outer = parent.Split()
@@ -151,15 +163,11 @@ def test_children_of_freed_children_are_taken_over_too(comm):
                 if child is outer and outlives:
                     check_works(inner)
                     used(inner)
-            comm.Barrier()
-            take_back()
-            taken.append(arena.usage().taken)
+            during.append(taken())
         assert len(set(engines)) == 2
-        assert len(set(taken[1:])) == 1
+        assert len(set(during[1:])) == 1
         assert len(parent._han.parts.nest) == 1
-    comm.Barrier()
-    take_back()
-    assert arena.usage().taken == before
+    assert taken() == before
 
 
 @on_some
@@ -202,31 +210,16 @@ def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
 
 @on_some
 def test_a_child_with_an_error_leaves_nothing(comm):
-    with opened(new_comm(FLAT)) as parent:
-        child = parent.Split()
-        engine = used(child).parts.engines.own
-        wrong = comm.rank == 0
-        with pytest.raises(han.HanError):
-            child.Bcast(object() if wrong else np.empty(1), 0)
-        child.Free()
-        child = parent.Split()
-        assert used(child).parts.engines.own is not engine
-        check_works(child)
-        child.Free()
+    with without_heir() as child, pytest.raises(han.HanError):
+        child.Bcast(object() if comm.rank == 0 else np.empty(1), 0)
 
 
 @on_some
 def test_what_belongs_to_one_communicator_alone_is_not_taken_over(comm):
-    with opened(new_comm(FLAT)) as parent:
-        child = parent.Split()
-        engine = used(child).parts.engines.own
+    with without_heir() as child:
         kept = child.Allreduce_init(np.ones(1), np.empty(1))
-        child.Free()
-        child = parent.Split()
-        assert used(child).parts.engines.own is not engine
-        with pytest.raises(han.RevokedError):
-            kept.Start()
-        child.Free()
+    with pytest.raises(han.RevokedError):
+        kept.Start()
 
 
 @on_some
@@ -250,10 +243,7 @@ def test_slots_of_requests_that_were_freed_are_taken_over(comm):
 
 @pytest.mark.mpi(ranks=[2, 3, 5], timeout=60, unit="s")
 def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm):
-    arena = process_arena()
-    comm.Barrier()
-    take_back()  # of what all ranks have closed
-    before = arena.usage().taken
+    before = taken()
     with opened(new_comm(FLAT)) as parent:
         used(parent)
         for order in islice(permutations(range(parent.size)), MOST_RESTED + 8):
@@ -262,19 +252,13 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
             child.Free()
         nest = parent._han.parts.nest
         assert 0 < len(nest) <= MOST_RESTED
-        comm.Barrier()
-        take_back()
-        between = arena.usage().taken
+        between = taken()
         for _ in range(20):
             child = parent.Split()
             used(child)
             child.Free()
-        comm.Barrier()
-        take_back()
-        assert arena.usage().taken == between
-    comm.Barrier()
-    take_back()
-    assert arena.usage().taken == before
+        assert taken() == between
+    assert taken() == before
 
 
 @pytest.mark.mpi(ranks=[2], timeout=60, unit="s")

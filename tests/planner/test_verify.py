@@ -321,6 +321,16 @@ def unannounced(monkeypatch):
     monkeypatch.setattr("han.tasks.verify.bounds._check_announced", lambda *_: None)
 
 
+def expect_refuted(name, rank, change, said=None):
+    """Change a rank's operations in the second run."""
+    programs = programs_of(PLANS[name])
+    code = programs[1][rank].code.copy()
+    change(code)
+    programs[1][rank] = replace(programs[1][rank], code=code)
+    with pytest.raises(Refuted, match=said):
+        verify(PLANS[name], programs=programs)
+
+
 def spoilt(plans, **changes):
     """Change a field of rank 0's program in every run."""
     programs = programs_of(plans)
@@ -337,10 +347,18 @@ def test_rings_and_banks_that_are_not_waited_for_are_caught(unannounced, nbytes,
         verify(plans, programs=spoilt(plans, writes=(0,)))
 
 
-def test_operands_larger_than_the_room_for_them_are_caught():
-    plans = PLANS["sm reduce"]
-    with pytest.raises(Refuted, match="room for one"):
-        verify(plans, programs=spoilt(plans, operand=8))
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("sm reduce", {"operand": 8}, "room for one"),
+        ("sm bcast", {"sync": True}, "need not have entered"),
+        ("sm large bcast", {"footprint": (4096,)}, "the same part"),
+        ("sm large bcast", {"writes": (0,)}, "does not announce"),  # no memory is used again
+    ],
+)
+def test_wrong_facts_of_a_program_are_caught(name, changes, said):
+    with pytest.raises(Refuted, match=said):
+        verify(PLANS[name], programs=spoilt(PLANS[name], **changes))
 
 
 def test_one_flag_in_two_streams_of_a_rank():
@@ -388,23 +406,14 @@ def test_plans_of_different_communicators_are_refused():
             verify(plans)
 
 
-def test_a_bcast_does_not_synchronise():
-    plans = [plan_of("bcast", NODE, 8, SM)]
-    with pytest.raises(Refuted, match="need not have entered"):
-        verify(plans, programs=spoilt(plans, sync=True))
-
-
 def test_a_flag_that_falls():
     """Two posts are exchanged: the wait for the lower value would end with the higher one."""
-    plans = PLANS["sm large bcast"]
-    programs = programs_of(plans)
-    program = programs[1][0]
-    code = program.code.copy()
-    first, second, *_ = np.flatnonzero(code["code"] == Code.POST)
-    code["n"][[first, second]] = code["n"][[second, first]]
-    programs[1][0] = replace(program, code=code)
-    with pytest.raises(Refuted):
-        verify(plans, programs=programs)
+
+    def exchange(code):
+        first, second, *_ = np.flatnonzero(code["code"] == Code.POST)
+        code["n"][[first, second]] = code["n"][[second, first]]
+
+    expect_refuted("sm large bcast", 0, exchange)
 
 
 def test_a_flag_outside_of_the_flags():
@@ -418,36 +427,15 @@ def test_a_flag_outside_of_the_flags():
         verify(plans, programs=programs)
 
 
-def test_ranks_that_take_different_parts_of_their_rings():
-    plans = PLANS["sm large bcast"]
-    with pytest.raises(Refuted, match="the same part"):
-        verify(plans, programs=spoilt(plans, footprint=(4096,)))
-
-
-def planted(name, rank, change):
-    """Change a rank's operations in the second run; return plans and programs."""
-    plans = PLANS[name]
-    programs = programs_of(plans)
-    code = programs[1][rank].code.copy()
-    change(code)
-    programs[1][rank] = replace(programs[1][rank], code=code)
-    return plans, programs
-
-
 def test_a_request_of_two_streams():
-    plans = PLANS["two levels"]
-    programs = programs_of(plans)
-    rank, code = next(
-        (p.rank, p.code) for p in programs[1] if len(set(p.code["stream"][_asks(p.code)])) > 1
-    )
-    slots = code["slot"][_asks(code)]
+    codes = enumerate(program.code for program in programs_of(PLANS["two levels"])[1])
+    rank = next(rank for rank, code in codes if len(set(code["stream"][_asks(code)])) > 1)
 
     def share(code):
-        code["slot"][_asks(code)] = np.where(code["stream"][_asks(code)] > 0, slots.min(), slots)
+        slots, streams = code["slot"][_asks(code)], code["stream"][_asks(code)]
+        code["slot"][_asks(code)] = np.where(streams > 0, slots.min(), slots)
 
-    plans, programs = planted("two levels", rank, share)
-    with pytest.raises(Refuted, match="request"):
-        verify(plans, programs=programs)
+    expect_refuted("two levels", rank, share, "request")
 
 
 def _asks(code):
@@ -459,9 +447,7 @@ def test_who_gets_no_result_has_nowhere_to_put_it():
         first = np.flatnonzero(code["code"] == Code.COPY)[0]
         code["base"][first, 0], code["off"][first, 0] = Base.RECV, 0
 
-    plans, programs = planted("sm reduce", 2, receive)
-    with pytest.raises(Refuted, match="beyond the end of a buffer"):
-        verify(plans, programs=programs)
+    expect_refuted("sm reduce", 2, receive, "beyond the end of a buffer")
 
 
 @pytest.mark.parametrize(
@@ -471,9 +457,7 @@ def test_what_c_cannot_count(field, value, said):
     def change(code):
         code[field][np.isin(code["code"], [Code.ISEND, Code.IRECV])] = value
 
-    plans, programs = planted("chain", 1, change)
-    with pytest.raises(Refuted, match=said):
-        verify(plans, programs=programs)
+    expect_refuted("chain", 1, change, said)
 
 
 def test_operands_that_are_no_whole_elements():
@@ -483,16 +467,7 @@ def test_operands_that_are_no_whole_elements():
             code["off"][combines, ref] += 4
         code["n"][combines] -= 1
 
-    plans, programs = planted("exchange", 0, shift)
-    with pytest.raises(Refuted, match="whole elements"):
-        verify(plans, programs=programs)
-
-
-def test_writes_that_are_not_announced():
-    """Three runs use no memory again; the check of announcements alone refutes the programs."""
-    plans = PLANS["sm large bcast"]
-    with pytest.raises(Refuted, match="does not announce"):
-        verify(plans, programs=spoilt(plans, writes=(0,)))
+    expect_refuted("exchange", 0, shift, "whole elements")
 
 
 def test_commands_prove_as_many_runs_as_use_memory_again():
