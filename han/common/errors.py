@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "ArgumentError", "ArgumentTypeError", "CollectiveTimeoutError", "ConfigError", "HanError",
+    "MismatchError", "MissingLibraryError", "NoRuleError", "PeerError", "RevokedError",
+    "SetupError", "SharedMemoryError",
+]  # fmt: skip
+
 
 class HanError(Exception):
     """Base of every error that han raises by itself."""

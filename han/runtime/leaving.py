@@ -37,14 +37,20 @@ _attribute: list[int] = []  # MPI's key of the attribute of MPI.COMM_SELF
 def at_end(parts: Parts) -> None:
     """Let the ranks of a communicator hear when this process ends, unless its parts end before."""
     _living.add(parts)
-    if not _attribute and MPI.Is_initialized():  # else the process uses sessions
-        _attribute.append(MPI.Comm.Create_keyval(delete_fn=_finalizing))
-        MPI.COMM_SELF.Set_attr(_attribute[0], True)
+    _watch()
 
 
 def do_at_end(act: Callable[[], object]) -> None:
     """Call `act` when this process ends, after the other ranks have heard of it."""
     _last_acts.append(act)
+    _watch()
+
+
+def _watch() -> None:
+    """Hear when MPI is finalised, unless the process uses sessions only."""
+    if not _attribute and MPI.Is_initialized():
+        _attribute.append(MPI.Comm.Create_keyval(delete_fn=_finalizing))
+        MPI.COMM_SELF.Set_attr(_attribute[0], True)
 
 
 def _finalizing(comm: MPI.Comm, key: int, value: Any) -> None:
@@ -59,9 +65,11 @@ def leave() -> None:
     _native.stop_helper()  # before MPI and Python are finalised
     if MPI.Is_finalized() or not MPI.Is_initialized():
         return  # a process that uses sessions only may have finalized them
-    _tell_all()
-    while _last_acts:
-        _last_acts.pop()()
+    try:
+        _tell_all()
+    finally:
+        while _last_acts:
+            _last_acts.pop()()
 
 
 def _tell_all() -> None:

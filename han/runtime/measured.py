@@ -7,6 +7,7 @@ from han.model.channel_layout import RING_MAX
 # Programs and plans. docs/decisions/new-communicators.md and size-classes.md have the costs.
 MOST_PROGRAMS = 64 << 20  # bytes of programs of a process; the least recently used are dropped
 BESIDE = 4096  # bytes that a program takes besides its operations, about
+MOST_KNOWN = 512  # calls of an engine that errors can name
 BRIEF = 64 << 10  # bytes up to which a run may hold Python's lock
 
 # Requests of persistent calls: docs/decisions/slots.md.

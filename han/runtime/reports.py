@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import IntEnum
-from weakref import WeakValueDictionary
+from typing import NamedTuple
 
 from mpi4py import MPI
 
@@ -24,9 +24,9 @@ from han.model.program import Code
 from han.ranks.health import Health
 from han.ranks.notices import DEVICES, LATEST, mismatch
 from han.runtime.eager import Eager
-from han.runtime.measured import ANSWER
+from han.runtime.measured import ANSWER, MOST_KNOWN
 from han.runtime.native_plans import Prepared, identity
-from han.tasks.signature import ON_DEVICE
+from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import exact
 
 
@@ -61,6 +61,14 @@ VERBS = {
 }
 
 
+class Named(NamedTuple):
+    """What an error says of a plan: the call, whether it is a trial's rival, and its tasks."""
+
+    signature: Signature
+    is_rival: bool
+    tasks: Sequence[str]
+
+
 class Reporter:
     """The ``on_error`` of an engine: raises the error and tells the other ranks.
 
@@ -79,15 +87,20 @@ class Reporter:
         self.channels = tuple(channels)
         self.engine: weakref.ref[Engine] | None = None
         self.eager: Eager | None = None  # names calls of objects, which collectives serve
-        self._known: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
+        self._known: dict[int, Named] = {}
 
     @property
     def _engine(self) -> Engine | None:
         return None if self.engine is None else self.engine()
 
     def know(self, prepared: Prepared) -> None:
-        """Remember the plan that a signature's number stands for, as long as it lives."""
-        self._known[identity(prepared.signature, prepared.is_rival)] = prepared
+        """Remember the call that a signature's number stands for."""
+        signature, is_rival = prepared.signature, prepared.is_rival
+        number = identity(signature, is_rival)
+        self._known.pop(number, None)
+        self._known[number] = Named(signature, is_rival, prepared.program.tasks)
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
 
     def doing(self) -> str:
         """Return the call at the head of the engine's queue, and what it waits for."""
@@ -172,8 +185,8 @@ class Reporter:
         if engine is None or health.step:
             return health.step or "a collective"
         number, nbytes, rows = engine.blocked()
-        prepared = self._known.get(number)
-        if prepared is None:
+        named = self._known.get(number)
+        if named is None:
             return "a collective"
         late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
         waits = [f"begin, for rank(s) {late} to tell whether buffers are shared"] if late else []
@@ -181,7 +194,7 @@ class Reporter:
             f"begin, for rank {r} to agree on a trial" for code, r, _ in rows if code == VERDICT
         ]
         waits += [
-            f"{_task(prepared, task)} for {VERBS[Code(code)]} rank {peer}"
+            f"{_task(named, task)} for {VERBS[Code(code)]} rank {peer}"
             for code, peer, task in rows
             if code in VERBS
         ]
@@ -193,8 +206,8 @@ class Reporter:
     def _without(self, health: Health) -> str:
         """Return the setting that avoids attach: a trial's rival can be switched off by itself."""
         engine = self._engine
-        prepared = self._known.get(engine.blocked()[0]) if engine is not None else None
-        tried = prepared is not None and prepared.is_rival
+        named = self._known.get(engine.blocked()[0]) if engine is not None else None
+        tried = named is not None and named.is_rival
         return "HAN_TRIALS=0" if tried else "a rule for the submodule sm"
 
     def _others(self, health: Health) -> str:
@@ -216,16 +229,14 @@ class Reporter:
 
     def _call(self, number: int) -> int:
         """Return the number that peers show for a run: that of the call's own plan."""
-        prepared = self._known.get(number)
-        return number if prepared is None else identity(replace(prepared.signature, mapped=False))
+        named = self._known.get(number)
+        return number if named is None else identity(replace(named.signature, mapped=False))
 
     def _describe(self, call: tuple[int, int]) -> str:
         """Describe a call by the number of its plan and the size of its message."""
         number, nbytes = call
-        prepared = self._known.get(number)
-        if prepared is None:
-            return "another call"
-        return exact(prepared.signature, nbytes).describe()
+        named = self._known.get(number)
+        return "another call" if named is None else exact(named.signature, nbytes).describe()
 
 
 def differs(health: Health, peer: int, story: str, shown: str = "") -> HanError:
@@ -254,6 +265,5 @@ def reporter(engine: Engine) -> Reporter:
     return report
 
 
-def _task(prepared: Prepared, index: int) -> str:
-    tasks = prepared.program.tasks
-    return tasks[index] if index < len(tasks) else "?"
+def _task(named: Named, index: int) -> str:
+    return named.tasks[index] if index < len(named.tasks) else "?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from mpi4py import MPI
@@ -90,18 +90,27 @@ class Request(CollectiveRequest, BaseRequest):
     @classmethod
     def Waitall(cls, requests: Sequence[Any], statuses: Statuses = None) -> Literal[True]:
         """Wait for all requests; they may finish in any order."""
-        cls.waitall(requests, statuses)
+        _wait_for_all(requests)
+        cls.Testall(requests, statuses)
         return True
 
     @classmethod
     def Testall(cls, requests: Sequence[Any], statuses: Statuses = None) -> bool:
         """Make progress on all requests; if all are complete, deactivate them and return True."""
-        return cls.testall(requests, statuses)[0]
+        if not _all_complete(requests):
+            return False
+        for request, status in zip(requests, _enough(statuses, requests), strict=False):
+            request.Wait(status)
+        return True
 
     @classmethod
     def Waitany(cls, requests: Sequence[Any], status: MPI.Status | None = None) -> int:
         """Wait for any active request and return its index; MPI.UNDEFINED if none is active."""
-        return cls.waitany(requests, status)[0]
+        for _ in _rounds(requests):
+            index, flag = cls.Testany(requests, status)
+            if flag:
+                break
+        return index
 
     @classmethod
     def Testany(cls, requests: Sequence[Any], status: MPI.Status | None = None) -> tuple[int, bool]:
@@ -110,7 +119,8 @@ class Request(CollectiveRequest, BaseRequest):
         The index is MPI.UNDEFINED with True if no request is active, and with False if none is
         complete.
         """
-        return cls.testany(requests, status)[:2]
+        index, flag, _ = _test_any(requests, status, MPI.Request.Testany)
+        return index, flag
 
     @classmethod
     def Waitsome(cls, requests: Sequence[Any], statuses: Statuses = None) -> list[int] | None:
@@ -118,7 +128,11 @@ class Request(CollectiveRequest, BaseRequest):
 
         Returns None if no request is active.
         """
-        return cls.waitsome(requests, statuses)[0]
+        for _ in _rounds(requests):
+            indices = cls.Testsome(requests, statuses)
+            if indices != []:
+                break
+        return indices
 
     @classmethod
     def Testsome(cls, requests: Sequence[Any], statuses: Statuses = None) -> list[int] | None:
@@ -126,7 +140,8 @@ class Request(CollectiveRequest, BaseRequest):
 
         `statuses` receives their statuses in the order of the indices.
         """
-        return cls.testsome(requests, statuses)[0]
+        found, _ = _test_some(requests, statuses, lambda *a: (MPI.Request.Testsome(*a), None))
+        return found
 
     # ---- mpi4py's lower-case forms; the message of a han.Request is None ----------------------
 
@@ -160,16 +175,7 @@ class Request(CollectiveRequest, BaseRequest):
         cls, requests: Sequence[Any], status: MPI.Status | None = None
     ) -> tuple[int, bool, Any]:
         """Make progress; return the index of a complete request, True and its message."""
-        mine, others = _apart(requests)
-        for k in mine:
-            if requests[k].Test(status):
-                return k, True, None
-        index, flag, message = MPI.Request.testany([requests[k] for k in others], status)
-        if index != MPI.UNDEFINED:
-            return others[index], True, message
-        if flag and status is not None:  # some MPI libraries do not set it for an empty list
-            cls._empty(status)
-        return MPI.UNDEFINED, flag and not mine, None
+        return _test_any(requests, status, MPI.Request.testany)
 
     @classmethod
     def waitsome(
@@ -187,18 +193,7 @@ class Request(CollectiveRequest, BaseRequest):
         cls, requests: Sequence[Any], statuses: Statuses = None
     ) -> tuple[list[int] | None, list[Any] | None]:
         """Make progress; return indices and messages of complete requests."""
-        mine, others = _apart(requests)
-        found, messages = MPI.Request.testsome([requests[k] for k in others], statuses)
-        if found is None and not mine:
-            return None, None
-        indices = [others[k] for k in found or ()]
-        messages = list(messages or [])
-        for k in mine:
-            status = _enough(statuses, range(len(indices) + 1))[len(indices)]
-            if requests[k].Test(status):
-                indices.append(k)
-                messages.append(None)
-        return indices, messages
+        return _test_some(requests, statuses, MPI.Request.testsome)
 
 
 class Prequest(Request, MPI.Prequest):
@@ -275,3 +270,35 @@ def _apart(requests: Sequence[Any]) -> tuple[list[int], list[int]]:
     """Return the indices of han's active requests, and of all other requests."""
     mine = [k for k, r in enumerate(requests) if isinstance(r, Request) and r.active]
     return mine, [k for k, r in enumerate(requests) if not isinstance(r, Request)]
+
+
+def _test_any(
+    requests: Sequence[Any], status: MPI.Status | None, ask: Callable[..., Any]
+) -> tuple[int, bool, Any]:
+    mine, others = _apart(requests)
+    for k in mine:
+        if requests[k].Test(status):
+            return k, True, None
+    index, flag, *message = ask([requests[k] for k in others], status)
+    if index != MPI.UNDEFINED:
+        return others[index], True, message[0] if message else None
+    if flag and status is not None:  # some MPI libraries do not set it for an empty list
+        Request._empty(status)
+    return MPI.UNDEFINED, flag and not mine, None
+
+
+def _test_some(
+    requests: Sequence[Any], statuses: Statuses, ask: Callable[..., Any]
+) -> tuple[list[int] | None, list[Any] | None]:
+    mine, others = _apart(requests)
+    found, messages = ask([requests[k] for k in others], statuses)
+    if found is None and not mine:
+        return None, None
+    indices = [others[k] for k in found or ()]
+    messages = list(messages or [None] * len(indices))
+    for k in mine:
+        status = _enough(statuses, range(len(indices) + 1))[len(indices)]
+        if requests[k].Test(status):
+            indices.append(k)
+            messages.append(None)
+    return indices, messages

@@ -84,7 +84,8 @@ def unfit(question: Question) -> str | None:
 def lower(context: Context) -> None:
     """Emit this rank's part of the exchange of each task."""
     exchange = Exchange(context, context.result)
-    wholes = cut(context.tasks, context.builder.signature.nbytes, context.grain)
+    grain = context.grain
+    wholes = cut(context.tasks, context.builder.signature.nbytes + grain, grain)
     for piece in in_strides(context, wholes, len(wholes)):
         exchange.begin(piece.task)
         exchange.combine()

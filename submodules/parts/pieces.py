@@ -104,7 +104,7 @@ def in_strides(context: Context, pieces: list[Piece], alike: int) -> Iterator[Pi
             piece, done = pieces[k], 1
             if piece.first:
                 stream.begin(piece.task)
-            if len(turns) < 2:
+            if len(turns) < 2 or turns[0][1] != turns[1][1]:
                 begun = len(stream)
                 yield piece
                 turns.append((begun, len(stream) - begun))
@@ -118,7 +118,7 @@ def in_strides(context: Context, pieces: list[Piece], alike: int) -> Iterator[Pi
 
 def _repeat(stream: Stream, turns: list[Turned], times: int, pieces: int) -> None:
     """Emit the operations of more pieces, the first of which is `times` behind the second turn."""
-    (first, _), (second, length) = turns
+    (first, length), (second, _) = turns[:2]
     stream.again(first, second, length, times, pieces)
 
 

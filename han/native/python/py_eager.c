@@ -226,10 +226,10 @@ static int begin(EagerObject *self, const char *name, PyObject *const *args, Py_
                  int *wanted, int (*fill_in)(const blocks *, han_eager_head, PyObject *),
                  han_eager_head *head, blocks *out) {
     if (han_expect(name, given, wanted ? 5 : 4)) return -1;
-    *head = (han_eager_head){.call = (int32_t)PyLong_AsLong(args[2]),
-                             .root = (int32_t)PyLong_AsLong(args[3])};
-    if (wanted) *wanted = PyObject_IsTrue(args[4]);
+    const long call = PyLong_AsLong(args[2]), root = PyErr_Occurred() ? 0 : PyLong_AsLong(args[3]);
+    if (!PyErr_Occurred() && wanted) *wanted = PyObject_IsTrue(args[4]);
     if (PyErr_Occurred() || take(self, out)) return -1;
+    *head = (han_eager_head){.call = (int32_t)call, .root = (int32_t)root};
     if (args[1] == Py_None || !fill_in(out, *head, args[1])) return 0;
     give(self, out);
     return -1;
@@ -238,7 +238,7 @@ static int begin(EagerObject *self, const char *name, PyObject *const *args, Py_
 static PyObject *eager_tell(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
     han_eager_head head;
     blocks b;
-    int wanted;
+    int wanted = false;
     if (begin(self, "tell", args, given, &wanted, fill_one, &head, &b)) return NULL;
     PyObject *bytes[] = {b.one_array, b.every_array};
     PyObject *found = carry(self, &b, args[0], bytes, 2, b.every, head);
@@ -249,7 +249,7 @@ static PyObject *eager_tell(EagerObject *self, PyObject *const *args, Py_ssize_t
 static PyObject *eager_gather(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
     han_eager_head head;
     blocks b;
-    int wanted;
+    int wanted = false;
     if (begin(self, "gather", args, given, &wanted, fill_one, &head, &b)) return NULL;
     self->done = false;
     PyObject *bytes[] = {b.one_array, wanted ? b.every_array : Py_None, args[3]};
