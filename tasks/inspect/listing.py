@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from string import Formatter
 from typing import Any
 
 from han.common.units import format_size, plural, spans
@@ -52,7 +53,7 @@ class Operation:
 
     def __str__(self) -> str:
         shown = {k: format_size(v) if k == "bytes" else v for k, v in self.details.items()}
-        return f"{self.code:<7} {FORMS[Code[self.code]][1].format(**shown)}"
+        return f"{self.code:<7} {FORMS[Code[self.code]].format(**shown)}"
 
 
 # ---- reading operations -------------------------------------------------------------------------
@@ -79,8 +80,7 @@ class Reader:
         code = Code(int(self.code["code"][k]))
         if code in STARTS:
             self.started[int(self.code["slot"][k])] = k
-        names, _ = FORMS[code]
-        details = {name: self.detail(k, name) for name in names.split()}
+        details = {name: self.detail(k, name) for name in NAMES[code]}
         return Operation(k, stream.name, self.task(k), code.name, details)
 
     def task(self, k: int) -> str:
@@ -169,34 +169,27 @@ DETAILS: Mapping[str, Callable[[Reader, int], Any]] = {
     "root": lambda reader, k: reader._members(k)[int(reader.code["peer"][k])],
     "ranks": lambda reader, k: spans(reader._members(k)),
 }
-FORMS: Mapping[Code, tuple[str, str]] = {  # the names of details, and the text
-    Code.COPY: ("bytes to from", "{bytes:>8}  {to} <- {from}"),
-    Code.REDUCE: ("bytes to first second", "{bytes:>8}  {to} <- {first} op {second}"),
-    Code.ACCUMULATE: (
-        "bytes to first second", "{bytes:>8}  {to} <- {first} op {second}, in any order",
-    ),
-    Code.REDUCE2: (
-        "bytes to first second also", "{bytes:>8}  {to}, {also} <- {first} op {second}",
-    ),
-    Code.POST: ("flag value", "          {flag} = {value}"),
-    Code.WAIT: ("flag value", "          {flag} >= {value}"),
-    Code.ISEND: (
-        "bytes from rank request", "{bytes:>8}  rank {rank} <- {from}  (request {request})",
-    ),
-    Code.IRECV: (
-        "bytes to rank request", "{bytes:>8}  {to} <- rank {rank}  (request {request})",
-    ),
-    Code.TEST: ("request operation", "          request {request}, of operation {operation}"),
-    Code.AWAIT: (
-        "operation task stream", "          operation {operation}: {task} of {stream}",
-    ),
-    Code.COLL: (
-        "kind bytes to from root ranks request",
-        "{bytes:>8}  {kind} of ranks {ranks}, root {root}: {to} <- {from}  (request {request})",
-    ),
-    Code.PULL: ("bytes to from rank", "{bytes:>8}  {to} <- {from} of rank {rank}"),
-    Code.PUSH: ("bytes to from rank", "{bytes:>8}  {to} of rank {rank} <- {from}"),
-}  # fmt: skip
+FORMS: Mapping[Code, str] = {
+    Code.COPY: "{bytes:>8}  {to} <- {from}",
+    Code.REDUCE: "{bytes:>8}  {to} <- {first} op {second}",
+    Code.ACCUMULATE: "{bytes:>8}  {to} <- {first} op {second}, in any order",
+    Code.REDUCE2: "{bytes:>8}  {to}, {also} <- {first} op {second}",
+    Code.POST: "          {flag} = {value}",
+    Code.WAIT: "          {flag} >= {value}",
+    Code.ISEND: "{bytes:>8}  rank {rank} <- {from}  (request {request})",
+    Code.IRECV: "{bytes:>8}  {to} <- rank {rank}  (request {request})",
+    Code.TEST: "          request {request}, of operation {operation}",
+    Code.AWAIT: "          operation {operation}: {task} of {stream}",
+    Code.COLL: "{bytes:>8}  {kind} of ranks {ranks}, root {root}: {to} <- {from}"
+    "  (request {request})",
+    Code.PULL: "{bytes:>8}  {to} <- {from} of rank {rank}",
+    Code.PUSH: "{bytes:>8}  {to} of rank {rank} <- {from}",
+}
+# The details that a form names.
+NAMES = {
+    code: [name for _, name, _, _ in Formatter().parse(form) if name]
+    for code, form in FORMS.items()
+}
 
 
 def _at(name: str, offset: int) -> str:
