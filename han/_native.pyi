@@ -218,8 +218,13 @@ class Operations:
     @property
     def writes(self) -> bytes:
         """Bits for what is written, by channel."""
-    def copy(self, dst: Ref, src: Ref, nbytes: int, /, *, block: int | None = None) -> None:
-        """Copy, unless there are no bytes or both addresses are the same."""
+    def copy(
+        self, dst: Ref, src: Ref, nbytes: int, /, *, block: int | None = None, count: int = 0
+    ) -> None:
+        """Copy, unless there are no bytes or both addresses are the same.
+
+        With a `count`, the bytes are those of so many whole blocks, from `block` on.
+        """
     def reduce(
         self,
         dst: Ref,
@@ -292,9 +297,15 @@ class Operations:
         rank's own one, in its buffer. `waits` has flags of all operands, a value and ranks: wait
         for the flag of each other operand before it.
         """
-    def isend(self, src: Ref, nbytes: int, rank: int, request: int, /) -> None:
-        """Start sending to `rank`."""
-    def irecv(self, dst: Ref, nbytes: int, rank: int, request: int, /) -> None:
+    def isend(
+        self, src: Ref, nbytes: int, rank: int, request: int, /, *,
+        block: int | None = None, count: int = 0,
+    ) -> None:  # fmt: skip
+        """Start sending to `rank` what ``copy`` would copy."""
+    def irecv(
+        self, dst: Ref, nbytes: int, rank: int, request: int, /, *,
+        block: int | None = None, count: int = 0,
+    ) -> None:  # fmt: skip
         """Start receiving from `rank`."""
     def test(self, request: int, /) -> None:
         """Wait until a request is complete; the message of a receive must have its size."""

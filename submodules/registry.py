@@ -23,6 +23,7 @@ ROWS = {  # name: module and class
     "exchange": ("han.submodules.exchange.exchange", "Exchange"),
     "nap": ("han.submodules.nap", "Nap"),
     "ring": ("han.submodules.ring", "Ring"),
+    "bundle": ("han.submodules.bundle", "Bundle"),
     "libnbc": ("han.submodules.mpi", "Libnbc"),
     "mpi": ("han.submodules.mpi", "Mpi"),
     "null": ("han.submodules.null", "Null"),

@@ -6,7 +6,8 @@ A step is a kind of task on a level. The groups of a step are of one family:
 - ``everyone``: all ranks of a domain, some of which may have no operand;
 - ``lane``: the ranks that have one place in their nodes;
 - ``nap``: the ranks that exchange partial results in one round;
-- ``ring``: the leaders of nodes, which take tasks in pieces, and ``parts``: leaders inside them.
+- ``ring``: the leaders of nodes, which take tasks in pieces, and ``parts``: leaders inside them;
+- ``blocks``: ranks that give each other blocks (:mod:`han.tasks.bundles`).
 
 What a level carries out depends on its side: it is ``inside`` nodes, the ``node`` level,
 ``between`` nodes, or the ``outermost`` level.
@@ -25,6 +26,7 @@ from typing import NamedTuple
 
 from han.model.collectives import BOTH, DOWN, ROWS, UP
 from han.model.topology import Topology
+from han.tasks.bundles import OVER_LEVELS, Bundles
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task
@@ -34,12 +36,12 @@ from han.tasks.outline import Cut, Outline, levels_of
 from han.tasks.places import LanePlaces, NapPlaces, Places, RingPlaces, TreePlaces
 from han.tasks.ring import Span, parts_of
 from han.tasks.signature import Signature
-from han.tasks.steps import Steps, of_tree
+from han.tasks.steps import Steps, of_blocks, of_tree
 from han.tasks.stream import Builder
 
 Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
-FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts")
+FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts", "blocks")
 MOST_TASKS = 256
 
 
@@ -97,6 +99,8 @@ def side_of(view: Topology, level: int) -> str:
 
 def _tree_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
     levels = levels_of(view, signature)
+    if len(levels) > 1 and signature.by_blocks:
+        return of_blocks(signature.collective, levels, Bundles.of(view, choice.composition))
     return of_tree(signature.collective, levels, bool(levels) and fused(levels[-1]))
 
 
@@ -135,6 +139,8 @@ def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fuse
 
 
 def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
+    if signature.by_blocks:
+        return _no_nodes(view, signature, "lanes", (*LANES, *OVER_LEVELS))
     reason = _no_nodes(view, signature, "lanes", LANES)
     if reason is not None:
         return reason
@@ -154,6 +160,8 @@ def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | 
 
 
 def _lanes_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
+    if signature.by_blocks:
+        return _tree_steps(view, signature, choice, fused)
     inner, outer, row = inner_levels(view), outer_levels(view), ROWS[signature.collective]
     first = "reduce_scatter" if row.reduces else "scatter"
     last = "gather" if row.reduces and row.rooted else "allgather"
@@ -252,12 +260,16 @@ COMPOSITIONS: Mapping[str, Composition] = {
         _lanes_steps,
         LanePlaces,
         unfit=_lanes_unfit,
-        collectives=LANES,
+        collectives=(*LANES, *OVER_LEVELS),
         sides={
             "inside": IN_SHARES,
-            "node": IN_SHARES,
+            "node": (*IN_SHARES, Need(("gather", "allgather"), "blocks", ("allgather",))),
             "between": BY_TREES,
-            "outermost": (Need(("allreduce",), "lane", ("allreduce",)), *BY_TREES),
+            "outermost": (
+                Need(("allreduce",), "lane", ("allreduce",)),
+                *BY_TREES,
+                Need(("allgather",), "blocks", ("allgather",)),
+            ),
         },
     ),
     "ring": Composition(
@@ -305,9 +317,11 @@ def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Top
     """Return the topology of a call: with consecutive ranks in domains if operands keep order.
 
     In reproducible calls domains are whole blocks. It has the levels on which the composition
-    `name` works.
+    `name` works; calls by blocks know nodes and ranks only.
     """
-    if signature.reduces and not signature.by_blocks:
+    if signature.by_blocks:
+        return topology if topology.whole is not None else topology.one_network
+    if signature.reduces:
         if signature.canonical:
             topology = topology.aligned
         elif not signature.commutative:

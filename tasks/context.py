@@ -10,6 +10,7 @@ from han.common.kept import kept
 from han.model.channel_layout import SMALL, flag_at
 from han.model.program import Area, PeerBase, Ref, channel_ref
 from han.model.topology import Group
+from han.tasks.bundles import BlockMap
 from han.tasks.canonical import Order, canonical, linear, starts_of
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
@@ -42,6 +43,7 @@ class Context:
     contributes: tuple[bool, ...] = ()  # whether each member has an operand; (): all have one
     owners: tuple[int, ...] = ()  # the member that each share belongs to, where members have shares
     letters: Letters | None = None  # what this rank sends and receives, in a round of nap
+    given: BlockMap | None = None  # the blocks that members give to each other, if each has some
 
     @kept
     def contributors(self) -> tuple[int, ...]:

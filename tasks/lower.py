@@ -10,7 +10,7 @@ from han.tasks.compositions import composition
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
-from han.tasks.places import RECV, SEND, Places, TreePlaces
+from han.tasks.places import RECV, SEND, BlockPlaces, Places, TreePlaces
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
 
@@ -21,12 +21,19 @@ def lower(plan: Plan, rank: int) -> Program:
         lengths = [plan.signature.length(r) for r in range(len(plan.signature.counts))]
         return lower(plan.largest, rank).at(plan.signature.nbytes, lengths)
     builder = Builder(plan, rank)
-    found = composition(plan.choice.composition).places(plan, builder)
+    found = places_of(plan, builder)
     for tasks in batches(plan):
         lower_batch(plan, builder, found, tasks)
     if found.alone:
         _deliver(plan, builder)
     return builder.program(plan.footprint())
+
+
+def places_of(plan: Outline, builder: Builder) -> Places:
+    """Return the places of a rank in the plan's steps."""
+    if plan.signature.by_blocks:
+        return BlockPlaces(plan, builder)
+    return composition(plan.choice.composition).places(plan, builder)
 
 
 def operand_of(plan: Outline, rank: int, level: int) -> Ref:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from han.common.kept import kept
 from han.model.channel_layout import Geometry
 from han.model.topology import Topology
+from han.tasks.bundles import OVER_LEVELS, Bundles
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task, Tasks
 from han.tasks.ring import Span
@@ -59,6 +60,13 @@ class Outline:
     def in_parts(self) -> bool:
         """Whether tasks are cut into several parts."""
         return any(len(self.worked[stream]) > len(tasks) for stream, tasks in self.streams.items())
+
+    @kept
+    def bundles(self) -> Bundles | None:
+        """Which blocks travel together between nodes; None if no level takes several nodes."""
+        if not self.signature.by_blocks or self.topology.whole is not None:
+            return None
+        return Bundles.of(self.topology, self.choice.composition)
 
     @kept
     def channels(self) -> tuple[int, ...]:
@@ -119,7 +127,17 @@ def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
 
 
 def levels_of(topology: Topology, signature: Signature) -> tuple[int, ...]:
-    """Return the levels on which a call communicates; by blocks, the one that holds all ranks."""
+    """Return the levels on which a call communicates.
+
+    By blocks, it is the level that holds all ranks, or that of the nodes and that of all nodes.
+    """
     if not signature.by_blocks:
         return topology.active
-    return (topology.whole,) if topology.whole is not None and topology.size > 1 else ()
+    if topology.size == 1:
+        return ()
+    if topology.whole is not None:
+        return (topology.whole,)
+    if signature.collective not in OVER_LEVELS:
+        return ()
+    inside, outermost = topology.node_channel, topology.active[-1]
+    return (outermost,) if inside is None else (inside, outermost)

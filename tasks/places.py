@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from han.model.program import Base, Ref
 from han.model.topology import Group
+from han.tasks.bundles import BlockMap, Bundles, everyone
 from han.tasks.context import Letters
 from han.tasks.graph import Task
 from han.tasks.lanes import Lanes, Path, inner_levels, outer_levels
@@ -34,6 +35,7 @@ class Place(NamedTuple):
     contributes: tuple[bool, ...] = ()
     owners: tuple[int, ...] = ()
     letters: Letters | None = None
+    given: BlockMap | None = None
 
 
 # ---- tree, flat ----------------------------------------------------------------------------------
@@ -64,9 +66,6 @@ class TreePlaces:
 
 def _tree_groups(plan: Outline, rank: int) -> dict[int, Group | None]:
     topology, signature = plan.topology, plan.signature
-    if signature.by_blocks:
-        everyone = tuple(range(topology.size))
-        return {k: Group(k, everyone, everyone, signature.root, rank) for k in plan.levels}
     return {k: topology.group(k, rank, signature.root) for k in range(topology.depth)}
 
 
@@ -80,8 +79,6 @@ def _tree_operands(
     """
     if plan.signature.collective == "bcast":
         return dict.fromkeys(groups, RECV)
-    if plan.signature.by_blocks:
-        return dict.fromkeys(groups, SEND)
     where, here = {}, SEND
     for level, group in groups.items():
         where[level] = here
@@ -307,4 +304,65 @@ class LanePlaces:
         return self.builder.part(task, start, stop)
 
 
-Places = TreePlaces | NapPlaces | LanePlaces
+# ---- blocks --------------------------------------------------------------------------------------
+
+
+class BlockPlaces:
+    """A block for each rank: on one level of all ranks, or in bundles between nodes.
+
+    Between levels blocks are in the receive buffer, where they belong. A rank's own one is copied
+    there in the first step that it takes part in.
+    """
+
+    def __init__(self, plan: Outline, builder: Builder) -> None:
+        self.plan, self.rank = plan, builder.rank
+        self.alone = not plan.levels
+
+    def at(self, tasks: Sequence[Task]) -> list[Place]:
+        """Return the place for a batch of tasks; none if this rank has no part in them."""
+        kind, level = tasks[0].stream
+        if self.plan.bundles is None:
+            return [self._together(tuple(tasks), level)]
+        node, place = self.plan.bundles.place(self.rank)
+        if level != self.plan.levels[-1]:
+            return self._inside(self.plan.bundles, tuple(tasks), node, place)
+        if place >= self.plan.bundles.lanes:
+            return []
+        return [self._between(self.plan.bundles, tuple(tasks), node, place)]
+
+    def _together(self, tasks: tuple[Task, ...], level: int) -> Place:
+        """Return the place on the level that holds all ranks."""
+        size, root = self.plan.topology.size, self.plan.signature.root
+        ranks = tuple(range(size))
+        given = self.plan.layout("everyone", lambda: everyone(size))
+        spreads = self.plan.signature.collective == "allgather"
+        group = Group(level, ranks, ranks, root, self.rank)
+        return Place(tasks, group, SEND, RECV, given=given if spreads else None)
+
+    def _inside(
+        self, bundles: Bundles, tasks: tuple[Task, ...], node: int, place: int
+    ) -> list[Place]:
+        """Return the place on the level of the nodes."""
+        (kind, level), ranks, carries = tasks[0].stream, bundles.nodes[node], place < bundles.lanes
+        first = kind == "gather"
+        if len(ranks) == 1 or (first and len(ranks) <= bundles.lanes):
+            return []
+        make = bundles.first if first else bundles.last
+        given = self.plan.layout((kind, node), lambda: make(node))
+        group = Group(level, ranks, self.plan.topology.slots(level, ranks), 0, place)
+        source, result = (SEND, RECV if carries else NOWHERE) if first else (RECV, RECV)
+        return [Place(tasks, group, source, result, given=given)]
+
+    def _between(
+        self, bundles: Bundles, tasks: tuple[Task, ...], node: int, place: int
+    ) -> Place:
+        """Return the place of a rank that carries the bundles of a lane."""
+        nodes, level = bundles.nodes, tasks[0].level
+        ranks = tuple(ranks[place] for ranks in nodes)
+        given = self.plan.layout(("between", place), lambda: bundles.between(place))
+        group = Group(level, ranks, tuple(range(len(ranks))), 0, node)
+        gathered = len(nodes[node]) > bundles.lanes
+        return Place(tasks, group, RECV if gathered else SEND, RECV, given=given)
+
+
+Places = TreePlaces | NapPlaces | LanePlaces | BlockPlaces

@@ -61,6 +61,7 @@ class Stream(Operations):
         self.done: dict[Task, int] = {}
         self.parts: dict[Task, dict[Span, int]] = {}  # where parts of a task are done
         self._ordered: dict[Task, list[Span]] = {}  # the same parts in their order
+        self.blocks: dict[tuple[Task, int], int] = {}  # where blocks of a task are done, by rank
         self._rooms: dict[object, tuple[int, Ref]] = {}
         self._labelled: Task | None = None
         self._whole: Task | None = None  # the task of the graph that the labelled one stands for
@@ -108,6 +109,27 @@ class Stream(Operations):
                 first = max((span[0] for span in around), default=0)
                 last = min((span[1] for span in around), default=self.builder.signature.nbytes)
 
+    def begin_blocks(self, task: Task, ranks: Iterable[int]) -> None:
+        """Begin the part of `task` that moves the blocks of some ranks."""
+        self._turn_to(task)
+        for stream, source in self._needs:
+            self._await(stream, max(stream.position_of_block(source, rank) for rank in ranks))
+
+    def end_blocks(self, task: Task, ranks: Iterable[int]) -> None:
+        """Mark the blocks of some ranks as done."""
+        self.blocks.update(((task, rank), len(self)) for rank in ranks)
+
+    def position_of_block(self, task: Task, rank: int) -> int:
+        """Return where this stream has done a rank's block; all of the task in lockstep."""
+        found = None if self.builder.lockstep else self.blocks.get((task, rank))
+        return self.done[task] if found is None else found
+
+    def _await(self, stream: Stream, position: int) -> None:
+        """Wait until another stream has done so many operations, unless this one has waited."""
+        if self._awaited.get(stream.index, 0) < position:
+            self._awaited[stream.index] = position
+            self.await_stream(stream.index, position)
+
     def _turn_to(self, task: Task) -> None:
         """Find what `task` waits for; parts of a task have the same prerequisites."""
         self.label(task)
@@ -126,9 +148,8 @@ class Stream(Operations):
 
     def follow(self, other: Stream) -> None:
         """Wait until another stream of this rank has done what it has been given so far."""
-        if other is not self and self._awaited.get(other.index, 0) < len(other):
-            self._awaited[other.index] = len(other)
-            self.await_stream(other.index, len(other))
+        if other is not self:
+            self._await(other, len(other))
 
     def position(self, task: Task, start: int, stop: int) -> int | None:
         """Return where this stream has done [start, stop) of a task; all of it in lockstep."""

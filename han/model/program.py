@@ -88,7 +88,8 @@ INSTRUCTION = np.dtype(
 # For each instruction of a program for many sizes: the grains of the message that it moves, from
 # `start` to `stop`; for each operand a constant offset, how many blocks lie before it, and which
 # grain is there; the bytes of what `n` counts (`each`; 0: `n` is constant). Where blocks differ in
-# size, it moves grains of block `block`.
+# size, it moves grains of block `block`. With a `count`, it moves so many whole blocks, from `block`
+# on; then `start`, `stop` and origins are 0.
 TERMS = np.dtype(
     [
         ("offset", "u8", 4),
@@ -97,7 +98,8 @@ TERMS = np.dtype(
         ("origin", "u4", 4),
         ("blocks", "u2", 4),
         ("each", "u4"),
-        ("block", "u4"),
+        ("block", "u2"),
+        ("count", "u2"),
     ]
 )
 
@@ -241,22 +243,25 @@ class Program:
             return self
         terms, code = self.terms, self.code.copy()
         sizes = np.array(lengths or [nbytes] * max(self.blocks, 1), "u8")
-        own = sizes[terms["block"]]  # of the block that an operation moves
+        block, count = terms["block"], terms["count"]
+        own = sizes[block]  # of the block that an operation moves
         start, stop = (
             positions(terms[name].astype("u8"), self.grains, self.grain, own)
             for name in ("start", "stop")
         )
         origin = positions(terms["origin"].astype("u8"), self.grains, self.grain, own[:, None])
-        code["off"] = terms["offset"] + self._before(sizes, nbytes)
+        code["off"] = terms["offset"] + self._before(sizes, nbytes, terms["blocks"])
         code["off"] += start[:, None] - origin
         sized = terms["each"] != 0
-        code["n"][sized] = (stop - start)[sized] // terms["each"][sized]
+        whole = self._before(sizes, nbytes, block + count) - self._before(sizes, nbytes, block)
+        moved = np.where(count, whole, stop - start)
+        code["n"][sized] = moved[sized] // terms["each"][sized]
         return replace(self, code=code, grains=0, grain=0, terms=None, blocks=0)
 
-    def _before(self, sizes: npt.NDArray[np.uint64], nbytes: int) -> npt.NDArray[np.uint64]:
-        """Return the bytes of the blocks before each operand."""
-        assert self.terms is not None
-        blocks = self.terms["blocks"]
+    def _before(
+        self, sizes: npt.NDArray[np.uint64], nbytes: int, blocks: npt.NDArray[np.uint16]
+    ) -> npt.NDArray[np.uint64]:
+        """Return the bytes of all blocks before those with these numbers."""
         if not self.blocks:
             return np.asarray(blocks * np.uint64(nbytes), "u8")
         starts = np.concatenate([np.zeros(1, "u8"), np.cumsum(sizes, dtype="u8")])

@@ -307,6 +307,17 @@ class Topology:
         return next((k for k in range(self._first_of_all - 1, -1, -1) if self.shared[k]), None)
 
     @cached_property
+    def node_channel(self) -> int | None:
+        """The innermost level on which all ranks of a node share a channel.
+
+        None: no node has several ranks.
+        """
+        node = self.node_level
+        if node is None or max(map(len, self._home_ranks[node].values())) == 1:
+            return None
+        return self.homes.index(self.homes[node])
+
+    @cached_property
     def node_ranks(self) -> tuple[tuple[int, ...], ...]:
         """The ranks of each node, nodes in the order of their first ranks."""
         level = self.node_level if self.node_level is not None else max(0, self.depth - 2)

@@ -87,13 +87,15 @@ _Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/model/program
 /* Of a program for many sizes, for each instruction: which grains of the message it moves, from
  * `start` to `stop`; for each operand a constant offset, how many blocks lie before it, and which
  * grain is there; the bytes of what `n` counts (0: `n` is constant). Where blocks differ in size, it
- * moves grains of block `block`. han/model/program.py: TERMS. */
+ * moves grains of block `block`. If `count` is not 0 it moves so many whole blocks, from `block` on,
+ * and `start`, `stop` and origins are 0. han/model/program.py: TERMS. */
 typedef struct {
     uint64_t offset[4];
     uint32_t start, stop;
     uint32_t origin[4];
     uint16_t blocks[4];
-    uint32_t each, block;
+    uint32_t each;
+    uint16_t block, count;
 } han_term;
 
 /* HAN_COLL stores two arguments in offsets that it does not need. */

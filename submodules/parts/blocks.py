@@ -10,7 +10,8 @@ from han.model.collectives import SPREADING
 from han.model.program import Ref
 from han.submodules.measured import CELL_CHUNK, CELLS
 from han.submodules.parts.cells import GATHERED, Waits
-from han.submodules.parts.pieces import Piece, number, numbered
+from han.submodules.parts.lots import block_of, groups_of
+from han.submodules.parts.pieces import Piece, numbered
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
@@ -36,23 +37,30 @@ class BlockCells:
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> BlockCells:
-        """Fit the configured number and size of cells into the part of the ring that a run has."""
+        """Fit the configured number and size of cells into the part of the ring that a run has.
+
+        Only one stream of a level can use small slots.
+        """
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
         nbytes, grain = plan.signature.nbytes, plan.signature.grain
-        parts = _parts(plan.signature, plan.topology.size)
-        if len(tasks) == 1 and parts * nbytes <= PAGE and choice.get("inline", 1):
-            return cls(True, parts, max(nbytes, grain), nbytes, 1, 1)
+        parts, blocks = _parts(plan.signature, plan.topology.size), _given(plan, tasks[0])
+        first = next(kind for kind, k in plan.streams if k == level)
+        if len(tasks) == 1 and parts * blocks * nbytes <= PAGE and choice.get("inline", 1):
+            if tasks[0].kind == first:
+                room = max(nbytes, grain) * blocks
+                return cls(True, parts, room, nbytes * blocks, 1, 1)
         cells = max(FEWEST, choice.get("cells", CELLS))
         room = geometry.area // cells // parts // LINE * LINE
         packed = room < lines(grain)  # no room for whole lines: fewest cells, no padding
         if packed:
             cells, room = FEWEST, geometry.area // FEWEST // parts
-        most = max(lines(t.nbytes) for t in tasks)
+        most = max(lines(t.nbytes * (blocks if t.nbytes == nbytes else 1)) for t in tasks)
         wanted = min(choice.get("chunk", CELL_CHUNK), most, room)
         chunk = max(grain, wanted // grain * grain)
         stride = chunk if packed else lines(chunk)
-        return cls(False, parts, chunk, stride, cells, number(tasks, chunk, grain))
+        pieces = groups_of(blocks, tasks, plan.signature, chunk)
+        return cls(False, parts, chunk, stride, cells, pieces)
 
     @property
     def nbytes(self) -> int:
@@ -78,8 +86,8 @@ class BlockCells:
 
 def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
-    tasks = plan.streams.get((plan.signature.collective, level))
-    return 0 if tasks is None else BlockCells.of(plan, level, tasks).nbytes
+    streams = ((k, tasks) for (_, k), tasks in plan.streams.items())
+    return max((BlockCells.of(plan, k, tasks).nbytes for k, tasks in streams if k == level), default=0)
 
 
 def misfit(signature: Signature, ranks: int) -> str | None:
@@ -95,11 +103,11 @@ def _parts(signature: Signature, ranks: int) -> int:
     return ranks if signature.collective in SPREADING else 1
 
 
-def block_of(buffer: Ref, number: int, signature: Signature) -> Ref:
-    """Return where block `number` is in a buffer that holds one for each rank."""
-    if signature.counts:  # a program for these sizes only
-        return buffer + signature.start(number)
-    return buffer.behind(number)
+def _given(plan: Outline, task: Task) -> int:
+    """Return the most blocks that a member of the task's groups gives to all that take them."""
+    if plan.bundles is None or task.kind == "gather":
+        return 1
+    return plan.bundles.most_in_lane
 
 
 @dataclass(frozen=True)
@@ -153,9 +161,12 @@ class Blocks:
 
     def shown(self, member: int, piece: Piece, part: int = 0) -> Ref:
         """Return where a member shows a piece of its block number `part` to its peers."""
+        return self.cell(member, piece.index, part).holding(piece.start)
+
+    def cell(self, member: int, index: int, part: int = 0) -> Ref:
+        """Return where the cell of a member for piece `index` begins, or its part."""
         layout, room = self.layout, self._rooms.get(member) or self._room(member)
-        place = piece.index % layout.cells * layout.parts + part
-        return (room + place * layout.stride).holding(piece.start)
+        return room + (index % layout.cells * layout.parts + part) * layout.stride
 
     def _room(self, member: int) -> Ref:
         """Return where the cells of a member begin, or the data of its small slot."""

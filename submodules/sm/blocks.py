@@ -14,6 +14,7 @@ from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.fold import step_of
 from han.submodules.parts.pieces import Piece, in_turn, show_ahead
+from han.submodules.sm.bundles import give_and_take
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 
@@ -22,6 +23,9 @@ Move = Callable[[Blocks, Piece], None]
 
 def blocks(context: Context) -> None:
     """Emit this rank's copies and reductions of blocks for the context's tasks."""
+    if context.given is not None:
+        give_and_take(context)
+        return
     kind, mine = context.tasks[0].kind, Blocks.of(context)
     if kind in ALL_TO_ALL:
         _all_to_all(mine, *ALL_TO_ALL[kind])
@@ -46,14 +50,6 @@ def _all_to_all(mine: Blocks, show: Move, take: Move) -> None:
     for piece in show_ahead(mine.context, mine.pieces(), mine.layout.ahead, shown):
         stream.label(piece.task)
         take(mine, piece)
-
-
-def _show_one(mine: Blocks, piece: Piece) -> None:
-    """Show this rank's block, which all peers receive."""
-    stream, own, nbytes = mine.context.stream, mine.source(piece), mine.nbytes(piece, mine.me)
-    stream.copy(mine.shown(mine.me, piece), own, nbytes, block=mine.me)
-    mine.post(GATHERED, piece.index + 1)
-    stream.copy(mine.result(piece, mine.me), own, nbytes, block=mine.me)
 
 
 def _show_parts(mine: Blocks, piece: Piece) -> None:
@@ -107,7 +103,6 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
 
 
 ALL_TO_ALL: dict[str, tuple[Move, Move]] = {
-    "allgather": (_show_one, _take_blocks),
     "alltoall": (_show_parts, _take_parts),
     "reduce_scatter": (_show_parts, _combine_parts),
 }
@@ -157,4 +152,4 @@ AT_ROOT: dict[str, tuple[Move, Move]] = {  # what the root does, what the other 
     "gather": (_collect, _hand_in),
     "scatter": (_hand_out, _fetch),
 }
-KINDS = (*ALL_TO_ALL, *AT_ROOT)
+KINDS = ("allgather", *ALL_TO_ALL, *AT_ROOT)

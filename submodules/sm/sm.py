@@ -28,6 +28,7 @@ from han.submodules.sm.gather_release import gather, release
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.context import Context
 from han.tasks.contract import (
+    PLAIN,
     TRIED_SIZES,
     Algorithm,
     Parameter,
@@ -63,6 +64,7 @@ class Sm(Submodule):
             KINDS,
             "always",
             takes=("cells", "chunk", "inline"),
+            families=(*PLAIN, "blocks"),
             canonical=True,
         ),
     }

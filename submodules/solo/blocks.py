@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from han.model.program import Base, Ref
-from han.submodules.parts.blocks import block_of
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
+from han.submodules.parts.lots import block_of
 from han.submodules.parts.pieces import Piece
 from han.submodules.solo.combine import Combiner
 from han.submodules.solo.reads import Reads

@@ -19,7 +19,7 @@ static void advance(const han_plan *p, uint32_t k, const han_stride *stride, uin
     han_term *t = &p->terms[k];
     t->start += stride->start * (uint32_t)count;
     t->stop += stride->start * (uint32_t)count;
-    t->block += stride->block * (uint32_t)count;
+    t->block = (uint16_t)(t->block + stride->block * (uint32_t)count);
     for (int ref = 0; ref < 4; ref++) {
         t->offset[ref] += stride->offset[ref] * count;
         t->origin[ref] += stride->origin[ref] * (uint32_t)count;

@@ -17,6 +17,7 @@ static void fit_blocks(han_plan *p, const uint64_t *sizes) {
     uint64_t start = 0;
     for (uint32_t b = 0; b < p->n_blocks; start += sizes[b++])
         p->table[b] = han_block_of(p, sizes[b], start);
+    p->table[p->n_blocks].start = start;
     for (uint32_t k = 0; k < p->n_code; k++) {
         const han_term *t = &p->terms[k];
         if (t->each) han_resolve_one(p, &p->fitted[k], t, &p->table[t->block], p->table);

@@ -22,11 +22,14 @@ static inline uint64_t han_position(const han_block *b, uint64_t grain, uint32_t
 }
 
 /* Where an instruction that moves grains of block `b` begins, by operand, and how much it moves.
- * `starts` holds blocks by number, or is NULL if all are like `b`. */
+ * `starts` holds blocks by number, and where the last one ends; it is NULL if all are like `b`. */
 static inline void han_resolve_one(const han_plan *p, han_instr *i, const han_term *t,
                                    const han_block *b, const han_block *starts) {
     uint64_t start = han_position(b, p->grain, t->start);
     uint64_t length = han_position(b, p->grain, t->stop) - start;
+    if (t->count)
+        length = starts ? starts[t->block + t->count].start - starts[t->block].start
+                        : t->count * b->nbytes;
     for (int ref = 0; ref < 4; ref++) {
         uint64_t before = starts ? starts[t->blocks[ref]].start : t->blocks[ref] * b->nbytes;
         i->off[ref] = t->offset[ref] + before + start - han_position(b, p->grain, t->origin[ref]);

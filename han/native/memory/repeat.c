@@ -20,8 +20,10 @@ typedef struct {
     uint64_t scratch;
 } shift;
 
-/* Whether a record moves a part of the message. */
-static bool moves(han_record a) { return a.term->each && a.term->stop != a.term->start; }
+/* Whether a record moves a part of the message, or whole blocks. */
+static bool moves(han_record a) {
+    return a.term->each && (a.term->stop != a.term->start || a.term->count);
+}
 
 /* Whether a record of data may be another one with grains that are later by `by.grains`. Operands in
  * private memory may be elsewhere by `by.scratch`. */

@@ -41,7 +41,8 @@ static inline bool han_alike(han_record a, han_record b) {
         other |= han_fixed_base(i->base[ref]) ^ han_fixed_base(j->base[ref]);
     if (!a.term) return !other;
     const han_term *t = a.term, *u = b.term;
-    return !(other | (t->each ^ u->each) | ((t->stop - t->start) ^ (u->stop - u->start)));
+    return !(other | (t->each ^ u->each) | (uint32_t)(t->count ^ u->count) |
+             ((t->stop - t->start) ^ (u->stop - u->start)));
 }
 
 /* Return what is added to record `a` in record `b`. */
@@ -57,7 +58,7 @@ static inline han_stride han_stride_between(han_record a, han_record b) {
     if (!a.term) return stride;
     const han_term *t = a.term, *u = b.term;
     stride.start = u->start - t->start;
-    stride.block = u->block - t->block;
+    stride.block = (uint32_t)u->block - t->block;
     for (int ref = 0; ref < 4; ref++) {
         stride.offset[ref] = u->offset[ref] - t->offset[ref];
         stride.origin[ref] = u->origin[ref] - t->origin[ref];
@@ -80,7 +81,7 @@ static inline void han_add_stride(han_instr *i, han_term *t, const han_stride *s
     if (!t) return;
     t->start += stride->start * count;
     t->stop += stride->start * count;
-    t->block += stride->block * count;
+    t->block = (uint16_t)(t->block + stride->block * count);
     for (int ref = 0; ref < 4; ref++) {
         t->offset[ref] += stride->offset[ref] * times;
         t->origin[ref] += stride->origin[ref] * count;

@@ -139,7 +139,7 @@ PyObject *han_show_each(OperationsObject *self, PyObject *const *args, Py_ssize_
         uint64_t nbytes;
         if (share_at(name, &all, k, &cell, &nbytes)) return NULL;
         from = han_ref_at(src, cell.at);
-        if (han_emit_copy(self, &cell, &from, nbytes, HAN_NO_BLOCK)) return NULL;
+        if (han_emit_copy(self, &cell, &from, nbytes, HAN_NO_BLOCK, 0)) return NULL;
     }
     Py_RETURN_NONE;
 }
@@ -165,7 +165,7 @@ PyObject *han_take_each(OperationsObject *self, PyObject *const *args, Py_ssize_
             (!same_flag(&members, k) && wait_one(self, &members, k)))
             return NULL;
         into = han_ref_at(dst, cell.at);
-        if (han_emit_copy(self, &into, &cell, nbytes, HAN_NO_BLOCK)) return NULL;
+        if (han_emit_copy(self, &into, &cell, nbytes, HAN_NO_BLOCK, 0)) return NULL;
     }
     Py_RETURN_NONE;
 }
@@ -254,8 +254,8 @@ static int combine_top(OperationsObject *self, const folding *f, Py_ssize_t *dep
 }
 
 static int copy_only(OperationsObject *self, const folding *f, const RefObject *operand) {
-    if (han_emit_copy(self, f->dst, operand, f->nbytes, f->block)) return -1;
-    return f->also ? han_emit_copy(self, f->also, operand, f->nbytes, f->block) : 0;
+    if (han_emit_copy(self, f->dst, operand, f->nbytes, f->block, 0)) return -1;
+    return f->also ? han_emit_copy(self, f->also, operand, f->nbytes, f->block, 0) : 0;
 }
 
 PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {

@@ -71,10 +71,22 @@ static uint64_t grain_of(const OperationsObject *self, uint64_t byte) {
     return self->grain_bits < 0 ? byte / self->grain : byte >> self->grain_bits;
 }
 
+/* 0, or -1 with a ValueError unless the operation moves a part of a block, or whole blocks. */
+static int check_count(const OperationsObject *self, const operation *op) {
+    if (!op->count) return 0;
+    if (!op->at && op->n * op->each == op->count * self->nbytes && op->count <= UINT16_MAX)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "%llu bytes from byte %llu on: %u blocks of %llu bytes expected",
+                 (unsigned long long)(op->n * op->each), (unsigned long long)op->at, op->count,
+                 (unsigned long long)self->nbytes);
+    return -1;
+}
+
 /* Write what the operation moves in a message of any size; 0, or -1 with a ValueError. */
 static int write_term(OperationsObject *self, const operation *op, han_term *term) {
-    uint64_t grain = self->grain, end = op->at + op->n * op->each;
+    uint64_t grain = self->grain, end = op->at + (op->count ? 0 : op->n * op->each);
     uint64_t start = grain_of(self, op->at), stop = grain_of(self, end);
+    if (check_count(self, op)) return -1;
     if (op->each && (start * grain != op->at || stop * grain != end)) {
         PyErr_Format(PyExc_ValueError, "bytes %llu to %llu: not whole grains of %llu bytes",
                      (unsigned long long)op->at, (unsigned long long)end,
@@ -88,7 +100,8 @@ static int write_term(OperationsObject *self, const operation *op, han_term *ter
     *term = (han_term){.start = (uint32_t)start,
                        .stop = (uint32_t)stop,
                        .each = (uint32_t)op->each,
-                       .block = self->uneven && op->each ? op->block : 0,
+                       .block = self->uneven && op->each ? (uint16_t)op->block : 0,
+                       .count = (uint16_t)op->count,
                        .offset = {0, 0, op->numbers[0], op->numbers[1]}};
     for (int k = 0; k < 4; k++) {
         const RefObject *ref = op->refs[k];
@@ -126,7 +139,7 @@ int han_emit(OperationsObject *self, const operation *op) {
 }
 
 int han_emit_copy(OperationsObject *self, const RefObject *dst, const RefObject *src,
-                  uint64_t nbytes, uint32_t block) {
+                  uint64_t nbytes, uint32_t block, uint32_t count) {
     if (!nbytes || han_ref_same(dst, src)) return 0;
     han_wrote(self, dst);
     return han_emit(self, &(operation){.code = HAN_COPY,
@@ -134,7 +147,8 @@ int han_emit_copy(OperationsObject *self, const RefObject *dst, const RefObject 
                                        .n = nbytes,
                                        .each = 1,
                                        .at = dst->at,
-                                       .block = block});
+                                       .block = block,
+                                       .count = count});
 }
 
 int han_emit_reduce(OperationsObject *self, const RefObject *const refs[4], uint64_t nbytes,

@@ -14,6 +14,7 @@
 /* What a request receives. */
 typedef struct {
     uint64_t nbytes, at;
+    uint32_t block, count;
     int32_t rank;
 } receive;
 
@@ -37,14 +38,14 @@ typedef struct {
 
 /* An operation to be written. What it moves begins at the message's byte `at`, or at that of block
  * `block` where blocks differ in size. `n` counts things of `each` bytes of the message; 0: it does
- * not depend on the message's size. `numbers` take the place of the last two offsets. */
+ * not depend on the message's size. If `count` is not 0, it moves so many whole blocks, from `block` on. `numbers` take the place of the last two offsets. */
 
 typedef struct {
     enum han_code code;
     const RefObject *refs[4];
     uint64_t numbers[2];
     uint64_t n, each, at, slot;
-    uint32_t block;
+    uint32_t block, count;
     int32_t peer;
 } operation;
 
@@ -56,7 +57,7 @@ int han_emit(OperationsObject *self, const operation *op);
 
 /* Append the operations of a stream's methods of the same names (py_operations.c); 0 or -1. */
 int han_emit_copy(OperationsObject *self, const RefObject *dst, const RefObject *src,
-                  uint64_t nbytes, uint32_t block);
+                  uint64_t nbytes, uint32_t block, uint32_t count);
 int han_emit_reduce(OperationsObject *self, const RefObject *const refs[4], uint64_t nbytes,
                     uint32_t block); /* dst, a, b, also or NULL */
 int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int32_t rank);

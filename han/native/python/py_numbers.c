@@ -48,9 +48,9 @@ static const number instruction[] = {
     {NULL, 0},
 };
 static const number term[] = {
-    AT(han_term, offset), AT(han_term, start),        AT(han_term, stop),
-    AT(han_term, origin), AT(han_term, blocks),       AT(han_term, each),
-    AT(han_term, block),  {"size", sizeof(han_term)}, {NULL, 0},
+    AT(han_term, offset),       AT(han_term, start), AT(han_term, stop),  AT(han_term, origin),
+    AT(han_term, blocks),       AT(han_term, each),  AT(han_term, block), AT(han_term, count),
+    {"size", sizeof(han_term)}, {NULL, 0},
 };
 static const number stride[] = {
     AT(han_stride, off),

@@ -67,7 +67,7 @@ static PyObject *none_or_error(int failed) {
     Py_RETURN_NONE;
 }
 
-/* copy(dst, src, nbytes, block=None) */
+/* copy(dst, src, nbytes, block=None, count=0) */
 static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
                       PyObject *names) {
     const RefObject *ref[2];
@@ -76,7 +76,7 @@ static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     if (han_take("copy", args, given, ref, 2, &nbytes, 1) ||
         han_take_options("copy", args, given, names, &more))
         return NULL;
-    return none_or_error(han_emit_copy(self, ref[0], ref[1], nbytes, more.block));
+    return none_or_error(han_emit_copy(self, ref[0], ref[1], nbytes, more.block, more.count));
 }
 
 /* reduce(dst, a, b, nbytes, also=None, block=None) */
@@ -164,46 +164,57 @@ static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssiz
     return none_or_error(han_emit_wait(self, flag[0], number[0], rank));
 }
 
-/* isend(src, nbytes, rank, request) or irecv(dst, nbytes, rank, request) */
+/* isend(src, nbytes, rank, request, block=None, count=0), irecv(dst, ...) */
 static PyObject *message(OperationsObject *self, const char *name, enum han_code code,
-                         PyObject *const *args, Py_ssize_t given) {
+                         PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[1];
     uint64_t number[3]; /* bytes, rank, request */
-    receive what = {0};
+    receive what = {.block = HAN_NO_BLOCK};
+    han_options more;
     int32_t rank;
-    if (han_take(name, args, given, ref, 1, number, 3) || han_rank_of(number[1], &rank))
+    if (han_take(name, args, given, ref, 1, number, 3) || han_rank_of(number[1], &rank) ||
+        han_take_options(name, args, given, names, &more))
         return NULL;
     bool sends = code == HAN_ISEND;
-    if (!sends) what = (receive){.nbytes = number[0], .at = ref[0]->at, .rank = rank};
+    if (!sends)
+        what = (receive){.nbytes = number[0],
+                         .at = ref[0]->at,
+                         .block = more.block,
+                         .count = more.count,
+                         .rank = rank};
     return none_or_error(
         han_note_receive(self, number[2], what) ||
         han_emit(self, &(operation){.code = code,
                                     .refs = {sends ? NULL : ref[0], sends ? ref[0] : NULL},
                                     .n = number[0],
                                     .each = 1,
-                                    .block = HAN_NO_BLOCK,
+                                    .block = more.block,
+                                    .count = more.count,
                                     .at = ref[0]->at,
                                     .peer = rank,
                                     .slot = number[2]}));
 }
 
-static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    return message(self, "isend", HAN_ISEND, args, given);
+static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
+                       PyObject *names) {
+    return message(self, "isend", HAN_ISEND, args, given, names);
 }
 
-static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    return message(self, "irecv", HAN_IRECV, args, given);
+static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
+                       PyObject *names) {
+    return message(self, "irecv", HAN_IRECV, args, given, names);
 }
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
     uint64_t request;
-    receive what = {0};
+    receive what = {.block = HAN_NO_BLOCK};
     if (han_number_of(argument, &request) || han_check_small("request", request)) return NULL;
     if (request < self->n_receives) what = self->receives[request];
     return none_or_error(han_emit(self, &(operation){.code = HAN_TEST,
                                                      .n = what.nbytes,
-                                                     .each = 1,
-                                                     .block = HAN_NO_BLOCK,
+                                                     .each = what.nbytes ? 1 : 0,
+                                                     .block = what.block,
+                                                     .count = what.count,
                                                      .at = what.at,
                                                      .peer = what.rank,
                                                      .slot = request}));
@@ -232,7 +243,8 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     };
     han_combines(self, op.n * op.each);
     han_wrote(self, ref[0]);
-    return none_or_error(han_note_receive(self, number[3], (receive){0}) || han_emit(self, &op));
+    return none_or_error(han_note_receive(self, number[3], (receive){.block = HAN_NO_BLOCK}) ||
+                         han_emit(self, &op));
 }
 
 static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -253,7 +265,7 @@ static PyObject *get_writes(OperationsObject *self, void *unused) {
 
 static PyMethodDef methods[] = {
     {"copy", HAN_FAST_NAMED(copy),
-     "copy($self, dst, src, nbytes, /, *, block=None)\n--\n\n"
+     "copy($self, dst, src, nbytes, /, *, block=None, count=0)\n--\n\n"
      "Copy, unless there are no bytes or both addresses are the same; `block` is what is moved."},
     {"reduce", HAN_FAST_NAMED(reduce),
      "reduce($self, dst, a, b, nbytes, /, *, also=None, block=None)\n--\n\n"
@@ -290,11 +302,11 @@ static PyMethodDef methods[] = {
      "block=None, /)\n"
      "--\n\n"
      "Combine operands of several members in any order; wait for the flag of each before it."},
-    {"isend", HAN_FAST(isend),
-     "isend($self, src, nbytes, rank, request, /)\n--\n\n"
+    {"isend", HAN_FAST_NAMED(isend),
+     "isend($self, src, nbytes, rank, request, /, *, block=None, count=0)\n--\n\n"
      "Start sending to `rank`."},
-    {"irecv", HAN_FAST(irecv),
-     "irecv($self, dst, nbytes, rank, request, /)\n--\n\n"
+    {"irecv", HAN_FAST_NAMED(irecv),
+     "irecv($self, dst, nbytes, rank, request, /, *, block=None, count=0)\n--\n\n"
      "Start receiving from `rank`."},
     {"test", (PyCFunction)test, METH_O,
      "test($self, request, /)\n--\n\n"

@@ -64,7 +64,7 @@ static int fill_table(han_plan *p, uint32_t n_blocks) {
     bool fits = p->terms;
     for (uint32_t k = 0; fits && k < p->n_code; k++) {
         const han_term *t = &p->terms[k];
-        fits = t->block < n_blocks;
+        fits = t->block + t->count <= n_blocks - !t->count;
         for (int ref = 0; ref < 4; ref++) fits &= t->blocks[ref] < n_blocks;
     }
     if (!fits) {
@@ -72,7 +72,7 @@ static int fill_table(han_plan *p, uint32_t n_blocks) {
         return -1;
     }
     p->n_blocks = n_blocks;
-    p->table = calloc(n_blocks, sizeof *p->table);
+    p->table = calloc(n_blocks + 1, sizeof *p->table);
     if (p->table) return 0;
     PyErr_NoMemory();
     return -1;
@@ -112,7 +112,9 @@ static bool loop_fits(const han_plan *p, uint32_t stream, uint32_t end, size_t n
         if (p->fitted[at].code == HAN_LOOP) return false;
         if (!p->terms) continue;
         const han_term *t = &p->terms[at];
-        bool fits = within_blocks(p, t->block, (int32_t)stride->block, times);
+        const int64_t last = t->block + t->count - (t->count > 0);
+        bool fits = within_blocks(p, t->block, (int32_t)stride->block, times) &&
+                    within_blocks(p, last, (int32_t)stride->block, times);
         for (int ref = 0; ref < 4; ref++)
             fits &= within_blocks(p, t->blocks[ref], (int16_t)stride->blocks[ref], times);
         if (!fits) return false;

@@ -199,13 +199,16 @@ int han_take_options(const char *name, PyObject *const *args, Py_ssize_t given, 
     *out = (han_options){.block = HAN_NO_BLOCK};
     for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); k++) {
         PyObject *key = PyTuple_GET_ITEM(names, k), *value = args[given + k];
-        uint64_t block;
+        uint64_t number;
         if (!PyUnicode_CompareWithASCIIString(key, "also")) {
             if (value != Py_None && !(out->also = han_ref_of(value))) return -1;
         } else if (!PyUnicode_CompareWithASCIIString(key, "block")) {
             if (value == Py_None) continue;
-            if (han_number_of(value, &block)) return -1;
-            out->block = (uint32_t)block;
+            if (han_number_of(value, &number)) return -1;
+            out->block = (uint32_t)number;
+        } else if (!PyUnicode_CompareWithASCIIString(key, "count")) {
+            if (han_number_of(value, &number)) return -1;
+            out->count = (uint32_t)number;
         } else {
             PyErr_Format(PyExc_TypeError, "%s takes no keyword argument %R", name, key);
             return -1;

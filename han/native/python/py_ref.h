@@ -41,9 +41,10 @@ int han_number_of(PyObject *argument, uint64_t *number);
 
 enum { HAN_NO_BLOCK = UINT32_MAX };
 
-/* The keyword arguments of an operation: which block it moves, a second result. */
+/* The keyword arguments of an operation: which block it moves, or how many from this one on, and a
+ * second result. */
 typedef struct {
-    uint32_t block;
+    uint32_t block, count;
     const RefObject *also; /* or NULL */
 } han_options;
 

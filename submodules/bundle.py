@@ -1,0 +1,204 @@
+"""``bundle``: between nodes, blocks that travel together, in messages.
+
+A member gives its bundle, the blocks for which it stands, to all others. Blocks go from and to the
+places where they belong in the receive buffers; blocks of consecutive ranks are one message. Other
+streams of the rank may hand a block on as soon as it has arrived.
+
+Source: Tran et al., section 2 (ring, recursive doubling); Bruck et al. (any number of members).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from han.submodules.measured import BUNDLE_SEGMENT, WINDOW
+from han.submodules.parts.lots import Lot, Lots, cut_blocks
+from han.submodules.parts.mail import MOST
+from han.tasks.bundles import Members
+from han.tasks.context import Context
+from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule
+from han.tasks.graph import Task
+
+
+class Round(NamedTuple):
+    """The bundles of these members go to one member, and those of others come from another one."""
+
+    to: int
+    sends: Members
+    source: int
+    receives: Members
+
+
+Script = Callable[[int, int], Iterator[Round]]  # of a member, and the number of members
+
+
+def ring(me: int, size: int) -> Iterator[Round]:
+    """Yield the rounds of a ring: each bundle goes on to the next member."""
+    for k in range(1, size):
+        sends, receives = ((me - k + step) % size for step in (1, 0))
+        yield Round((me + 1) % size, (sends,), (me - 1) % size, (receives,))
+
+
+def doubling(me: int, size: int) -> Iterator[Round]:
+    """Yield the rounds in which each member gives all that it has, at distances that double.
+
+    A power of two of members is paired, so that blocks of consecutive members travel together.
+    """
+    paired, distance = size & (size - 1) == 0, 1
+    while distance < size:
+        number = min(distance, size - distance)
+        if paired:
+            peer = me ^ distance
+            mine, theirs = (m & -distance for m in (me, peer))
+            yield Round(peer, _next(mine, number, size), peer, _next(theirs, number, size))
+        else:
+            source = (me + distance) % size
+            sends, receives = _next(me, number, size), _next(source, number, size)
+            yield Round((me - distance) % size, sends, source, receives)
+        distance *= 2
+
+
+def linear(me: int, size: int) -> Iterator[Round]:
+    """Yield a round for each other member, to which this one sends its bundle."""
+    for k in range(1, size):
+        source = (me - k) % size
+        yield Round((me + k) % size, (me,), source, (source,))
+
+
+def _next(first: int, number: int, size: int) -> Members:
+    return tuple((first + k) % size for k in range(number))
+
+
+SCRIPTS: dict[str, Script] = {"ring": ring, "doubling": doubling, "linear": linear}
+
+
+class Bundle(Submodule):
+    """Sends blocks that travel together."""
+
+    name = "bundle"
+    about = "between nodes: the blocks of a node, or of a lane, in messages"
+    algorithms = {
+        "ring": Algorithm(
+            "each bundle goes round all members", ("allgather",), families=("leaders", "blocks")
+        ),
+        "doubling": Algorithm(
+            "log2(n) rounds in which members give all that they have",
+            ("allgather",),
+            families=("leaders", "blocks"),
+        ),
+        "linear": Algorithm(
+            "each bundle from its member to all others",
+            ("allgather",),
+            families=("leaders", "blocks"),
+        ),
+    }
+    parameters = {
+        "segment": Parameter("size", "bytes of a message", 1, MOST, tried=TRIED_SIZES),
+        "window": Parameter("int", "receives posted ahead", 1, 256, tried=(2, 1, 3, 8)),
+    }
+
+    def supports(self, question: Question) -> str | None:
+        """Return None if it can serve the call, else the reason."""
+        signature = question.signature
+        if not signature.by_blocks:
+            return f"{signature.collective} has no blocks"
+        if signature.element > MOST:
+            size = signature.element
+            return f"elements of {size} bytes do not fit into a message of {MOST} bytes"
+        return None
+
+    def lower(self, context: Context) -> None:
+        """Emit this rank's messages of each task."""
+        free: list[int] = []
+        for task in context.tasks:
+            _Exchange(context, task, free).run()
+
+
+class _Exchange:
+    """The messages of one task.
+
+    In each round a member first posts all receives. So whoever is in the earliest round can go on:
+    all others have posted what it sends, and have begun to send what it waits for.
+    """
+
+    def __init__(self, context: Context, task: Task, free: list[int]) -> None:
+        assert context.given is not None, "the place says what members give"
+        self.context, self.task, self.free = context, task, free
+        self.stream, self.given, self.lots = context.stream, context.given, Lots(context)
+        self.segment = context.choice.get("segment", BUNDLE_SEGMENT)
+        self.window = context.choice.get("window", WINDOW)
+        self.coming = deque[tuple[Lot, int]]()  # what has not arrived, with its request
+        self.sends = deque[int]()  # requests of messages under way
+        self.here: set[tuple[int, int]] = set()  # what this member has: blocks, and their first byte
+
+    def run(self) -> None:
+        """Emit all rounds: a member sends on what it has got."""
+        group, stream = self.context.group, self.stream
+        stream.begin(self.task)
+        self.lots.copy_own(self.task)
+        for lot in self._cut((group.me,)):
+            self._have(lot)
+        for one in SCRIPTS[self.context.choice.algorithm](group.me, group.size):
+            for lot in self._cut(one.receives):
+                self._receive(lot, group.ranks[one.source])
+            for lot in self._cut(one.sends):
+                self._await(lot)
+                self._send(lot, group.ranks[one.to])
+        while self.coming:
+            self._take()
+        self._complete_sends(0)
+        stream.end(self.task)
+
+    def _cut(self, members: Members) -> list[Lot]:
+        """Return the bundles of some members as lots, one for each message."""
+        ranks = sorted(rank for m in members for rank in self.given.gives[m])
+        groups = cut_blocks(ranks, self.task, self.lots.signature, self.segment)
+        return list(chain.from_iterable(groups))
+
+    def _have(self, lot: Lot) -> None:
+        """Note that a lot is here, and let other streams have what blocks it ends."""
+        self.here.update((rank, lot.start) for rank in lot.ranks)
+        if lot.count or lot.stop == self.task.stop:
+            self.stream.end_blocks(self.task, lot.ranks)
+
+    def _receive(self, lot: Lot, rank: int) -> None:
+        place, request = self.lots.result(lot), self._request()
+        self.stream.irecv(
+            place, self.lots.nbytes(lot), rank, request, block=lot.first, count=lot.count
+        )
+        self.coming.append((lot, request))
+
+    def _send(self, lot: Lot, rank: int) -> None:
+        self._complete_sends(self.window - 1)
+        place, request = self.lots.result(lot), self._request()
+        self.stream.isend(
+            place, self.lots.nbytes(lot), rank, request, block=lot.first, count=lot.count
+        )
+        self.sends.append(request)
+
+    def _await(self, lot: Lot) -> None:
+        """Wait until a lot is here."""
+        wanted = {(rank, lot.start) for rank in lot.ranks}
+        while not wanted <= self.here:
+            self._take()
+
+    def _take(self) -> None:
+        """Wait for the message that was posted first."""
+        lot, request = self.coming.popleft()
+        self._complete(request)
+        self._have(lot)
+
+    def _complete_sends(self, most: int) -> None:
+        """Complete all sends but so many."""
+        while len(self.sends) > most:
+            self._complete(self.sends.popleft())
+
+    def _complete(self, request: int) -> None:
+        self.stream.test(request)
+        self.free.append(request)
+
+    def _request(self) -> int:
+        return self.free.pop() if self.free else self.context.builder.request()
