@@ -214,7 +214,7 @@ class Collectives(Attached):
     def _counts(self, sendbuf: Any, recvbuf: Any) -> Any:
         """Gather the number of elements that each rank receives; None if the call has no need."""
         state = self._han
-        if in_place(sendbuf) or not state.moves_blocks():
+        if in_place(sendbuf) or not state.together():
             return None
         counts = np.empty(state.size, np.int64)
         if state.calls.recvcounts(recvbuf, counts):

@@ -9,11 +9,11 @@ import numpy as np
 from mpi4py import MPI
 
 from han.message.buffers import parts_of
-from han.model.collectives import BY_BLOCKS, calls, carried
+from han.model.collectives import TOGETHER, calls, carried
 
 OBJECTS = "objects, which mpi4py pickles and sends"
 NEVER = "collectives that han does not have"
-APART = "calls by blocks of ranks that share memory at no level"
+APART = "calls by blocks that han serves only where all ranks share memory"
 UNFIT = "calls that no rule and no submodule can serve"
 DEVICE = "calls on memory of a device"
 
@@ -93,8 +93,8 @@ def why_left(name: str, together: bool, on_device: bool = False) -> str:
         return DEVICE
     kind = name.removesuffix("_init").lower()
     kind = kind if kind in calls() else kind.removeprefix("i")
-    by_blocks = kind in calls() and carried(kind) in BY_BLOCKS
-    return APART if by_blocks and not together else UNFIT
+    apart = kind in calls() and carried(kind) in TOGETHER and not together
+    return APART if apart else UNFIT
 
 
 def _first(comm: MPI.Comm, given: Mapping[str, Any], sized_by: SizedBy) -> int | None:

@@ -19,14 +19,13 @@ from han.tasks.lanes import in_turn
 
 Members = tuple[int, ...]
 Ranks = tuple[int, ...]
-OVER_LEVELS = ("allgather",)  # calls by blocks that more than one level may carry out
 
 
 class Runs(NamedTuple):
     """Blocks of consecutive ranks: `count` of them, from that of rank `first` on."""
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # it hides tuple.count
 
 
 def runs_of(ranks: Sequence[int]) -> list[Runs]:

@@ -24,9 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from han.model.collectives import BOTH, DOWN, ROWS, UP
+from han.model.collectives import BOTH, BUNDLED, DOWN, ROWS, UP
 from han.model.topology import Topology
-from han.tasks.bundles import OVER_LEVELS, Bundles
+from han.tasks.bundles import Bundles
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task
@@ -140,7 +140,7 @@ def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fuse
 
 def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
     if signature.by_blocks:
-        return _no_nodes(view, signature, "lanes", (*LANES, *OVER_LEVELS))
+        return _no_nodes(view, signature, "lanes", (*LANES, *BUNDLED))
     reason = _no_nodes(view, signature, "lanes", LANES)
     if reason is not None:
         return reason
@@ -260,7 +260,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         _lanes_steps,
         LanePlaces,
         unfit=_lanes_unfit,
-        collectives=(*LANES, *OVER_LEVELS),
+        collectives=(*LANES, *BUNDLED),
         sides={
             "inside": IN_SHARES,
             "node": (*IN_SHARES, Need(("gather", "allgather"), "blocks", ("allgather",))),

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from han.common.kept import kept
 from han.model.channel_layout import Geometry
+from han.model.collectives import ROWS
 from han.model.topology import Topology
-from han.tasks.bundles import OVER_LEVELS, Bundles
+from han.tasks.bundles import Bundles
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task, Tasks
 from han.tasks.ring import Span
@@ -137,7 +138,7 @@ def levels_of(topology: Topology, signature: Signature) -> tuple[int, ...]:
         return ()
     if topology.whole is not None:
         return (topology.whole,)
-    if signature.collective not in OVER_LEVELS:
+    if not ROWS[signature.collective].bundled:
         return ()
     inside, outermost = topology.node_channel, topology.active[-1]
     return (outermost,) if inside is None else (inside, outermost)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
 from han.config.rules import KindUse, LevelUse, Rule, Use
+from han.model.collectives import TOGETHER
 from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.canonical import matters
@@ -95,7 +96,7 @@ class RuleTable:
         """
         if self.config is None or not (self.config.reproducible or self._saying):
             return signature
-        left = signature.device or (signature.by_blocks and self.topology.whole is None)
+        left = signature.device or self._apart(signature)
         if signature.canonical or left or not matters(signature):
             return signature
         wanted = self.config.reproducible
@@ -241,11 +242,15 @@ class RuleTable:
     def _named(self) -> dict[int, tuple[LevelUse, LevelChoice]]:
         return {}  # by the number of a use, which must live as long
 
+    def _apart(self, signature: Signature) -> bool:
+        """Whether a call is the MPI library's, as not all ranks share memory."""
+        return signature.collective in TOGETHER and self.topology.whole is None
+
     def objection(
         self, signature: Signature, choice: Choice, *, blocking: bool = True
     ) -> str | None:
         """Return the reason why `choice` cannot serve a call, or None."""
-        if signature.by_blocks and self.topology.whole is None:
+        if self._apart(signature):
             return apart(self.topology)
         topology = as_called(self.topology, signature, choice.composition)
         return unfit(topology, signature, choice, blocking)

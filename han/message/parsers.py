@@ -8,25 +8,25 @@ from typing import Any, NamedTuple
 
 from han.message import blocks, message, uneven
 from han.message.message import Message
-from han.model.collectives import BY_BLOCKS, carried
+from han.model.collectives import TOGETHER, carried
 
 
 class Parser(NamedTuple):
     """The parser of a method.
 
-    `by_blocks`: a buffer of the call holds a block for each rank. `init` is the look-up of the
+    `together`: han serves the call only where all ranks share memory. `init` is the look-up of the
     persistent method, empty if the quick way knows no such method.
     """
 
     name: str
     parse: Callable[..., Message]
-    by_blocks: bool = False
+    together: bool = False
     init: str = ""
 
 
 def _parser(method: str, parse: Callable[..., Message]) -> Parser:
-    by_blocks = carried(method.lower()) in BY_BLOCKS
-    return Parser(method, parse, by_blocks, f"{method.lower()}_init")
+    together = carried(method.lower()) in TOGETHER
+    return Parser(method, parse, together, f"{method.lower()}_init")
 
 
 BARRIER = _parser("Barrier", message.barrier)

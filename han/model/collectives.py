@@ -34,7 +34,8 @@ class Collective(NamedTuple):
 
     `uneven`: blocks may differ in size, and all ranks know all sizes. `replaces`: in place, a
     rank's result overwrites data that its peers still read. `synchronises`: a rank that has
-    finished knows that every rank has entered.
+    finished knows that every rank has entered. `bundled`: between nodes, blocks travel together;
+    other calls by blocks are MPI's there.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Collective(NamedTuple):
     uneven: bool = False
     replaces: bool = False
     synchronises: bool = False
+    bundled: bool = False
     carries: tuple[str, ...] = ()
 
     @property
@@ -85,7 +87,7 @@ _ROWS = (
     ),
     Collective(
         "allgather", "Allgather", Coll.ALLGATHER, "once", "each", letter="ag", uneven=True,
-        synchronises=True, carries=("allgatherv",),
+        synchronises=True, bundled=True, carries=("allgatherv",),
     ),
     Collective(
         "alltoall", "Alltoall", Coll.ALLTOALL, "each", "each", letter="x", replaces=True,
@@ -130,6 +132,8 @@ class Names(Sequence[str]):
 
 COLLECTIVES = Names(lambda row: True)
 BY_BLOCKS = Names(lambda row: row.by_blocks)
+BUNDLED = Names(lambda row: row.bundled)
+TOGETHER = Names(lambda row: row.by_blocks and not row.bundled)  # only where ranks share memory
 SPREADING = Names(lambda row: row.send == "each")  # a rank sends a block to each rank
 ROOTED = Names(lambda row: row.rooted)
 REDUCING = Names(lambda row: row.reduces)

@@ -13,7 +13,7 @@ from han import _native
 from han.common.errors import HanError, MismatchError
 from han.config.arrange import Facts
 from han.message.message import Message
-from han.model.collectives import BY_BLOCKS
+from han.model.collectives import TOGETHER
 from han.model.element_types import kernel
 from han.ranks.health import Health
 from han.ranks.meeting import Patience
@@ -39,7 +39,7 @@ AGREEMENT = Signature("allreduce", 1, 8, "sum", "uint64")
 
 
 def leave_blocks(calls: _native.Calls[Any], comm: MPI.Intracomm, facts: Sequence[Facts]) -> None:
-    """Leave calls by blocks to the MPI library, as a program without han makes them.
+    """Leave calls to the MPI library that need shared memory, as a program without han makes them.
 
     While a rank is inside such a call, its helper steps han's own runs, which peers may wait for
     before they make the call. Where some rank has no helper for all runs, all ranks take the way
@@ -49,7 +49,7 @@ def leave_blocks(calls: _native.Calls[Any], comm: MPI.Intracomm, facts: Sequence
         return
     need_helper()
     plain = MPI.Intracomm(comm)
-    for name in (*BY_BLOCKS, "reduce_scatter_block", "allgatherv"):
+    for name in (*TOGETHER, "reduce_scatter_block"):
         kind = name.capitalize()
         for form in FORMS:
             method = form.format(kind.lower() if form == "I{}" else kind)

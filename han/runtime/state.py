@@ -64,14 +64,14 @@ class State:
 
     # ---- running ----------------------------------------------------------------------------
 
-    def moves_blocks(self) -> bool:
-        """Return whether han serves calls by blocks: where all ranks share memory."""
+    def together(self) -> bool:
+        """Return whether all ranks share memory."""
         self.health.live()
         return self.parts.topology.whole is not None
 
     def _leaves(self, parser: Parser) -> bool:
         """Return whether a call is the MPI library's whatever its arguments are."""
-        return parser.by_blocks and not self.moves_blocks()
+        return parser.together and not self.together()
 
     def _planned(self, message: Message, blocking: bool) -> tuple[Message, Prepared | None]:
         """Return what han runs for a call, and its plan; None if the call is left to MPI."""

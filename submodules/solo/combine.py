@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from han.model.channel_layout import LINE
 from han.model.program import Ref
 from han.submodules.measured import READ_BLOCK, SOLO_BLOCK
-from han.submodules.parts.blocks import block_of
+from han.submodules.parts.lots import block_of
 from han.submodules.parts.fold import fold
 from han.submodules.solo.reads import Reads
 from han.tasks.canonical import depths, rooms

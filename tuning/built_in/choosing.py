@@ -83,7 +83,7 @@ class RowSearch:
 
     def choice(self, rule: str) -> Rowed:
         """Return the choice; levels on which the call does not communicate run nothing."""
-        sides = bool(composition(self.name).sides)
+        sides = bool(composition(self.name).sides) and not self.signature.by_blocks
         composed = sides and bool(inner_levels(self.view) and outer_levels(self.view))
         segment = None if composed and self.name == "nap" else self._segment()
         sections = self._sections()
@@ -112,7 +112,7 @@ class RowSearch:
         return row
 
     def _segment(self) -> int | None:
-        if len(self.active) < 2:
+        if len(self.active) < 2 or self.signature.by_blocks:
             return None
         facts = self.facts(self.view.nodes, self.signature.nbytes, True)
         row = self.find("segments", "segment", facts)
@@ -121,14 +121,15 @@ class RowSearch:
     def _sections(self) -> list[str]:
         """Return the section of the table for each level."""
         if self.signature.by_blocks:
-            return ["blocks"] * self.view.depth
+            return ["blocks" if self.view.whole is not None else "bundles"] * self.view.depth
         cells = self.allowed.cells
         return ["cells" if cells and shared else "messages" for shared in self.view.shared]
 
     def _level(self, level: int, section: str, segment: int | None) -> LevelChoice:
         view, nbytes = self.view, self.signature.nbytes
         outermost = level == self.active[-1]
-        ranks = view.widest(level) if section == "messages" else view.channel_ranks[level]
+        messages = section == "messages" or (section == "bundles" and outermost)
+        ranks = view.widest(level) if messages else view.channel_ranks[level]
         key = section, ranks, outermost, self.allowed.mapped[level]
         found = self._known.get(key)
         if found is not None:  # a level inside this one is alike
@@ -185,6 +186,7 @@ IDLE = {
     "cells": LevelChoice("sm", "flat"),
     "messages": LevelChoice("adapt", "binomial"),
     "blocks": LevelChoice("sm", "blocks"),
+    "bundles": LevelChoice("sm", "blocks"),
 }
 
 

@@ -28,6 +28,7 @@ SECTIONS = {
     "cells": "tasks of a level whose ranks share memory",
     "messages": "tasks of a level whose ranks send messages",
     "blocks": "calls whose buffers hold a block for each rank",
+    "bundles": "such calls on several nodes",
     "nap": "both levels of the composition nap",
     "lanes": "the inner level of the composition lanes",
     "ring": "the outermost level of the composition ring, and levels whose ranks share memory",
@@ -68,6 +69,10 @@ SAFE: dict[str, list[dict[str, Any]]] = {
         _row({"submodule": "adapt", "algorithm": "binomial"}),
     ],
     "blocks": [_row({"submodule": "sm", "algorithm": "blocks"})],
+    "bundles": [
+        _row({"submodule": "bundle", "algorithm": "ring"}, outermost=True),
+        _row({"submodule": "sm", "algorithm": "blocks"}),
+    ],
     "nap": [
         _row({"submodule": "nap", "algorithm": "pairs"}, outermost=True),
         _row({"submodule": "sm", "algorithm": "flat"}, whole=False),
