@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from han.model.collectives import BUNDLED
 from han.submodules.measured import BUNDLE_SEGMENT, WINDOW
 from han.submodules.parts.lots import Lot, Lots, cut_blocks
 from han.submodules.parts.mail import MOST
@@ -24,7 +25,7 @@ from han.tasks.graph import Task
 
 
 class Round(NamedTuple):
-    """The bundles of these members go to one member, and those of others come from another one."""
+    """What a member sends to another one, and receives of one: of bundles of these members."""
 
     to: int
     sends: Members
@@ -62,7 +63,7 @@ def doubling(me: int, size: int) -> Iterator[Round]:
 
 
 def linear(me: int, size: int) -> Iterator[Round]:
-    """Yield a round for each other member, to which this one sends its bundle."""
+    """Yield a round for each other member, to which this one sends what it has for it."""
     for k in range(1, size):
         source = (me - k) % size
         yield Round((me + k) % size, (me,), source, (source,))
@@ -72,6 +73,7 @@ def _next(first: int, number: int, size: int) -> Members:
     return tuple((first + k) % size for k in range(number))
 
 
+FAMILIES = ("leaders", "blocks")
 SCRIPTS: dict[str, Script] = {"ring": ring, "doubling": doubling, "linear": linear}
 
 
@@ -81,18 +83,14 @@ class Bundle(Submodule):
     name = "bundle"
     about = "between nodes: the blocks of a node, or of a lane, in messages"
     algorithms = {
-        "ring": Algorithm(
-            "each bundle goes round all members", ("allgather",), families=("leaders", "blocks")
-        ),
+        "ring": Algorithm("bundles go round all members", ("allgather",), families=FAMILIES),
         "doubling": Algorithm(
             "log2(n) rounds in which members give all that they have",
             ("allgather",),
-            families=("leaders", "blocks"),
+            families=FAMILIES,
         ),
         "linear": Algorithm(
-            "each bundle from its member to all others",
-            ("allgather",),
-            families=("leaders", "blocks"),
+            "bundles from their members straight to others", tuple(BUNDLED), families=FAMILIES
         ),
     }
     parameters = {
@@ -105,6 +103,8 @@ class Bundle(Submodule):
         signature = question.signature
         if not signature.by_blocks:
             return f"{signature.collective} has no blocks"
+        if signature.in_place:
+            return "in place, blocks that arrive would overwrite others that are still to be sent"
         if signature.element > MOST:
             size = signature.element
             return f"elements of {size} bytes do not fit into a message of {MOST} bytes"
@@ -125,71 +125,76 @@ class _Exchange:
     """
 
     def __init__(self, context: Context, task: Task, free: list[int]) -> None:
-        assert context.given is not None, "the place says what members give"
         self.context, self.task, self.free = context, task, free
-        self.stream, self.given, self.lots = context.stream, context.given, Lots(context)
+        self.stream, self.lots = context.stream, Lots.of(context)
         self.segment = context.choice.get("segment", BUNDLE_SEGMENT)
         self.window = context.choice.get("window", WINDOW)
         self.coming = deque[tuple[Lot, int]]()  # what has not arrived, with its request
         self.sends = deque[int]()  # requests of messages under way
-        self.here: set[tuple[int, int]] = set()  # what this member has: blocks, and their first byte
+        self.here: set[tuple[int, int]] = set()  # what has arrived: blocks, and their first bytes
 
     def run(self) -> None:
         """Emit all rounds: a member sends on what it has got."""
-        group, stream = self.context.group, self.stream
-        stream.begin(self.task)
-        self.lots.copy_own(self.task)
-        for lot in self._cut((group.me,)):
-            self._have(lot)
+        group, ranks = self.context.group, self.context.group.ranks
+        kept = self.lots.kept(self.task, self.segment)
+        if self.lots.moves.spreads:
+            self._keep(kept)
         for one in SCRIPTS[self.context.choice.algorithm](group.me, group.size):
-            for lot in self._cut(one.receives):
-                self._receive(lot, group.ranks[one.source])
-            for lot in self._cut(one.sends):
-                self._await(lot)
-                self._send(lot, group.ranks[one.to])
+            for lot in self._cut(one.source, one.receives, group.me):
+                self._receive(lot, ranks[one.source])
+            for lot in self._cut(group.me, one.sends, one.to):
+                if one.sends != (group.me,):
+                    self._await(lot)
+                self._send(lot, ranks[one.to])
+        if not self.lots.moves.spreads:
+            self._keep(kept)
         while self.coming:
             self._take()
         self._complete_sends(0)
-        stream.end(self.task)
+        self.stream.end(self.task)
 
-    def _cut(self, members: Members) -> list[Lot]:
-        """Return the bundles of some members as lots, one for each message."""
-        ranks = sorted(rank for m in members for rank in self.given.gives[m])
-        groups = cut_blocks(ranks, self.task, self.lots.signature, self.segment)
-        return list(chain.from_iterable(groups))
+    def _keep(self, kept: list[list[Lot]]) -> None:
+        for lots in kept:
+            self.lots.keep(self.task, lots)
 
-    def _have(self, lot: Lot) -> None:
-        """Note that a lot is here, and let other streams have what blocks it ends."""
-        self.here.update((rank, lot.start) for rank in lot.ranks)
-        if lot.count or lot.stop == self.task.stop:
-            self.stream.end_blocks(self.task, lot.ranks)
+    def _cut(self, giver: int, members: Members, taker: int) -> list[Lot]:
+        """Return what a member sends to another one of the bundles of some members, by message."""
+        moves = self.lots.moves
+        blocks = moves.given(giver, taker)
+        if members != (giver,):
+            blocks = sorted(block for m in members for block in moves.given(m, taker))
+        shelves = moves.sent_from(giver), moves.result(taker)
+        signature = self.lots.signature
+        if not blocks:
+            return []
+        return [*chain(*cut_blocks(blocks, self.task, signature, self.segment, *shelves))]
 
     def _receive(self, lot: Lot, rank: int) -> None:
-        place, request = self.lots.result(lot), self._request()
-        self.stream.irecv(
-            place, self.lots.nbytes(lot), rank, request, block=lot.first, count=lot.count
-        )
+        place, nbytes, request = self.lots.result(lot), self.lots.nbytes(lot), self._request()
+        self.stream.irecv(place, nbytes, rank, request, **self.lots.named(lot))
         self.coming.append((lot, request))
 
     def _send(self, lot: Lot, rank: int) -> None:
         self._complete_sends(self.window - 1)
-        place, request = self.lots.result(lot), self._request()
-        self.stream.isend(
-            place, self.lots.nbytes(lot), rank, request, block=lot.first, count=lot.count
-        )
+        self.stream.begin_blocks(self.task, lot.blocks, lot.stop)
+        place, nbytes, request = self.lots.sent(lot), self.lots.nbytes(lot), self._request()
+        self.stream.isend(place, nbytes, rank, request, **self.lots.named(lot))
         self.sends.append(request)
 
     def _await(self, lot: Lot) -> None:
-        """Wait until a lot is here."""
-        wanted = {(rank, lot.start) for rank in lot.ranks}
+        """Wait until what others have given of a lot has arrived."""
+        own = {*self.lots.moves.gives(self.context.group.me)}
+        wanted = {(block, lot.start) for block in lot.blocks if block not in own}
         while not wanted <= self.here:
             self._take()
 
     def _take(self) -> None:
-        """Wait for the message that was posted first."""
+        """Wait for the message that was posted first, and let other streams have it."""
         lot, request = self.coming.popleft()
+        self.stream.label(self.task)
         self._complete(request)
-        self._have(lot)
+        self.here.update((block, lot.start) for block in lot.blocks)
+        self.stream.end_blocks(self.task, lot.blocks, lot.stop)
 
     def _complete_sends(self, most: int) -> None:
         """Complete all sends but so many."""

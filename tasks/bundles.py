@@ -2,115 +2,153 @@
 
 Calls whose buffers hold a block for each rank have two levels: nodes of ranks that share memory, and
 all nodes. Between nodes blocks travel in lanes. The ranks of a node take the lanes in turn, and the
-first rank of a lane carries the blocks of all its ranks: its *bundle*. A tree has one lane, that of
+first rank of a lane carries the blocks of all its ranks, their *bundle*. A tree has one lane, that of
 the leaders. So many lanes as the smallest node has ranks keep all ranks busy.
+
+A block has a number: the rank that it is of, or that it is for; in an alltoall, `size` times the first
+plus the second. The steps of each collective (:mod:`han.tasks.block_steps`) are :class:`Moves`.
 
 Source: Tran et al., sections 2 and 3 (leaders, rails); Träff (lanes).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
 
+from han.common.kept import kept
+from han.model.program import Base
 from han.model.topology import Topology
 from han.tasks.lanes import in_turn
 
 Members = tuple[int, ...]
 Ranks = tuple[int, ...]
+Blocks = Sequence[int]  # by number
 
 
-class Runs(NamedTuple):
-    """Blocks of consecutive ranks: `count` of them, from that of rank `first` on."""
+@dataclass(frozen=True)
+class Shelf:
+    """Memory of a rank that holds these blocks, one behind the other.
 
-    first: int
-    count: int  # type: ignore[assignment]  # it hides tuple.count
-
-
-def runs_of(ranks: Sequence[int]) -> list[Runs]:
-    """Return the blocks of some ranks as runs, in the order of ranks."""
-    found: list[Runs] = []
-    for rank in sorted(ranks):
-        if found and sum(found[-1]) == rank:
-            found[-1] = Runs(found[-1].first, found[-1].count + 1)
-        else:
-            found.append(Runs(rank, 1))
-    return found
-
-
-class BlockMap(NamedTuple):
-    """What each member of a group gives to others: the blocks of these ranks, in this order.
-
-    `takes` are the members from which each member takes them; (): from all others.
+    `base` is one of the user's buffers, or scratch memory: the `number` tells apart what a rank has.
     """
 
-    gives: tuple[Ranks, ...]
-    takes: tuple[Members, ...] = ()
+    base: Base
+    blocks: Blocks
+    number: int = 0
+
+    @kept
+    def _places(self) -> dict[int, int]:
+        return {block: place for place, block in enumerate(self.blocks)}
+
+    def at(self, block: int) -> int:
+        """Return how many blocks lie before a block."""
+        blocks = self.blocks
+        return blocks.index(block) if isinstance(blocks, range) else self._places[block]
+
+
+def none(member: int) -> Blocks:
+    """Return that a member has no such blocks."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What the members of a group give to each other in one step.
+
+    `given` are the blocks that one member gives to another one, and `gives` all that it gives, in
+    the order in which it gets them. It `keeps` some blocks for itself. It finds what it gives and
+    keeps in its `source`, and puts what it takes and keeps into its `result`.
+
+    `spreads`: everyone takes all blocks, and passes on what it has taken.
+    """
+
+    gives: Callable[[int], Blocks]
+    given: Callable[[int, int], Blocks]
+    source: Callable[[int], Shelf]
+    result: Callable[[int], Shelf]
+    keeps: Callable[[int], Blocks] = none
+    spreads: bool = False
+
+    def sent_from(self, member: int) -> Shelf:
+        """Return where a member has what it sends: kept and taken blocks are in its result."""
+        return self.result(member) if self.spreads else self.source(member)
+
+
+def moves(
+    gives: Callable[[int], Blocks], given: Callable[[int, int], Blocks],
+    source: Callable[[int], Shelf], result: Callable[[int], Shelf],
+    keeps: Callable[[int], Blocks] = none,
+) -> Moves:  # fmt: skip
+    """Return moves whose functions are computed once for each member."""
+    return Moves(cache(gives), cache(given), cache(source), cache(result), cache(keeps))
+
+
+def spreading(
+    gives: Callable[[int], Blocks], source: Callable[[int], Shelf], result: Shelf,
+    keeps: Callable[[int], Blocks] = none,
+) -> Moves:  # fmt: skip
+    """Return moves in which everyone takes all blocks."""
+    gives = cache(gives)
+    return Moves(gives, lambda giver, _: gives(giver), cache(source), lambda _: result, keeps, True)
 
 
 @dataclass(frozen=True)
 class Bundles:
     """The nodes, each with its ranks in the order in which they take lanes, and the lanes."""
 
+    size: int
+    root: int
     nodes: tuple[Ranks, ...]
     lanes: int
 
     @classmethod
-    def of(cls, view: Topology, composition: str) -> Bundles:
-        """Return the bundles of a composition; all but ``lanes`` have one lane."""
-        nodes = nodes_of(view)
-        if view.rail_count > 1:
-            nodes = tuple(_by_rails(view, ranks) for ranks in nodes)
-        return cls(nodes, min(map(len, nodes)) if composition == "lanes" else 1)
+    def of(cls, view: Topology, composition: str, root: int) -> Bundles:
+        """Return the bundles of a composition; all but ``lanes`` have one lane.
+
+        A root is the first rank of its node.
+        """
+        nodes = tuple(_in_order(view, ranks, root) for ranks in nodes_of(view))
+        lanes = min(map(len, nodes)) if composition == "lanes" else 1
+        return cls(view.size, root, nodes, lanes)
+
+    @kept
+    def _places(self) -> dict[int, tuple[int, int]]:
+        places = enumerate(self.nodes)
+        return {rank: (n, p) for n, ranks in places for p, rank in enumerate(ranks)}
 
     def place(self, rank: int) -> tuple[int, int]:
         """Return the number of a rank's node, and its place there."""
-        return next((n, ranks.index(rank)) for n, ranks in enumerate(self.nodes) if rank in ranks)
+        return self._places[rank]
+
+    def lane(self, rank: int) -> int:
+        """Return the lane in which a rank's blocks travel."""
+        return self._places[rank][1] % self.lanes
 
     def bundle(self, node: int, lane: int) -> Ranks:
         """Return the ranks of a node whose blocks travel in a lane; the first one carries them."""
         return self.nodes[node][lane :: self.lanes]
 
-    @property
+    def from_node(self, node: int) -> list[int]:
+        """Return the numbers of all nodes, from this one backwards, as a ring brings their blocks."""
+        return [(node - k) % len(self.nodes) for k in range(len(self.nodes))]
+
+    @kept
     def most_in_lane(self) -> int:
-        """The most blocks that travel in a lane."""
+        """The most ranks whose blocks travel in a lane."""
         nodes = range(len(self.nodes))
         return max(sum(len(self.bundle(n, lane)) for n in nodes) for lane in range(self.lanes))
 
+    @kept
+    def largest(self) -> int:
+        """The number of ranks of the largest node."""
+        return max(map(len, self.nodes))
+
     @property
-    def gathers(self) -> bool:
-        """Whether some ranks give their blocks to others that carry them."""
-        return max(map(len, self.nodes)) > self.lanes
-
-    def between(self, lane: int) -> BlockMap:
-        """Return what the carriers of a lane give to each other: their bundles."""
-        return BlockMap(tuple(self.bundle(n, lane) for n in range(len(self.nodes))))
-
-    def first(self, node: int) -> BlockMap:
-        """Return what the ranks of a node, in their order, give to those that carry bundles."""
-        size, lanes = len(self.nodes[node]), self.lanes
-        gives = tuple(() if m < lanes else (self.nodes[node][m],) for m in range(size))
-        takes = tuple(tuple(range(m + lanes, size, lanes)) if m < lanes else () for m in range(size))
-        return BlockMap(gives, takes)
-
-    def last(self, node: int) -> BlockMap:
-        """Return what carriers give to all ranks of a node, in the order in which a ring brings it."""
-        size, nodes = len(self.nodes[node]), len(self.nodes)
-        order = [(node - k) % nodes for k in range(nodes)]
-        gives = tuple(
-            tuple(r for n in order for r in self.bundle(n, m)) if m < self.lanes else ()
-            for m in range(size)
-        )
-        if size == self.lanes:
-            return BlockMap(gives)
-        carriers = range(self.lanes)
-        return BlockMap(gives, tuple(tuple(m for m in carriers if m != me) for me in range(size)))
-
-
-def everyone(size: int) -> BlockMap:
-    """Return what the ranks of one level that holds all of them give to each other."""
-    return BlockMap(tuple((rank,) for rank in range(size)))
+    def folds(self) -> bool:
+        """Whether some ranks have their blocks carried by others."""
+        return self.largest > self.lanes
 
 
 def nodes_of(view: Topology) -> tuple[Ranks, ...]:
@@ -120,5 +158,7 @@ def nodes_of(view: Topology) -> tuple[Ranks, ...]:
     return view.node_ranks
 
 
-def _by_rails(view: Topology, ranks: Ranks) -> Ranks:
-    return tuple(ranks[k] for k in in_turn([view.rails[rank] for rank in ranks]))
+def _in_order(view: Topology, ranks: Ranks, root: int) -> Ranks:
+    """Return the ranks of a node rail by rail in turn, a root first."""
+    found = [ranks[k] for k in in_turn([view.rails[rank] for rank in ranks])]
+    return tuple(sorted(found, key=lambda rank: rank != root))

@@ -24,8 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from han.model.collectives import BOTH, BUNDLED, DOWN, ROWS, UP
+from han.model.collectives import BOTH, DOWN, ROWS, UP
 from han.model.topology import Topology
+from han.tasks.block_steps import block_steps
 from han.tasks.bundles import Bundles
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LEFT, Choice
@@ -36,10 +37,11 @@ from han.tasks.outline import Cut, Outline, levels_of
 from han.tasks.places import LanePlaces, NapPlaces, Places, RingPlaces, TreePlaces
 from han.tasks.ring import Span, parts_of
 from han.tasks.signature import Signature
-from han.tasks.steps import Steps, of_blocks, of_tree
+from han.tasks.steps import Steps, of_tree
 from han.tasks.stream import Builder
 
 Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
+IN_LANES = ("allgather", "alltoall")  # by blocks
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
 FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts", "blocks")
 MOST_TASKS = 256
@@ -99,13 +101,17 @@ def side_of(view: Topology, level: int) -> str:
 
 def _tree_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
     levels = levels_of(view, signature)
-    if len(levels) > 1 and signature.by_blocks:
-        return of_blocks(signature.collective, levels, Bundles.of(view, choice.composition))
+    if signature.by_blocks and view.whole is None and levels:
+        bundles = Bundles.of(view, choice.composition, signature.root)
+        steps = block_steps(signature.collective, choice.composition, bundles)
+        return [(kind, levels[-1] if between else levels[0]) for kind, between in steps]
     return of_tree(signature.collective, levels, bool(levels) and fused(levels[-1]))
 
 
 def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    return f"flat does not serve {signature.collective}" if signature.by_blocks else None
+    if not signature.by_blocks or (signature.collective == "alltoall" and view.whole is None):
+        return None
+    return f"flat does not serve {signature.collective} here"
 
 
 # ---- nap ----------------------------------------------------------------------------------------
@@ -140,7 +146,7 @@ def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fuse
 
 def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
     if signature.by_blocks:
-        return _no_nodes(view, signature, "lanes", (*LANES, *BUNDLED))
+        return _no_nodes(view, signature, "lanes", (*LANES, *IN_LANES))
     reason = _no_nodes(view, signature, "lanes", LANES)
     if reason is not None:
         return reason
@@ -260,15 +266,15 @@ COMPOSITIONS: Mapping[str, Composition] = {
         _lanes_steps,
         LanePlaces,
         unfit=_lanes_unfit,
-        collectives=(*LANES, *BUNDLED),
+        collectives=(*LANES, *IN_LANES),
         sides={
             "inside": IN_SHARES,
-            "node": (*IN_SHARES, Need(("gather", "allgather"), "blocks", ("allgather",))),
+            "node": (*IN_SHARES, Need(("gather", "scatter", *IN_LANES), "blocks", IN_LANES)),
             "between": BY_TREES,
             "outermost": (
                 Need(("allreduce",), "lane", ("allreduce",)),
                 *BY_TREES,
-                Need(("allgather",), "blocks", ("allgather",)),
+                *(Need((name,), "blocks", (name,)) for name in IN_LANES),
             ),
         },
     ),

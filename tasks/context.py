@@ -10,7 +10,7 @@ from han.common.kept import kept
 from han.model.channel_layout import SMALL, flag_at
 from han.model.program import Area, PeerBase, Ref, channel_ref
 from han.model.topology import Group
-from han.tasks.bundles import BlockMap
+from han.tasks.bundles import Moves
 from han.tasks.canonical import Order, canonical, linear, starts_of
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
@@ -43,7 +43,7 @@ class Context:
     contributes: tuple[bool, ...] = ()  # whether each member has an operand; (): all have one
     owners: tuple[int, ...] = ()  # the member that each share belongs to, where members have shares
     letters: Letters | None = None  # what this rank sends and receives, in a round of nap
-    given: BlockMap | None = None  # the blocks that members give to each other, if each has some
+    moves: Moves | None = None  # the blocks that members give to each other
 
     @kept
     def contributors(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from han.common.kept import kept
 from han.model.channel_layout import Geometry
 from han.model.collectives import ROWS
 from han.model.topology import Topology
+from han.tasks.block_steps import BlockSteps
 from han.tasks.bundles import Bundles
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task, Tasks
@@ -63,11 +64,14 @@ class Outline:
         return any(len(self.worked[stream]) > len(tasks) for stream, tasks in self.streams.items())
 
     @kept
-    def bundles(self) -> Bundles | None:
-        """Which blocks travel together between nodes; None if no level takes several nodes."""
-        if not self.signature.by_blocks or self.topology.whole is not None:
+    def block_steps(self) -> BlockSteps | None:
+        """The steps of a call by blocks over nodes; None for other calls."""
+        signature = self.signature
+        if not signature.by_blocks or self.topology.whole is not None:
             return None
-        return Bundles.of(self.topology, self.choice.composition)
+        name = self.choice.composition
+        bundles = Bundles.of(self.topology, name, signature.root)
+        return BlockSteps(signature.collective, name, bundles)
 
     @kept
     def channels(self) -> tuple[int, ...]:

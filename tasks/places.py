@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from han.model.program import Base, Ref
 from han.model.topology import Group
-from han.tasks.bundles import BlockMap, Bundles, everyone
+from han.tasks.block_steps import BlockSteps, together
+from han.tasks.bundles import Moves, Shelf
 from han.tasks.context import Letters
 from han.tasks.graph import Task
 from han.tasks.lanes import Lanes, Path, inner_levels, outer_levels
@@ -35,7 +36,7 @@ class Place(NamedTuple):
     contributes: tuple[bool, ...] = ()
     owners: tuple[int, ...] = ()
     letters: Letters | None = None
-    given: BlockMap | None = None
+    moves: Moves | None = None
 
 
 # ---- tree, flat ----------------------------------------------------------------------------------
@@ -308,61 +309,65 @@ class LanePlaces:
 
 
 class BlockPlaces:
-    """A block for each rank: on one level of all ranks, or in bundles between nodes.
-
-    Between levels blocks are in the receive buffer, where they belong. A rank's own one is copied
-    there in the first step that it takes part in.
-    """
+    """A block for each rank: on one level of all ranks, or in steps over nodes."""
 
     def __init__(self, plan: Outline, builder: Builder) -> None:
-        self.plan, self.rank = plan, builder.rank
+        self.plan, self.builder, self.rank = plan, builder, builder.rank
         self.alone = not plan.levels
+        self.scratch: dict[int, Ref] = {}
 
     def at(self, tasks: Sequence[Task]) -> list[Place]:
-        """Return the place for a batch of tasks; none if this rank has no part in them."""
-        kind, level = tasks[0].stream
-        if self.plan.bundles is None:
-            return [self._together(tuple(tasks), level)]
-        node, place = self.plan.bundles.place(self.rank)
-        if level != self.plan.levels[-1]:
-            return self._inside(self.plan.bundles, tuple(tasks), node, place)
-        if place >= self.plan.bundles.lanes:
-            return []
-        return [self._between(self.plan.bundles, tuple(tasks), node, place)]
+        """Return the places for a batch of tasks; none if this rank has no part in them."""
+        steps, level = self.plan.block_steps, tasks[0].level
+        if steps is None:
+            return [self._together(tuple(tasks))]
+        if level == self.plan.levels[-1]:
+            return self._between(steps, tuple(tasks))
+        return self._inside(steps, tuple(tasks))
 
-    def _together(self, tasks: tuple[Task, ...], level: int) -> Place:
+    def _together(self, tasks: tuple[Task, ...]) -> Place:
         """Return the place on the level that holds all ranks."""
-        size, root = self.plan.topology.size, self.plan.signature.root
+        signature, size = self.plan.signature, self.plan.topology.size
         ranks = tuple(range(size))
-        given = self.plan.layout("everyone", lambda: everyone(size))
-        spreads = self.plan.signature.collective == "allgather"
-        group = Group(level, ranks, ranks, root, self.rank)
-        return Place(tasks, group, SEND, RECV, given=given if spreads else None)
+        group = Group(tasks[0].level, ranks, ranks, signature.root, self.rank)
+        spreads = signature.collective == "allgather"
+        moves = self.plan.layout("together", lambda: together(size)) if spreads else None
+        return Place(tasks, group, SEND, RECV, moves=moves)
 
-    def _inside(
-        self, bundles: Bundles, tasks: tuple[Task, ...], node: int, place: int
-    ) -> list[Place]:
-        """Return the place on the level of the nodes."""
-        (kind, level), ranks, carries = tasks[0].stream, bundles.nodes[node], place < bundles.lanes
-        first = kind == "gather"
-        if len(ranks) == 1 or (first and len(ranks) <= bundles.lanes):
+    def _inside(self, steps: BlockSteps, tasks: tuple[Task, ...]) -> list[Place]:
+        """Return the place inside the rank's node."""
+        (kind, level), (node, me) = tasks[0].stream, steps.bundles.place(self.rank)
+        moves = self.plan.layout((kind, node), lambda: steps.inside(kind, node))
+        ranks = steps.bundles.nodes[node]
+        group = Group(level, ranks, self.plan.topology.slots(level, ranks), 0, me)
+        return [] if moves is None else [self._place(tasks, group, moves)]
+
+    def _between(self, steps: BlockSteps, tasks: tuple[Task, ...]) -> list[Place]:
+        """Return the place among the ranks of a lane, or in a flat call of all."""
+        node, lane = steps.bundles.place(self.rank)
+        if steps.flat:
+            ranks, lane = steps.all_ranks, 0
+        elif lane >= steps.bundles.lanes:
             return []
-        make = bundles.first if first else bundles.last
-        given = self.plan.layout((kind, node), lambda: make(node))
-        group = Group(level, ranks, self.plan.topology.slots(level, ranks), 0, place)
-        source, result = (SEND, RECV if carries else NOWHERE) if first else (RECV, RECV)
-        return [Place(tasks, group, source, result, given=given)]
+        else:
+            ranks = tuple(ranks[lane] for ranks in steps.bundles.nodes)
+        moves = self.plan.layout(("between", lane), lambda: steps.between(lane))
+        group = Group(tasks[0].level, ranks, tuple(range(len(ranks))), 0, ranks.index(self.rank))
+        return [self._place(tasks, group, moves)]
 
-    def _between(
-        self, bundles: Bundles, tasks: tuple[Task, ...], node: int, place: int
-    ) -> Place:
-        """Return the place of a rank that carries the bundles of a lane."""
-        nodes, level = bundles.nodes, tasks[0].level
-        ranks = tuple(ranks[place] for ranks in nodes)
-        given = self.plan.layout(("between", place), lambda: bundles.between(place))
-        group = Group(level, ranks, tuple(range(len(ranks))), 0, node)
-        gathered = len(nodes[node]) > bundles.lanes
-        return Place(tasks, group, RECV if gathered else SEND, RECV, given=given)
+    def _place(self, tasks: tuple[Task, ...], group: Group, moves: Moves) -> Place:
+        source, result = (self._memory(of(group.me)) for of in (moves.source, moves.result))
+        return Place(tasks, group, source, result, moves=moves)
+
+    def _memory(self, shelf: Shelf) -> Ref:
+        """Return where the blocks of a shelf are in this rank's memory."""
+        if shelf.base != Base.SCRATCH:
+            return Ref(shelf.base)
+        found = self.scratch.get(shelf.number)
+        if found is None:
+            found = self.builder.scratch(len(shelf.blocks) * self.plan.signature.nbytes)
+            self.scratch[shelf.number] = found
+        return found
 
 
 Places = TreePlaces | NapPlaces | LanePlaces | BlockPlaces

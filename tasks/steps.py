@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from han.model.collectives import BOTH, ROWS
-from han.tasks.bundles import Bundles
 from han.tasks.graph import Segments, Tasks
 from han.tasks.signature import Signature
 
@@ -39,16 +38,6 @@ def chain_of_steps(
 def _turn(before: int) -> str:
     """Number the names of steps of one kind on one level from the second on: ``sa``, ``sa2``."""
     return str(before + 1) if before else ""
-
-
-def of_blocks(collective: str, levels: Sequence[int], bundles: Bundles) -> Steps:
-    """Return the steps of a call by blocks over nodes: ``sg iag sag``; the levels are two.
-
-    Source: Tran et al., section 2 (phases 1 to 3).
-    """
-    inside, outermost = levels
-    first = [("gather", inside)] if bundles.gathers else []
-    return [*first, (collective, outermost), (collective, inside)]
 
 
 def up(levels: Sequence[int]) -> Steps:

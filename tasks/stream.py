@@ -61,7 +61,6 @@ class Stream(Operations):
         self.done: dict[Task, int] = {}
         self.parts: dict[Task, dict[Span, int]] = {}  # where parts of a task are done
         self._ordered: dict[Task, list[Span]] = {}  # the same parts in their order
-        self.blocks: dict[tuple[Task, int], int] = {}  # where blocks of a task are done, by rank
         self._rooms: dict[object, tuple[int, Ref]] = {}
         self._labelled: Task | None = None
         self._whole: Task | None = None  # the task of the graph that the labelled one stands for
@@ -109,20 +108,28 @@ class Stream(Operations):
                 first = max((span[0] for span in around), default=0)
                 last = min((span[1] for span in around), default=self.builder.signature.nbytes)
 
-    def begin_blocks(self, task: Task, ranks: Iterable[int]) -> None:
-        """Begin the part of `task` that moves the blocks of some ranks."""
-        self._turn_to(task)
-        for stream, source in self._needs:
-            self._await(stream, max(stream.position_of_block(source, rank) for rank in ranks))
+    def begin_blocks(self, task: Task, blocks: Iterable[int], stop: int) -> None:
+        """Begin the part of `task` that moves some blocks up to byte `stop`; in lockstep all of it.
 
-    def end_blocks(self, task: Task, ranks: Iterable[int]) -> None:
-        """Mark the blocks of some ranks as done."""
-        self.blocks.update(((task, rank), len(self)) for rank in ranks)
+        It waits for what other streams of this rank have brought.
+        """
+        if self.builder.lockstep:
+            self.begin(task)
+            return
+        self.label(task)
+        for block in blocks:
+            earlier = self.builder.brought.get((task.segment, block), ())
+            for brought in [one for one in earlier if one.stream is not self][-1:]:
+                self._await(brought.stream, brought.until(stop))
 
-    def position_of_block(self, task: Task, rank: int) -> int:
-        """Return where this stream has done a rank's block; all of the task in lockstep."""
-        found = None if self.builder.lockstep else self.blocks.get((task, rank))
-        return self.done[task] if found is None else found
+    def end_blocks(self, task: Task, blocks: Iterable[int], stop: int) -> None:
+        """Let other streams of this rank have some blocks up to byte `stop` from here on."""
+        for block in blocks:
+            brought = self.builder.brought.setdefault((task.segment, block), [])
+            if not brought or brought[-1].stream is not self:
+                brought.append(Brought(self, [], []))
+            brought[-1].stops.append(stop)
+            brought[-1].positions.append(len(self))
 
     def _await(self, stream: Stream, position: int) -> None:
         """Wait until another stream has done so many operations, unless this one has waited."""
@@ -197,6 +204,18 @@ class Stream(Operations):
         self.parts.setdefault(whole, {}).update(zip(spans, positions, strict=True))
 
 
+class Brought(NamedTuple):
+    """A stream that has brought a block: up to which bytes, and at which positions."""
+
+    stream: Stream
+    stops: list[int]
+    positions: list[int]
+
+    def until(self, stop: int) -> int:
+        """Return where the stream has brought the block up to byte `stop`."""
+        return self.positions[min(bisect_left(self.stops, stop), len(self.stops) - 1)]
+
+
 class Builder(Addresses):
     """Collects the streams of one rank, and allocates what their operations use."""
 
@@ -210,6 +229,7 @@ class Builder(Addresses):
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
         self._tasks: dict[Task, int] = {}
         self.wholes: dict[Task, Task] = {}  # of parts
+        self.brought: dict[tuple[int, int], list[Brought]] = {}  # by segment and block
         self._comms: list[tuple[int, tuple[int, ...]]] = []
 
     # ---- operands and communicators -------------------------------------------------------

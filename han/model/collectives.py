@@ -80,10 +80,11 @@ _ROWS = (
     Collective("barrier", "Barrier", Coll.BARRIER, kinds=BOTH, synchronises=True),
     Collective(
         "gather", "Gather", Coll.GATHER, "once", "each", at_root="recv", letter="g", rooted=True,
+        bundled=True,
     ),
     Collective(
         "scatter", "Scatter", Coll.SCATTER, "each", "once", at_root="send", letter="s",
-        rooted=True,
+        rooted=True, bundled=True,
     ),
     Collective(
         "allgather", "Allgather", Coll.ALLGATHER, "once", "each", letter="ag", uneven=True,
@@ -91,7 +92,7 @@ _ROWS = (
     ),
     Collective(
         "alltoall", "Alltoall", Coll.ALLTOALL, "each", "each", letter="x", replaces=True,
-        synchronises=True,
+        synchronises=True, bundled=True,
     ),
     Collective(
         "reduce_scatter", "Reduce_scatter_block", Coll.REDUCE_SCATTER, "each", "once",

@@ -8,6 +8,7 @@ from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE, RING_MIN, lines
 from han.model.collectives import SPREADING
 from han.model.program import Ref
+from han.model.topology import Topology
 from han.submodules.measured import CELL_CHUNK, CELLS
 from han.submodules.parts.cells import GATHERED, Waits
 from han.submodules.parts.lots import block_of, groups_of
@@ -25,7 +26,8 @@ LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that fits the smallest ring
 class BlockCells:
     """Cells used in turn; a cell holds one piece of every block that a rank shows to its peers.
 
-    If all blocks fit into a page, the rank puts them into its small slot instead (`small`).
+    If all blocks fit into a page, the rank puts them into its small slot instead (`small`). The
+    cells begin `offset` bytes behind those that other streams of the level have.
     """
 
     small: bool
@@ -34,33 +36,34 @@ class BlockCells:
     stride: int
     cells: int
     pieces: int
+    offset: int = 0
 
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> BlockCells:
         """Fit the configured number and size of cells into the part of the ring that a run has.
 
-        Only one stream of a level can use small slots.
+        The streams of a level have equal parts of it. Only the first one can use small slots.
         """
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
         nbytes, grain = plan.signature.nbytes, plan.signature.grain
-        parts, blocks = _parts(plan.signature, plan.topology.size), _given(plan, tasks[0])
-        first = next(kind for kind, k in plan.streams if k == level)
-        if len(tasks) == 1 and parts * blocks * nbytes <= PAGE and choice.get("inline", 1):
-            if tasks[0].kind == first:
-                room = max(nbytes, grain) * blocks
-                return cls(True, parts, room, nbytes * blocks, 1, 1)
+        parts, blocks = _shown(plan, tasks[0].kind)
+        kinds = [kind for kind, k in plan.streams if k == level]
+        turn, area = kinds.index(tasks[0].kind), geometry.area // len(kinds)
+        if len(tasks) == 1 and parts * blocks * nbytes <= PAGE and choice.get("inline", 1) and not turn:
+            return cls(True, parts, max(nbytes, grain) * blocks, nbytes * blocks, 1, 1)
         cells = max(FEWEST, choice.get("cells", CELLS))
-        room = geometry.area // cells // parts // LINE * LINE
+        room = area // cells // parts // LINE * LINE
         packed = room < lines(grain)  # no room for whole lines: fewest cells, no padding
         if packed:
-            cells, room = FEWEST, geometry.area // FEWEST // parts
+            cells, room = FEWEST, area // FEWEST // parts
         most = max(lines(t.nbytes * (blocks if t.nbytes == nbytes else 1)) for t in tasks)
         wanted = min(choice.get("chunk", CELL_CHUNK), most, room)
         chunk = max(grain, wanted // grain * grain)
         stride = chunk if packed else lines(chunk)
         pieces = groups_of(blocks, tasks, plan.signature, chunk)
-        return cls(False, parts, chunk, stride, cells, pieces)
+        offset = turn * (area // LINE * LINE)
+        return cls(False, parts, chunk, stride, cells, pieces, offset)
 
     @property
     def nbytes(self) -> int:
@@ -86,28 +89,29 @@ class BlockCells:
 
 def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
-    streams = ((k, tasks) for (_, k), tasks in plan.streams.items())
-    return max((BlockCells.of(plan, k, tasks).nbytes for k, tasks in streams if k == level), default=0)
+    layouts = [BlockCells.of(plan, k, t) for (_, k), t in plan.streams.items() if k == level]
+    return max((one.offset + one.nbytes for one in layouts), default=0)
 
 
-def misfit(signature: Signature, ranks: int) -> str | None:
+def misfit(signature: Signature, topology: Topology) -> str | None:
     """Return the reason why one element of each block may not fit into a cell, or None."""
-    parts, element = _parts(signature, ranks), signature.element
-    if parts * element <= LARGEST:
+    parts, element = _parts(signature, topology), signature.element
+    most = LARGEST if topology.whole is not None else LARGEST // 2
+    if parts * element <= most:
         return None
-    return f"{parts} elements of {element} bytes do not fit into a cell of {LARGEST}"
+    return f"{parts} elements of {element} bytes do not fit into a cell of {most}"
 
 
-def _parts(signature: Signature, ranks: int) -> int:
-    """Return how many blocks a rank shows: one for every rank if each gets a different one."""
-    return ranks if signature.collective in SPREADING else 1
+def _parts(signature: Signature, topology: Topology) -> int:
+    """Return how many blocks a rank shows at a time: one for every rank if each has its own."""
+    spreads = signature.collective in SPREADING and topology.whole is not None
+    return topology.size if spreads else 1
 
 
-def _given(plan: Outline, task: Task) -> int:
-    """Return the most blocks that a member of the task's groups gives to all that take them."""
-    if plan.bundles is None or task.kind == "gather":
-        return 1
-    return plan.bundles.most_in_lane
+def _shown(plan: Outline, kind: str) -> tuple[int, int]:
+    """Return how many blocks a rank shows at a time, and one behind the other in a step."""
+    blocks = 1 if plan.block_steps is None else plan.block_steps.most_given(kind)
+    return _parts(plan.signature, plan.topology), blocks
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ class Blocks:
             beside = layout.parts * layout.stride <= INLINE
             room = self.context.small(member) + (FLAG if beside else LINE)
         else:
-            room = self.context.cells(member)
+            room = self.context.cells(member) + layout.offset
         self._rooms[member] = room
         return room
 

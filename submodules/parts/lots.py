@@ -1,64 +1,88 @@
-"""Lots: what moves at a time of the blocks that a member gives to others."""
+"""Lots: what moves at a time of the blocks that members give to each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from han.common.kept import kept
 from han.model.program import Base, Ref
-from han.tasks.bundles import runs_of
+from han.tasks.bundles import Blocks, Moves, Shelf
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.signature import Signature
 
 
 class Lot(NamedTuple):
-    """`count` whole blocks, from that of rank `first` on; 0: bytes [start, stop) of that block."""
+    """Whole blocks that lie behind each other, or only bytes [start, stop) of one block."""
 
-    first: int
-    count: int  # type: ignore[assignment]  # it hides tuple.count
-    start: int = 0
-    stop: int = 0
-
-    @property
-    def ranks(self) -> range:
-        """The ranks whose blocks these are."""
-        return range(self.first, self.first + (self.count or 1))
+    blocks: tuple[int, ...]
+    whole: bool
+    start: int
+    stop: int
 
 
-def blocks_within(signature: Signature, task: Task, most: int) -> int:
-    """Return how many whole blocks of a task have at most `most` bytes together; 0: none has."""
+def together(signature: Signature, task: Task, most: int) -> int:
+    """Return how many whole blocks of a task have at most `most` bytes; 0: none has so few."""
     whole = task.nbytes == signature.nbytes
     return most // max(1, signature.nbytes) if whole else 0
 
 
 def cut_blocks(
-    ranks: Sequence[int], task: Task, signature: Signature, most: int
+    blocks: Blocks, task: Task, signature: Signature, most: int, *shelves: Shelf
 ) -> list[list[Lot]]:
-    """Cut the blocks of `ranks` into groups of lots of at most `most` bytes, whole grains each."""
-    together = blocks_within(signature, task, most)
-    if together:
-        groups = (ranks[k : k + together] for k in range(0, len(ranks), together))
-        return [[Lot(*run) for run in runs_of(group)] for group in groups]
-    step = max(1, most // signature.grain) * signature.grain
+    """Cut blocks into groups of at most `most` bytes, and these into lots.
+
+    The blocks of a lot lie behind each other on all shelves.
+    """
+    number = together(signature, task, most)
+    if number:
+        groups = (blocks[k : k + number] for k in range(0, len(blocks), number))
+        return [_runs(group, signature, shelves) for group in groups]
+    step = step_of(signature, most)
     return [
-        [Lot(rank, 0, start, min(start + step, task.stop))]
-        for rank in ranks
+        [Lot((block,), False, start, min(start + step, task.stop))]
+        for block in blocks
         for start in range(task.start, task.stop, step) or (task.start,)
     ]
 
 
 def groups_of(blocks: int, tasks: Sequence[Task], signature: Signature, most: int) -> int:
     """Return into how many groups :func:`cut_blocks` cuts so many blocks of tasks."""
-    found = 0
+    found, step = 0, step_of(signature, most)
     for task in tasks:
-        together = blocks_within(signature, task, most)
-        step = max(1, most // signature.grain) * signature.grain
+        number = together(signature, task, most)
         parts = max(1, -((task.start - task.stop) // step))
-        found += -(-blocks // together) if together else blocks * parts
+        found += -(-blocks // number) if number else blocks * parts
     return found
+
+
+def step_of(signature: Signature, most: int) -> int:
+    """Return how many bytes of a block are a lot: whole grains."""
+    return max(1, most // signature.grain) * signature.grain
+
+
+def part_of(lot: Lot, wanted: Container[int], signature: Signature, result: Shelf) -> list[Lot]:
+    """Return those blocks of a lot that are wanted, as lots that lie behind each other too."""
+    blocks = [block for block in lot.blocks if block in wanted]
+    if not lot.whole:
+        return [lot] if blocks else []
+    return _runs(blocks, signature, (Shelf(Base.SCRATCH, lot.blocks), result))
+
+
+def _runs(blocks: Blocks, signature: Signature, shelves: Sequence[Shelf]) -> list[Lot]:
+    """Return blocks as lots of those that lie behind each other."""
+    found: list[list[int]] = []
+    numbers: list[Callable[[int], int]] = [shelf.at for shelf in shelves]
+    if signature.uneven:  # the sizes of blocks are added up in the order of their numbers
+        numbers.append(int)
+    for block in blocks:
+        if found and all(at(block) == at(found[-1][-1]) + 1 for at in numbers):
+            found[-1].append(block)
+        else:
+            found.append([block])
+    return [Lot(tuple(run), True, 0, signature.nbytes) for run in found]
 
 
 def block_of(buffer: Ref, number: int, signature: Signature) -> Ref:
@@ -70,52 +94,68 @@ def block_of(buffer: Ref, number: int, signature: Signature) -> Ref:
 
 @dataclass(frozen=True)
 class Lots:
-    """The lots of a context, as one rank addresses them in its buffers."""
+    """The lots of a context, as one rank addresses them in its memory."""
 
     context: Context
+    moves: Moves
+
+    @classmethod
+    def of(cls, context: Context) -> Lots:
+        """Return the lots of a context whose place says what members give."""
+        assert context.moves is not None, "calls by blocks have moves"
+        return cls(context, context.moves)
 
     @kept
     def signature(self) -> Signature:
         """The signature of the call."""
         return self.context.builder.signature
 
-    @kept
-    def rank(self) -> int:
-        """This rank, whose block alone is in the send buffer."""
-        return self.context.group.ranks[self.context.group.me]
-
     def source(self, lot: Lot) -> Ref:
-        """Return where a lot that this rank gives is."""
-        source = self.context.source
-        if source.base == Base.SEND:
-            return source.to(lot.start)
-        return self._in(source, lot)
+        """Return where a lot is that this rank gives or keeps."""
+        return self._on(self.context.source, self.moves.source(self.context.group.me), lot)
 
     def result(self, lot: Lot) -> Ref:
-        """Return where a lot that this rank takes goes."""
-        return self._in(self.context.result, lot)
+        """Return where a lot goes that this rank takes or keeps."""
+        return self._on(self.context.result, self.moves.result(self.context.group.me), lot)
 
-    def _in(self, buffer: Ref, lot: Lot) -> Ref:
-        place = block_of(buffer, lot.first, self.signature) if lot.first else buffer
+    def sent(self, lot: Lot) -> Ref:
+        """Return where a lot is that this rank sends."""
+        return self.result(lot) if self.moves.spreads else self.source(lot)
+
+    def _on(self, memory: Ref, shelf: Shelf, lot: Lot) -> Ref:
+        number = shelf.at(lot.blocks[0])
+        place = block_of(memory, number, self.signature) if number else memory
         return place.to(lot.start)
 
     def nbytes(self, lot: Lot) -> int:
         """Return the bytes of a lot."""
         signature = self.signature
-        if lot.count:
-            return signature.start(lot.first + lot.count) - signature.start(lot.first)
-        return max(0, min(lot.stop, signature.length(lot.first)) - lot.start)
+        if lot.whole:
+            return sum([signature.length(b) for b in lot.blocks] if signature.counts
+                       else [signature.nbytes * len(lot.blocks)])  # fmt: skip
+        length = signature.length(lot.blocks[0]) if signature.counts else lot.stop
+        return max(0, min(lot.stop, length) - lot.start)
+
+    def named(self, lot: Lot) -> dict[str, int]:
+        """Return how an operation names what it moves."""
+        block = lot.blocks[0] if self.signature.uneven else 0
+        return {"block": block, "count": len(lot.blocks) if lot.whole else 0}
 
     def copy(self, dst: Ref, src: Ref, lot: Lot) -> None:
         """Copy a lot."""
-        stream = self.context.stream
-        stream.copy(dst, src, self.nbytes(lot), block=lot.first, count=lot.count)
+        self.context.stream.copy(dst, src, self.nbytes(lot), **self.named(lot))
 
-    def copy_own(self, task: Task) -> None:
-        """Copy this rank's block from the send buffer to its place in the receive buffer."""
-        self.copy_to_result(Lot(self.rank, 0, task.start, task.stop))
+    def kept(self, task: Task, most: int) -> list[list[Lot]]:
+        """Return the lots that this rank copies from its source to its result, in groups."""
+        me, moves = self.context.group.me, self.moves
+        if moves.source(me) == moves.result(me):
+            return []
+        shelves = moves.source(me), moves.result(me)
+        return cut_blocks(moves.keeps(me), task, self.signature, most, *shelves)
 
-    def copy_to_result(self, lot: Lot) -> None:
-        """Copy a lot from the send buffer to its place, if this rank receives in this step."""
-        if self.context.source.base == Base.SEND and self.context.result.base == Base.RECV:
+    def keep(self, task: Task, lots: Sequence[Lot]) -> None:
+        """Copy lots that this rank keeps, when other streams have brought them."""
+        for lot in lots:
+            self.context.stream.begin_blocks(task, lot.blocks, lot.stop)
             self.copy(self.result(lot), self.source(lot), lot)
+            self.context.stream.end_blocks(task, lot.blocks, lot.stop)

@@ -23,7 +23,7 @@ Move = Callable[[Blocks, Piece], None]
 
 def blocks(context: Context) -> None:
     """Emit this rank's copies and reductions of blocks for the context's tasks."""
-    if context.given is not None:
+    if context.moves is not None:
         give_and_take(context)
         return
     kind, mine = context.tasks[0].kind, Blocks.of(context)

@@ -19,18 +19,17 @@ from han.common.kept import kept
 from han.model.program import Ref
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
-from han.submodules.parts.lots import Lot, Lots, cut_blocks
-from han.tasks.bundles import BlockMap
+from han.submodules.parts.lots import Lot, Lots, cut_blocks, part_of
 from han.tasks.context import Context
 from han.tasks.graph import Task
 
+FIRST = ("gather", "alltoall")  # kinds of first steps: a last one has other flags
 Groups = list[list[list[Lot]]]  # by member and turn: the lots that go through one cell
 
 
 def give_and_take(context: Context) -> None:
     """Emit this rank's copies of the blocks that members give to each other."""
-    assert context.given is not None, "the place says what members give"
-    given = _Given(context, context.given, Blocks.of(context), Lots(context))
+    given = _Given(context, Blocks.of(context), Lots.of(context))
     for task in context.tasks:
         given.carry_out(task)
 
@@ -40,23 +39,24 @@ class _Given:
     """What members give to each other, and the cells that it goes through."""
 
     context: Context
-    known: BlockMap
     blocks: Blocks
     lots: Lots
 
     def carry_out(self, task: Task) -> None:
-        """Show this rank's lots of a task, and take those of others."""
-        stream, me = self.context.stream, self.context.group.me
-        signature, most = self.lots.signature, self.blocks.layout.chunk
-        groups = [cut_blocks(ranks, task, signature, most) for ranks in self.known.gives]
+        """Show this rank's lots of a task, keep its own, and take those of others."""
+        stream, moves, most = self.context.stream, self.lots.moves, self.blocks.layout.chunk
+        groups = [
+            cut_blocks(moves.gives(m), task, self.lots.signature, most, moves.source(m))
+            for m in range(self.context.group.size)
+        ]
+        kept = self.lots.kept(task, most)
         turns, ahead, first = max(map(len, groups)), self.blocks.layout.ahead, stream.sequence
-        stream.label(task)
-        if not groups[me]:
-            self.lots.copy_own(task)
-        for turn in range(-ahead, turns):
+        for turn in range(-ahead, max(turns, len(kept))):
             self._show(task, groups, first, turn + ahead)
-            if turn >= 0:
-                self._take(groups, first, turn)
+            for lots in kept[turn : turn + 1] if turn >= 0 else ():
+                self.lots.keep(task, lots)
+            if 0 <= turn < turns:
+                self._take(task, groups, first, turn)
         stream.sequence = first + turns
         stream.end(task)
 
@@ -65,59 +65,71 @@ class _Given:
         me, stream, index = self.context.group.me, self.context.stream, first + turn
         if turn >= len(groups[me]):
             return
-        stream.begin_blocks(task, [rank for lot in groups[me][turn] for rank in lot.ranks])
+        for lot in groups[me][turn]:
+            stream.begin_blocks(task, lot.blocks, lot.stop)
         if self.told:
             self.blocks.waits.wait(self.takers, self.read, index - self.blocks.layout.cells + 1)
         for lot, room in self._rooms(me, index, groups[me][turn]):
             self.lots.copy(room, self.lots.source(lot), lot)
         self.blocks.post(self.shown, index + 1)
-        for lot in groups[me][turn]:
-            self.lots.copy_to_result(lot)
 
-    def _take(self, groups: Groups, first: int, turn: int) -> None:
-        """Copy the lots of a turn that others show, and tell them."""
-        index = first + turn
-        for m in self.takes:
-            if turn >= len(groups[m]):
-                continue
-            self.blocks.waits.wait((m,), self.shown, index + 1)
-            for lot, room in self._rooms(m, index, groups[m][turn]):
+    def _take(self, task: Task, groups: Groups, first: int, turn: int) -> None:
+        """Copy what this rank takes of the lots of a turn, and tell those that gave it."""
+        index, stream = first + turn, self.context.stream
+        stream.label(task)
+        for m in self.givers:
+            taken = [*self._taken(m, index, groups[m][turn : turn + 1])]
+            if taken:
+                self.blocks.waits.wait((m,), self.shown, index + 1)
+            for lot, room in taken:
                 self.lots.copy(self.lots.result(lot), room, lot)
-        if self.told and self.takes:
+                stream.end_blocks(task, lot.blocks, lot.stop)
+        if self.told and self.givers:
             self.blocks.post(self.read, index + 1)
+
+    def _taken(self, member: int, index: int, group: list[list[Lot]]) -> Iterator[tuple[Lot, Ref]]:
+        """Yield what this rank takes of lots in a member's cell, and where it is there."""
+        me, moves = self.context.group.me, self.lots.moves
+        for lot, room in self._rooms(member, index, group[0] if group else []):
+            if moves.spreads:
+                yield lot, room
+                continue
+            wanted, result = moves.given(member, me), moves.result(me)
+            for part in part_of(lot, wanted, self.lots.signature, result):
+                yield part, room.behind(lot.blocks.index(part.blocks[0]))
 
     def _rooms(self, member: int, index: int, lots: list[Lot]) -> Iterator[tuple[Lot, Ref]]:
         """Yield lots that go through one cell of a member, and where each is in it."""
         room, before = self.blocks.cell(member, index), 0
         for lot in lots:
             yield lot, (room + before * self.lots.signature.nbytes).holding(lot.start)
-            before += lot.count
+            before += len(lot.blocks)
 
     @kept
-    def takes(self) -> Members:
-        """The members from which this one takes lots, the next one first."""
-        takes = self.known.takes
-        mine = takes[self.context.group.me] if takes else ()
-        return tuple(m for m in self.context.others if m in mine) if takes else self.context.others
+    def givers(self) -> Members:
+        """The members that give something to this one, the next one first."""
+        me, moves = self.context.group.me, self.lots.moves
+        return tuple(m for m in self.context.others if moves.given(m, me))
 
     @kept
     def takers(self) -> Members:
-        """The members that take this one's lots."""
-        me, takes = self.context.group.me, self.known.takes
-        return tuple(m for m in self.context.others if not takes or me in takes[m])
+        """The members to which this one gives something."""
+        me, moves = self.context.group.me, self.lots.moves
+        return tuple(m for m in self.context.others if moves.given(me, m))
 
     @kept
     def told(self) -> bool:
         """Whether takers tell when they have read a cell."""
-        alike = not self.known.takes and len({*map(len, self.known.gives)}) == 1
+        moves, members = self.lots.moves, range(self.context.group.size)
+        alike = moves.spreads and len({len(moves.gives(m)) for m in members}) == 1
         return self.blocks.layout.recycled and not alike
 
     @property
     def shown(self) -> int:
         """The flag that says that lots are shown."""
-        return GATHERED if self.context.stream.kind == "gather" else RELEASED
+        return GATHERED if self.context.stream.kind in FIRST else RELEASED
 
     @property
     def read(self) -> int:
         """The flag that says that lots have been read."""
-        return TAKEN if self.context.stream.kind == "gather" else READ
+        return TAKEN if self.context.stream.kind in FIRST else READ

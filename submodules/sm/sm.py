@@ -88,7 +88,7 @@ class Sm(Submodule):
         if choice.algorithm == "shares":
             return share_cells.unfit(question, at_once)
         if signature.by_blocks:
-            return block_cells.misfit(signature, topology.size)
+            return block_cells.misfit(signature, topology)
         if signature.element > PAGE:
             size = signature.element
             return f"elements of {size} bytes do not fit into a cell of {PAGE} bytes"

@@ -70,7 +70,7 @@ SAFE: dict[str, list[dict[str, Any]]] = {
     ],
     "blocks": [_row({"submodule": "sm", "algorithm": "blocks"})],
     "bundles": [
-        _row({"submodule": "bundle", "algorithm": "ring"}, outermost=True),
+        _row({"submodule": "bundle", "algorithm": "linear"}, outermost=True),
         _row({"submodule": "sm", "algorithm": "blocks"}),
     ],
     "nap": [
