@@ -246,7 +246,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         TreePlaces,
         lambda topology: topology.flat,
         _flat_unfit,
-        collectives=tuple(name for name, row in ROWS.items() if row.kinds),
+        collectives=(*(name for name, row in ROWS.items() if row.kinds), "alltoall"),
     ),
     "nap": Composition(
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
