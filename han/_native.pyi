@@ -601,11 +601,6 @@ class Calls(Generic[_Started]):
     @property
     def hits(self) -> int:
         """The number of calls that found their plan here."""
-    @property
-    def leaves(self) -> bool:
-        """Whether calls by blocks are MPI's own."""
-    def leave(self, name: str, method: Callable[..., object], /) -> None:
-        """Leave the calls of a method to one of MPI's, with the same arguments."""
     def add(
         self,
         plan: Plan | _Maker,

@@ -32,9 +32,8 @@ class Collectives(Attached):
     does. All ranks make the same calls in the same order, with the same root, operation and size.
     Operands of an operation that does not commute are combined in the order of ranks.
 
-    han serves calls by blocks (gather, scatter, allgather, alltoall, reduce-scatter) if all ranks
-    share memory on some level; other ones are left to the MPI library. Gatherv, Scatterv and
-    Alltoallv are those of mpi4py, because not all ranks know the sizes of their blocks.
+    Gatherv, Scatterv and Alltoallv are those of mpi4py, because not all ranks know the sizes of
+    their blocks.
 
     Blocking calls, and ``Wait`` and ``Test`` of requests, raise
 
@@ -214,7 +213,7 @@ class Collectives(Attached):
     def _counts(self, sendbuf: Any, recvbuf: Any) -> Any:
         """Gather the number of elements that each rank receives; None if the call has no need."""
         state = self._han
-        if in_place(sendbuf) or not state.together():
+        if in_place(sendbuf):
             return None
         counts = np.empty(state.size, np.int64)
         if state.calls.recvcounts(recvbuf, counts):

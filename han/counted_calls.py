@@ -9,11 +9,10 @@ import numpy as np
 from mpi4py import MPI
 
 from han.message.buffers import parts_of
-from han.model.collectives import TOGETHER, calls, carried
+from han.model.collectives import calls
 
 OBJECTS = "objects, which mpi4py pickles and sends"
 NEVER = "collectives that han does not have"
-APART = "calls by blocks that han serves only where all ranks share memory"
 UNFIT = "calls that no rule and no submodule can serve"
 DEVICE = "calls on memory of a device"
 
@@ -82,19 +81,6 @@ def methods() -> Iterator[Method]:
     yield Method("barrier", "Barrier")
     for name in (*_OF_OBJECTS, *_PICKLED):
         yield Method(name, name)
-
-
-def why_left(name: str, together: bool, on_device: bool = False) -> str:
-    """Return why the MPI library's method `name` carries out a call that han may serve.
-
-    `together`: all ranks share memory. `on_device`: a buffer is in memory of a device.
-    """
-    if on_device:
-        return DEVICE
-    kind = name.removesuffix("_init").lower()
-    kind = kind if kind in calls() else kind.removeprefix("i")
-    apart = kind in calls() and carried(kind) in TOGETHER and not together
-    return APART if apart else UNFIT
 
 
 def _first(comm: MPI.Comm, given: Mapping[str, Any], sized_by: SizedBy) -> int | None:

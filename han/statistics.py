@@ -17,7 +17,7 @@ from typing import Any
 from mpi4py import MPI
 
 from han.collectives import Collectives
-from han.counted_calls import APART, OBJECTS, Method, methods, why_left
+from han.counted_calls import DEVICE, OBJECTS, UNFIT, Method, methods
 from han.model.statistics import CountedCalls, Counts, size_range
 from han.object_moves import ObjectMoves
 from han.objects import Objects
@@ -111,7 +111,7 @@ class Counting:
                     taken = seconds()
                     nbytes = method.nbytes(comm, args, more)
                     ranks = comm.Get_size() if comm else 1
-                    said = why or here.why or _why_apart(comm, method)
+                    said = why or here.why
                     key = CountedCalls(method.name, size_range(nbytes), ranks, said)
                     self._add(key, 1, nbytes or 0, taken)
             if isinstance(result, Request | LeftRequest):
@@ -148,16 +148,9 @@ class Counting:
         return step
 
 
-def _why_mpis(comm: Any, served: Served, name: str, *_: object) -> str:
+def _why_mpis(comm: Any, served: Served, *_: object) -> str:
     """Return why a method that hands calls to the MPI library is called."""
-    return why_left(name, comm._han.parts.topology.whole is not None, served is Served.ON_DEVICE)
-
-
-def _why_apart(comm: Any, method: Method) -> str:
-    """Return why a call was one of MPI's from the start; "" if han has served it."""
-    state = getattr(comm, "_state", None)
-    why = why_left(method.name, together=False)
-    return why if why == APART and state is not None and state.calls.leaves else ""
+    return DEVICE if served is Served.ON_DEVICE else UNFIT
 
 
 def _mark(request: Any, method: Method, key: CountedCalls, nbytes: int | None) -> None:

@@ -15,10 +15,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from han.model.collectives import BUNDLED
+from han.model.program import Base, Ref
 from han.submodules.measured import BUNDLE_SEGMENT, WINDOW
-from han.submodules.parts.lots import Lot, Lots, cut_blocks
+from han.submodules.parts.lots import Lot, Lots, cut_blocks, single
 from han.submodules.parts.mail import MOST
-from han.tasks.bundles import Members
+from han.tasks.bundles import Members, Shelf
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule
 from han.tasks.graph import Task
@@ -103,8 +104,6 @@ class Bundle(Submodule):
         signature = question.signature
         if not signature.by_blocks:
             return f"{signature.collective} has no blocks"
-        if signature.in_place:
-            return "in place, blocks that arrive would overwrite others that are still to be sent"
         if signature.element > MOST:
             size = signature.element
             return f"elements of {size} bytes do not fit into a message of {MOST} bytes"
@@ -113,8 +112,9 @@ class Bundle(Submodule):
     def lower(self, context: Context) -> None:
         """Emit this rank's messages of each task."""
         free: list[int] = []
+        carry = _Reduction if context.stream.kind == "reduce_scatter" else _Exchange
         for task in context.tasks:
-            _Exchange(context, task, free).run()
+            carry(context, task, free).run()
 
 
 class _Exchange:
@@ -129,7 +129,7 @@ class _Exchange:
         self.stream, self.lots = context.stream, Lots.of(context)
         self.segment = context.choice.get("segment", BUNDLE_SEGMENT)
         self.window = context.choice.get("window", WINDOW)
-        self.coming = deque[tuple[Lot, int]]()  # what has not arrived, with its request
+        self.coming = deque[tuple[Lot, int, int]]()  # what has not arrived: its request and giver
         self.sends = deque[int]()  # requests of messages under way
         self.here: set[tuple[int, int]] = set()  # what has arrived: blocks, and their first bytes
 
@@ -141,7 +141,7 @@ class _Exchange:
             self._keep(kept)
         for one in SCRIPTS[self.context.choice.algorithm](group.me, group.size):
             for lot in self._cut(one.source, one.receives, group.me):
-                self._receive(lot, ranks[one.source])
+                self._receive(lot, one.source)
             for lot in self._cut(group.me, one.sends, one.to):
                 if one.sends != (group.me,):
                     self._await(lot)
@@ -163,16 +163,26 @@ class _Exchange:
         blocks = moves.given(giver, taker)
         if members != (giver,):
             blocks = sorted(block for m in members for block in moves.given(m, taker))
-        shelves = moves.sent_from(giver), moves.result(taker)
+        shelves = moves.sent_from(giver), self._received(giver, taker)
         signature = self.lots.signature
         if not blocks:
             return []
         return [*chain(*cut_blocks(blocks, self.task, signature, self.segment, *shelves))]
 
-    def _receive(self, lot: Lot, rank: int) -> None:
-        place, nbytes, request = self.lots.result(lot), self.lots.nbytes(lot), self._request()
+    def _received(self, giver: int, taker: int) -> Shelf:
+        """Return where a member receives what another one sends."""
+        return self.lots.moves.result(taker)
+
+    def _room(self, giver: int) -> Ref:
+        """Return where the memory is in which this rank receives what a member sends."""
+        return self.context.result
+
+    def _receive(self, lot: Lot, giver: int) -> None:
+        shelf = self._received(giver, self.context.group.me)
+        place, rank = self.lots.on(self._room(giver), shelf, lot), self.context.group.ranks[giver]
+        nbytes, request = self.lots.nbytes(lot), self._request()
         self.stream.irecv(place, nbytes, rank, request, **self.lots.named(lot))
-        self.coming.append((lot, request))
+        self.coming.append((lot, request, giver))
 
     def _send(self, lot: Lot, rank: int) -> None:
         self._complete_sends(self.window - 1)
@@ -190,9 +200,13 @@ class _Exchange:
 
     def _take(self) -> None:
         """Wait for the message that was posted first, and let other streams have it."""
-        lot, request = self.coming.popleft()
+        lot, request, giver = self.coming.popleft()
         self.stream.label(self.task)
         self._complete(request)
+        self._arrived(lot, giver)
+
+    def _arrived(self, lot: Lot, giver: int) -> None:
+        """Let other streams, and later rounds, have a lot."""
         self.here.update((block, lot.start) for block in lot.blocks)
         self.stream.end_blocks(self.task, lot.blocks, lot.stop)
 
@@ -207,3 +221,31 @@ class _Exchange:
 
     def _request(self) -> int:
         return self.free.pop() if self.free else self.context.builder.request()
+
+
+class _Reduction(_Exchange):
+    """The messages of a reduce-scatter: a member combines what others send, in order of ranks."""
+
+    def _received(self, giver: int, taker: int) -> Shelf:
+        """Return the room for what a member sends: results are elsewhere."""
+        return Shelf(Base.SCRATCH, self.lots.moves.given(giver, taker))
+
+    def _room(self, giver: int) -> Ref:
+        blocks = len(self._received(giver, self.context.group.me).blocks)
+        return self.stream.room(blocks * self.lots.signature.nbytes, giver)
+
+    def _arrived(self, lot: Lot, giver: int) -> None:
+        """Combine a lot if it is of the member that is received from last."""
+        group = self.context.group
+        if giver != (group.me + 1) % group.size:
+            return
+        for block in lot.blocks:
+            one = single(lot, block)
+            operands = {group.ranks[m]: self._operand(m, one) for m in range(group.size)}
+            self.lots.fold(self.task, one, operands, 0)
+
+    def _operand(self, member: int, lot: Lot) -> Ref:
+        """Return where the operand of a member is for a lot."""
+        if member == self.context.group.me:
+            return self.lots.source(lot)
+        return self.lots.on(self._room(member), self._received(member, self.context.group.me), lot)

@@ -6,6 +6,7 @@
 | gather | gather, gather | |
 | scatter | scatter, scatter | |
 | alltoall | alltoall, alltoall, (scatter) | alltoall, alltoall |
+| reduce_scatter | reduce_scatter, reduce_scatter, (scatter) | |
 
 The first and the last step are inside nodes, the other one is between them. A step in brackets is
 there if a node has more ranks than there are lanes.
@@ -22,6 +23,7 @@ from han.common.kept import kept
 from han.model.program import Base
 from han.tasks.bundles import Blocks, Bundles, Moves, Shelf, moves, spreading
 
+STAGED = 2  # the number of a shelf
 Steps = list[tuple[str, bool]]  # the kind of a step's tasks, and whether it is between nodes
 
 
@@ -57,6 +59,7 @@ class BlockSteps:
     collective: str
     composition: str
     bundles: Bundles
+    in_place: bool = False
 
     @kept
     def flat(self) -> bool:
@@ -80,7 +83,7 @@ class BlockSteps:
     def most_given(self, kind: str) -> int:
         """Return the most blocks that a member gives in a step inside a node."""
         bundles = self.bundles
-        if kind == "alltoall":
+        if kind in ("alltoall", "reduce_scatter"):
             return bundles.size
         if (self.collective, kind) == ("allgather", "allgather"):
             return bundles.most_in_lane
@@ -107,9 +110,13 @@ class BlockSteps:
         return Shelf(Base.SEND, range(rank, rank + 1))
 
     def sent(self, rank: int) -> Shelf:
-        """Return the send buffer of a rank in an alltoall."""
+        """Return where the blocks of a rank in an alltoall are: its send buffer, or a copy."""
         size = self.bundles.size
-        return Shelf(Base.SEND, range(rank * size, (rank + 1) * size))
+        return self._operands(range(rank * size, (rank + 1) * size))
+
+    def _operands(self, blocks: Blocks) -> Shelf:
+        """Return the send buffer; in place a copy, as blocks are received into the buffer."""
+        return Shelf(Base.SCRATCH, blocks, STAGED) if self.in_place else Shelf(Base.SEND, blocks)
 
     def received(self, rank: int) -> Shelf:
         """Return the receive buffer of a rank in an alltoall."""
@@ -286,7 +293,9 @@ class BlockSteps:
             if to >= bundles.lanes:
                 return ()
             to_nodes = self._towards(node)
-            return [b for n in to_nodes for b in self._numbers(ranks[m : m + 1], bundles.bundle(n, to))]
+            return [
+                b for n in to_nodes for b in self._numbers(ranks[m : m + 1], bundles.bundle(n, to))
+            ]
 
         def gives(m: int) -> Blocks:
             return [
@@ -319,22 +328,72 @@ class BlockSteps:
         )
 
     def _alltoall_from_carriers(self, node: int) -> Moves | None:
-        bundles, ranks = self.bundles, self.bundles.nodes[node]
-        if len(ranks) <= bundles.lanes:
+        return self._from_carriers(node, self._brought, self.received)
+
+    def _from_carriers(
+        self, node: int, source: Callable[[int, int], Shelf], received: Callable[[int], Shelf]
+    ) -> Moves | None:
+        """Return the moves by which carriers hand out what they have brought for their bundles."""
+        lanes, ranks = self.bundles.lanes, self.bundles.nodes[node]
+        if len(ranks) <= lanes:
             return None
 
         def given(m: int, to: int) -> Blocks:
-            if m >= bundles.lanes or to % bundles.lanes != m:
-                return ()
-            return self.received(ranks[to]).blocks
+            return received(ranks[to]).blocks if to % lanes == m else ()
 
         return moves(
             lambda m: [b for to in range(len(ranks)) if to != m for b in given(m, to)],
             given,
-            lambda m: self._brought(node, m),
-            lambda m: self.received(ranks[m]),
+            lambda m: source(node, m),
+            lambda m: received(ranks[m]),
             lambda m: given(m, m),
         )
+
+    # ---- reduce-scatter -----------------------------------------------------------------------
+
+    def _result(self, rank: int) -> Shelf:
+        """Return the receive buffer of a rank in a reduce-scatter."""
+        return Shelf(Base.RECV, range(rank, rank + 1))
+
+    def _combined(self, node: int, lane: int) -> Shelf:
+        """Return what a carrier has of its node, for all ranks of its lane."""
+        bundles = self.bundles
+        if len(bundles.nodes[node]) == 1:
+            return self._operands(range(bundles.size))
+        blocks = [r for n in self._towards(node) for r in sorted(bundles.bundle(n, lane))]
+        return Shelf(Base.SCRATCH, blocks)
+
+    def _finished(self, node: int, lane: int) -> Shelf:
+        """Return where a carrier combines the results of its bundle."""
+        bundle = sorted(self.bundles.bundle(node, lane))
+        return self._result(bundle[0]) if len(bundle) == 1 else Shelf(Base.SCRATCH, bundle, 1)
+
+    def _combined_inside(self, node: int) -> Moves:
+        """Return the moves of operands to carriers; all members show them in one order."""
+        bundles = self.bundles
+        blocks = [rank for n in self._towards(node) for rank in sorted(bundles.nodes[n])]
+
+        def given(m: int, to: int) -> Blocks:
+            return self._combined(node, to).blocks if to < bundles.lanes else ()
+
+        return moves(
+            lambda m: blocks,
+            given,
+            lambda m: self._operands(range(bundles.size)),
+            lambda m: self._combined(node, m),
+        )
+
+    def _combined_between(self, lane: int) -> Moves:
+        bundles = self.bundles
+        return moves(
+            lambda n: self._combined(n, lane).blocks,
+            lambda n, to: sorted(bundles.bundle(to, lane)),
+            lambda n: self._combined(n, lane),
+            lambda n: self._finished(n, lane),
+        )
+
+    def _results_from_carriers(self, node: int) -> Moves | None:
+        return self._from_carriers(node, self._finished, self._result)
 
 
 Inside = Callable[[BlockSteps, int], Moves | None]  # of a node
@@ -345,10 +404,13 @@ INSIDE: dict[tuple[str, str], Inside] = {
     ("scatter", "scatter"): BlockSteps._scatter_inside,
     ("alltoall", "alltoall"): BlockSteps._alltoall_inside,
     ("alltoall", "scatter"): BlockSteps._alltoall_from_carriers,
+    ("reduce_scatter", "reduce_scatter"): BlockSteps._combined_inside,
+    ("reduce_scatter", "scatter"): BlockSteps._results_from_carriers,
 }
 BETWEEN: dict[str, Callable[[BlockSteps, int], Moves]] = {  # of a lane
     "allgather": BlockSteps._allgather_between,
     "gather": BlockSteps._gather_between,
     "scatter": BlockSteps._scatter_between,
     "alltoall": BlockSteps._alltoall_between,
+    "reduce_scatter": BlockSteps._combined_between,
 }

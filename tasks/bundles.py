@@ -1,12 +1,13 @@
 """Bundles: which blocks travel together between nodes, and which ranks carry them.
 
-Calls whose buffers hold a block for each rank have two levels: nodes of ranks that share memory, and
-all nodes. Between nodes blocks travel in lanes. The ranks of a node take the lanes in turn, and the
-first rank of a lane carries the blocks of all its ranks, their *bundle*. A tree has one lane, that of
-the leaders. So many lanes as the smallest node has ranks keep all ranks busy.
+Calls whose buffers hold a block for each rank have two levels: nodes of ranks that share memory,
+and all nodes. Between nodes blocks travel in lanes. The ranks of a node take the lanes in turn, and
+the first rank of a lane carries the blocks of all its ranks, their *bundle*. A tree has one lane,
+that of the leaders. So many lanes as the smallest node has ranks keep all ranks busy.
 
-A block has a number: the rank that it is of, or that it is for; in an alltoall, `size` times the first
-plus the second. The steps of each collective (:mod:`han.tasks.block_steps`) are :class:`Moves`.
+A block has a number: the rank that it is of, or that it is for; in an alltoall, `size` times the
+first plus the second. The steps of each collective (:mod:`han.tasks.block_steps`) are
+:class:`Moves`.
 
 Source: Tran et al., sections 2 and 3 (leaders, rails); Träff (lanes).
 """
@@ -18,9 +19,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from han.common.kept import kept
-from han.model.program import Base
+from han.model.program import Base, Ref
 from han.model.topology import Topology
 from han.tasks.lanes import in_turn
+from han.tasks.signature import Signature
 
 Members = tuple[int, ...]
 Ranks = tuple[int, ...]
@@ -31,7 +33,7 @@ Blocks = Sequence[int]  # by number
 class Shelf:
     """Memory of a rank that holds these blocks, one behind the other.
 
-    `base` is one of the user's buffers, or scratch memory: the `number` tells apart what a rank has.
+    `base` is one of the user's buffers, or scratch memory, of which a rank has several: `number`.
     """
 
     base: Base
@@ -131,7 +133,7 @@ class Bundles:
         return self.nodes[node][lane :: self.lanes]
 
     def from_node(self, node: int) -> list[int]:
-        """Return the numbers of all nodes, from this one backwards, as a ring brings their blocks."""
+        """Return the numbers of all nodes, this one first, in the order of a ring."""
         return [(node - k) % len(self.nodes) for k in range(len(self.nodes))]
 
     @kept
@@ -144,6 +146,11 @@ class Bundles:
     def largest(self) -> int:
         """The number of ranks of the largest node."""
         return max(map(len, self.nodes))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each node has consecutive ranks."""
+        return all(max(ranks) - min(ranks) < len(ranks) for ranks in self.nodes)
 
     @property
     def folds(self) -> bool:
@@ -162,3 +169,10 @@ def _in_order(view: Topology, ranks: Ranks, root: int) -> Ranks:
     """Return the ranks of a node rail by rail in turn, a root first."""
     found = [ranks[k] for k in in_turn([view.rails[rank] for rank in ranks])]
     return tuple(sorted(found, key=lambda rank: rank != root))
+
+
+def block_of(buffer: Ref, number: int, signature: Signature) -> Ref:
+    """Return where block `number` is in a buffer that holds one for each rank."""
+    if signature.counts:  # a program for these sizes only
+        return buffer + signature.start(number)
+    return buffer.behind(number)

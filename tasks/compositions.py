@@ -41,7 +41,7 @@ from han.tasks.steps import Steps, of_tree
 from han.tasks.stream import Builder
 
 Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
-IN_LANES = ("allgather", "alltoall")  # by blocks
+IN_LANES = ("allgather", "alltoall", "reduce_scatter")  # by blocks
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
 FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts", "blocks")
 MOST_TASKS = 256
@@ -108,6 +108,20 @@ def _tree_steps(view: Topology, signature: Signature, choice: Choice, fused: Fus
     return of_tree(signature.collective, levels, bool(levels) and fused(levels[-1]))
 
 
+def _tree_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
+    if not signature.by_blocks or view.whole is not None:
+        return None
+    if not ROWS[signature.collective].bundled:
+        names = " < ".join(view.names)
+        return f"{signature.collective}: the {view.size} ranks share memory at no level ({names})"
+    if not signature.reduces:
+        return None
+    if signature.canonical:
+        return f"{choice.composition} of blocks on several nodes {NOT_CANONICAL}"
+    in_order = signature.commutative or Bundles.of(view, choice.composition, 0).in_order
+    return None if in_order else f"{signature.op} needs nodes of consecutive ranks"
+
+
 def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
     if not signature.by_blocks or (signature.collective == "alltoall" and view.whole is None):
         return None
@@ -146,7 +160,8 @@ def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fuse
 
 def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
     if signature.by_blocks:
-        return _no_nodes(view, signature, "lanes", (*LANES, *IN_LANES))
+        reason = _no_nodes(view, signature, "lanes", (*LANES, *IN_LANES))
+        return reason or _tree_unfit(view, signature, choice)
     reason = _no_nodes(view, signature, "lanes", LANES)
     if reason is not None:
         return reason
@@ -239,7 +254,9 @@ IN_PIECES = tuple(
 )
 IN_SHARES = (Need(("reduce_scatter", "scatter", "gather", "allgather"), "everyone", LANES),)
 COMPOSITIONS: Mapping[str, Composition] = {
-    TREE: Composition("reduce up the levels, broadcast down (HAN)", _tree_steps, TreePlaces),
+    TREE: Composition(
+        "reduce up the levels, broadcast down (HAN)", _tree_steps, TreePlaces, unfit=_tree_unfit
+    ),
     "flat": Composition(
         "all ranks in one group on the outermost level",
         _tree_steps,

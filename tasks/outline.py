@@ -71,7 +71,7 @@ class Outline:
             return None
         name = self.choice.composition
         bundles = Bundles.of(self.topology, name, signature.root)
-        return BlockSteps(signature.collective, name, bundles)
+        return BlockSteps(signature.collective, name, bundles, signature.in_place)
 
     @kept
     def channels(self) -> tuple[int, ...]:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from han.model.program import Base, Ref
 from han.model.topology import Group
-from han.tasks.block_steps import BlockSteps, together
-from han.tasks.bundles import Moves, Shelf
+from han.tasks.block_steps import STAGED, BlockSteps, together
+from han.tasks.bundles import Moves, Shelf, block_of
 from han.tasks.context import Letters
 from han.tasks.graph import Task
 from han.tasks.lanes import Lanes, Path, inner_levels, outer_levels
@@ -344,7 +344,7 @@ class BlockPlaces:
 
     def _between(self, steps: BlockSteps, tasks: tuple[Task, ...]) -> list[Place]:
         """Return the place among the ranks of a lane, or in a flat call of all."""
-        node, lane = steps.bundles.place(self.rank)
+        lane = steps.bundles.place(self.rank)[1]
         if steps.flat:
             ranks, lane = steps.all_ranks, 0
         elif lane >= steps.bundles.lanes:
@@ -356,8 +356,24 @@ class BlockPlaces:
         return [self._place(tasks, group, moves)]
 
     def _place(self, tasks: tuple[Task, ...], group: Group, moves: Moves) -> Place:
-        source, result = (self._memory(of(group.me)) for of in (moves.source, moves.result))
-        return Place(tasks, group, source, result, moves=moves)
+        source, result = moves.source(group.me), moves.result(group.me)
+        if source.number == STAGED and STAGED not in self.scratch:
+            self._stage(tasks, source)
+        return Place(tasks, group, self._memory(source), self._memory(result), moves=moves)
+
+    def _stage(self, tasks: tuple[Task, ...], shelf: Shelf) -> None:
+        """Copy the blocks of a call in place away from where others will be received."""
+        stream, signature = self.builder.stream(*tasks[0].stream), self.plan.signature
+        memory, nbytes = self._memory(shelf), signature.nbytes
+        stream.label(tasks[0])
+        for k in range(len(shelf.blocks)) if signature.uneven else ():
+            own = signature.length(k) if signature.counts else nbytes
+            stream.copy(memory + k * nbytes, block_of(SEND, k, signature), own, block=k, count=1)
+        if not signature.uneven:
+            count = len(shelf.blocks)
+            stream.copy(memory, SEND, count * nbytes, count=count)
+        for task in tasks:
+            stream.end_blocks(task, shelf.blocks, task.stop)
 
     def _memory(self, shelf: Shelf) -> Ref:
         """Return where the blocks of a shelf are in this rank's memory."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from han.model.channel_layout import PAGE
-from han.model.collectives import TOGETHER
 from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice
@@ -42,7 +41,7 @@ def rowed(
 
 def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Rowed | None:
     """Return the built-in choice of a composition other than a tree, between nodes; or None."""
-    if signature.collective in TOGETHER or topology.whole is not None:
+    if topology.whole is not None:
         return None
     row = RowSearch(signature, topology, TREE, Allowed(True, False, ()), traits).composition()
     if row is None:

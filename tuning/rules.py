@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
 from han.config.rules import KindUse, LevelUse, Rule, Use
-from han.model.collectives import TOGETHER
 from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.canonical import matters
@@ -96,8 +95,7 @@ class RuleTable:
         """
         if self.config is None or not (self.config.reproducible or self._saying):
             return signature
-        left = signature.device or self._apart(signature)
-        if signature.canonical or left or not matters(signature):
+        if signature.canonical or signature.device or not matters(signature):
             return signature
         wanted = self.config.reproducible
         if self._saying:
@@ -242,16 +240,10 @@ class RuleTable:
     def _named(self) -> dict[int, tuple[LevelUse, LevelChoice]]:
         return {}  # by the number of a use, which must live as long
 
-    def _apart(self, signature: Signature) -> bool:
-        """Whether a call is the MPI library's, as not all ranks share memory."""
-        return signature.collective in TOGETHER and self.topology.whole is None
-
     def objection(
         self, signature: Signature, choice: Choice, *, blocking: bool = True
     ) -> str | None:
         """Return the reason why `choice` cannot serve a call, or None."""
-        if self._apart(signature):
-            return apart(self.topology)
         topology = as_called(self.topology, signature, choice.composition)
         return unfit(topology, signature, choice, blocking)
 
@@ -266,14 +258,6 @@ def _other_class(
             continue
         return ((TUNED, f"measured for {CLASSES[name]}; this call is of {CLASSES[own]}"),)
     return ()
-
-
-def apart(topology: Topology) -> str:
-    """Return the reason why calls by blocks are left to the MPI library across nodes."""
-    return (
-        f"the {topology.size} ranks share memory at no level ({' < '.join(topology.names)}): "
-        "between nodes, such calls are left to the MPI library"
-    )
 
 
 def use_of(choice: Choice, names: Mapping[int, str]) -> Use:

@@ -28,7 +28,6 @@ class Facts:
     quota: float = math.inf  # processors that its container may use, by its quota
     mesh: bool = False  # whether its processor is a mesh
     local: int | None = None  # its number on its node, as the launcher counts
-    helped: bool = False  # whether its helper steps all runs while it is inside the MPI library
 
 
 def arrange(

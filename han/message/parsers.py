@@ -8,25 +8,21 @@ from typing import Any, NamedTuple
 
 from han.message import blocks, message, uneven
 from han.message.message import Message
-from han.model.collectives import TOGETHER, carried
 
 
 class Parser(NamedTuple):
     """The parser of a method.
 
-    `together`: han serves the call only where all ranks share memory. `init` is the look-up of the
-    persistent method, empty if the quick way knows no such method.
+    `init` is the look-up of the persistent method, empty if the quick way knows no such method.
     """
 
     name: str
     parse: Callable[..., Message]
-    together: bool = False
     init: str = ""
 
 
 def _parser(method: str, parse: Callable[..., Message]) -> Parser:
-    together = carried(method.lower()) in TOGETHER
-    return Parser(method, parse, together, f"{method.lower()}_init")
+    return Parser(method, parse, f"{method.lower()}_init")
 
 
 BARRIER = _parser("Barrier", message.barrier)

@@ -96,7 +96,7 @@ _ROWS = (
     ),
     Collective(
         "reduce_scatter", "Reduce_scatter_block", Coll.REDUCE_SCATTER, "each", "once",
-        letter="rs", reduces=True, uneven=True, replaces=True, synchronises=True,
+        letter="rs", reduces=True, uneven=True, replaces=True, synchronises=True, bundled=True,
         carries=("reduce_scatter_block",),
     ),
 )  # fmt: skip
@@ -134,7 +134,6 @@ class Names(Sequence[str]):
 COLLECTIVES = Names(lambda row: True)
 BY_BLOCKS = Names(lambda row: row.by_blocks)
 BUNDLED = Names(lambda row: row.bundled)
-TOGETHER = Names(lambda row: row.by_blocks and not row.bundled)  # only where ranks share memory
 SPREADING = Names(lambda row: row.send == "each")  # a rank sends a block to each rank
 ROOTED = Names(lambda row: row.rooted)
 REDUCING = Names(lambda row: row.reduces)

@@ -55,8 +55,7 @@ def gather_facts(meeting: Meeting, config: Config) -> list[Facts]:
     wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
     meeting.barrier(STEP)
     memory = _memory_of(meeting.comm)
-    helped = config.wait.progress != "off" and MPI.Query_thread() == MPI.THREAD_MULTIPLE
-    return meeting.share(lambda: _look(memory, wanted, helped), STEP)
+    return meeting.share(lambda: _look(memory, wanted), STEP)
 
 
 def facts_of(facts: Sequence[Facts], ranks: Sequence[int]) -> list[Facts]:
@@ -90,7 +89,7 @@ def _memory_of(comm: MPI.Intracomm) -> int:
     return int(lowest[0])
 
 
-def _look(memory: int, wanted: Sequence[str], helped: bool) -> Facts:
+def _look(memory: int, wanted: Sequence[str]) -> Facts:
     cpus = frozenset(os.sched_getaffinity(0))
     places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
     return Facts(
@@ -101,7 +100,6 @@ def _look(memory: int, wanted: Sequence[str], helped: bool) -> Facts:
         processors(),
         _native.on_mesh(),
         launched_place(os.environ),
-        helped,
     )
 
 

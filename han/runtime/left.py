@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from mpi4py import MPI
 
 from han import _native
 from han.common.errors import HanError, MismatchError
-from han.config.arrange import Facts
 from han.message.message import Message
-from han.model.collectives import TOGETHER
 from han.model.element_types import kernel
 from han.ranks.health import Health
 from han.ranks.meeting import Patience
 from han.ranks.notices import DEVICES
 from han.runtime.native_plans import identity
-from han.runtime.waiting import need_helper
 from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
@@ -34,31 +30,7 @@ class Nothing:
 
 
 NOTHING = Nothing()
-FORMS = ("{}", "I{}", "{}_init")
 AGREEMENT = Signature("allreduce", 1, 8, "sum", "uint64")
-
-
-def leave_blocks(calls: _native.Calls[Any], comm: MPI.Intracomm, facts: Sequence[Facts]) -> None:
-    """Leave calls to the MPI library that need shared memory, as a program without han makes them.
-
-    While a rank is inside such a call, its helper steps han's own runs, which peers may wait for
-    before they make the call. Where some rank has no helper for all runs, all ranks take the way
-    of :class:`LeftRequest`: MPI does not let a blocking call on one rank meet a nonblocking one.
-    """
-    if not all(one.helped for one in facts):
-        return
-    need_helper()
-    plain = MPI.Intracomm(comm)
-    for name in (*TOGETHER, "reduce_scatter_block"):
-        kind = name.capitalize()
-        for form in FORMS:
-            method = form.format(kind.lower() if form == "I{}" else kind)
-            calls.leave(form.format(name).lower(), getattr(plain, method))
-    calls.leave("ireduce_scatter", partial(_ireduce_scatter, plain))
-
-
-def _ireduce_scatter(comm: MPI.Intracomm, *arguments: Any) -> MPI.Request:
-    return HeldRequest(comm.Ireduce_scatter(*arguments), arguments)
 
 
 class HeldRequest(MPI.Request):

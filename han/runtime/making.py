@@ -27,7 +27,6 @@ from han.runtime.engines import Engines
 from han.runtime.given import Given, agreed_table
 from han.runtime.inherited import Draft, Inherited
 from han.runtime.leaving import at_end
-from han.runtime.left import leave_blocks
 from han.runtime.maker import Maker
 from han.runtime.parts import Parts
 from han.runtime.persistent import Persistent
@@ -205,8 +204,6 @@ def _open(parts: Parts, comm: MPI.Intracomm, limit: float) -> None:
     health = parts.health
     meeting = health.meeting
     meeting.look, meeting.limit, meeting.expect = health.look, limit, health.expect_step
-    if parts.topology.whole is None and not parts.config.check:
-        leave_blocks(parts.engines.calls, comm, parts.facts)
     at_end(parts)
 
 

@@ -64,15 +64,6 @@ class State:
 
     # ---- running ----------------------------------------------------------------------------
 
-    def together(self) -> bool:
-        """Return whether all ranks share memory."""
-        self.health.live()
-        return self.parts.topology.whole is not None
-
-    def _leaves(self, parser: Parser) -> bool:
-        """Return whether a call is the MPI library's whatever its arguments are."""
-        return parser.together and not self.together()
-
     def _planned(self, message: Message, blocking: bool) -> tuple[Message, Prepared | None]:
         """Return what han runs for a call, and its plan; None if the call is left to MPI."""
         prepared = self.parts.plans.find(message, blocking)
@@ -86,8 +77,6 @@ class State:
         For a call on memory of a device this waits until all ranks have made such a call.
         """
         agreed = self._checked(parser, arguments)
-        if self._leaves(parser):
-            return Served.BY_MPI
         with self.health.preparing():
             parsed = agreed or parser.parse(self.comm, *arguments)
             message, prepared = self._planned(parsed, blocking=True)
@@ -110,8 +99,6 @@ class State:
         call. There is no request if the call is left to the MPI library.
         """
         agreed = self._checked(parser, arguments)
-        if self._leaves(parser):
-            return Served.BY_MPI, None
         with self.health.preparing():
             parsed = agreed or parser.parse(self.comm, *arguments)
             message, prepared = self._planned(parsed, blocking=False)
@@ -129,9 +116,6 @@ class State:
     def init(self, parser: Parser, *arguments: object) -> tuple[Served, Request | None]:
         """Make a persistent request; there is none if the call is left to the MPI library."""
         self.health.live()
-        if self._leaves(parser):
-            self._checked(parser, arguments)
-            return Served.BY_MPI, None
         signature, request = self.parts.persistent.init(parser, arguments)
         if request is not None:
             return Served.BY_HAN, request

@@ -55,26 +55,19 @@ def naps(wait: Wait, conditions: Conditions) -> bool:
 
 
 _told: list[bool] = []
-_needed: list[bool] = []  # ranks wait inside the MPI library while runs are under way
 _crowded: list[bool] = []  # ranks outnumber processors, as some communicator of the process found
 
 
 def set_helper(wait: Wait, conditions: Conditions) -> None:
     """Say how the helper of this process works.
 
-    The last communicator that is made decides, except that none takes a helper away that others
-    need.
+    The last communicator that is made decides.
     """
     if conditions.oversubscribed:
         _crowded.append(True)
     look = PATIENT_LOOK if _crowded else HELPER_LOOK
-    at_once, off = wait.progress == "thread", wait.progress == "off" and not _needed
+    at_once, off = wait.progress == "thread", wait.progress == "off"
     _native.helper(off, _any_thread_may(), 0.0 if at_once else look)
-
-
-def need_helper() -> None:
-    """Have a helper in this process from now on, whatever later communicators ask for."""
-    _needed.append(True)
 
 
 def tell_limit(plan: _native.Plan, wait: Wait) -> None:

@@ -11,8 +11,9 @@ from han.model.program import Ref
 from han.model.topology import Topology
 from han.submodules.measured import CELL_CHUNK, CELLS
 from han.submodules.parts.cells import GATHERED, Waits
-from han.submodules.parts.lots import block_of, groups_of
+from han.submodules.parts.lots import groups_of
 from han.submodules.parts.pieces import Piece, numbered
+from han.tasks.bundles import block_of
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
@@ -50,7 +51,8 @@ class BlockCells:
         parts, blocks = _shown(plan, tasks[0].kind)
         kinds = [kind for kind, k in plan.streams if k == level]
         turn, area = kinds.index(tasks[0].kind), geometry.area // len(kinds)
-        if len(tasks) == 1 and parts * blocks * nbytes <= PAGE and choice.get("inline", 1) and not turn:
+        fits = len(tasks) == 1 and parts * blocks * nbytes <= PAGE
+        if fits and choice.get("inline", 1) and not turn:
             return cls(True, parts, max(nbytes, grain) * blocks, nbytes * blocks, 1, 1)
         cells = max(FEWEST, choice.get("cells", CELLS))
         room = area // cells // parts // LINE * LINE

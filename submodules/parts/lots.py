@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from han.common.kept import kept
 from han.model.program import Base, Ref
-from han.tasks.bundles import Blocks, Moves, Shelf
+from han.submodules.parts.fold import step_of as fold_step
+from han.tasks.bundles import Blocks, Moves, Shelf, block_of
+from han.tasks.canonical import linear
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.signature import Signature
@@ -77,19 +79,18 @@ def _runs(blocks: Blocks, signature: Signature, shelves: Sequence[Shelf]) -> lis
     numbers: list[Callable[[int], int]] = [shelf.at for shelf in shelves]
     if signature.uneven:  # the sizes of blocks are added up in the order of their numbers
         numbers.append(int)
+    apart = signature.uneven and any(shelf.base == Base.SCRATCH for shelf in shelves)
     for block in blocks:
-        if found and all(at(block) == at(found[-1][-1]) + 1 for at in numbers):
+        if found and not apart and all(at(block) == at(found[-1][-1]) + 1 for at in numbers):
             found[-1].append(block)
         else:
             found.append([block])
     return [Lot(tuple(run), True, 0, signature.nbytes) for run in found]
 
 
-def block_of(buffer: Ref, number: int, signature: Signature) -> Ref:
-    """Return where block `number` is in a buffer that holds one for each rank."""
-    if signature.counts:  # a program for these sizes only
-        return buffer + signature.start(number)
-    return buffer.behind(number)
+def single(lot: Lot, block: int) -> Lot:
+    """Return the part of a lot that is of one block."""
+    return Lot((block,), False, lot.start, lot.stop)
 
 
 @dataclass(frozen=True)
@@ -112,20 +113,24 @@ class Lots:
 
     def source(self, lot: Lot) -> Ref:
         """Return where a lot is that this rank gives or keeps."""
-        return self._on(self.context.source, self.moves.source(self.context.group.me), lot)
+        return self.on(self.context.source, self.moves.source(self.context.group.me), lot)
 
     def result(self, lot: Lot) -> Ref:
         """Return where a lot goes that this rank takes or keeps."""
-        return self._on(self.context.result, self.moves.result(self.context.group.me), lot)
+        return self.on(self.context.result, self.moves.result(self.context.group.me), lot)
 
     def sent(self, lot: Lot) -> Ref:
         """Return where a lot is that this rank sends."""
         return self.result(lot) if self.moves.spreads else self.source(lot)
 
-    def _on(self, memory: Ref, shelf: Shelf, lot: Lot) -> Ref:
-        number = shelf.at(lot.blocks[0])
-        place = block_of(memory, number, self.signature) if number else memory
-        return place.to(lot.start)
+    def on(self, memory: Ref, shelf: Shelf, lot: Lot) -> Ref:
+        """Return where a lot is on a shelf in this rank's memory."""
+        number, signature = shelf.at(lot.blocks[0]), self.signature
+        if number and signature.uneven and shelf.base == Base.SCRATCH:
+            memory += number * signature.nbytes
+        elif number:
+            memory = block_of(memory, number, signature)
+        return memory.to(lot.start)
 
     def nbytes(self, lot: Lot) -> int:
         """Return the bytes of a lot."""
@@ -144,6 +149,29 @@ class Lots:
     def copy(self, dst: Ref, src: Ref, lot: Lot) -> None:
         """Copy a lot."""
         self.context.stream.copy(dst, src, self.nbytes(lot), **self.named(lot))
+
+    def fold(self, task: Task, lot: Lot, operands: dict[int, Ref], first: int) -> None:
+        """Combine a lot of one block into its result, in the order of ranks.
+
+        `operands` are told by rank. Those of other ranks are memory that begins with byte `first` of the block.
+        """
+        stream, order = self.context.stream, linear(len(operands))
+        ranks = sorted(operands)
+        mine, refs = ranks.index(self.rank), tuple([operands[rank] for rank in ranks])
+        step, stop = fold_step(self.context.grain), lot.start + self.nbytes(lot)
+        stream.begin_blocks(task, lot.blocks, lot.stop)
+        for at in range(lot.start, stop, step):
+            result = self.result(lot).to(at)
+            stream.fold_each(
+                result, refs, mine, first, min(step, stop - at), order, (result,), None, None,
+                lot.blocks[0],
+            )  # fmt: skip
+        stream.end_blocks(task, lot.blocks, lot.stop)
+
+    @kept
+    def rank(self) -> int:
+        """This rank."""
+        return self.context.group.ranks[self.context.group.me]
 
     def kept(self, task: Task, most: int) -> list[list[Lot]]:
         """Return the lots that this rank copies from its source to its result, in groups."""

@@ -16,14 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from han.common.kept import kept
-from han.model.program import Ref
+from han.model.program import Base, Ref
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
-from han.submodules.parts.lots import Lot, Lots, cut_blocks, part_of
+from han.submodules.parts.lots import Lot, Lots, cut_blocks, part_of, single
+from han.tasks.bundles import Shelf
 from han.tasks.context import Context
 from han.tasks.graph import Task
 
-FIRST = ("gather", "alltoall")  # kinds of first steps: a last one has other flags
+FIRST = ("gather", "alltoall", "reduce_scatter")  # kinds of first steps: a last one has other flags
 Groups = list[list[list[Lot]]]  # by member and turn: the lots that go through one cell
 
 
@@ -46,7 +47,7 @@ class _Given:
         """Show this rank's lots of a task, keep its own, and take those of others."""
         stream, moves, most = self.context.stream, self.lots.moves, self.blocks.layout.chunk
         groups = [
-            cut_blocks(moves.gives(m), task, self.lots.signature, most, moves.source(m))
+            cut_blocks(moves.gives(m), task, self.lots.signature, most, *self._shelves(m))
             for m in range(self.context.group.size)
         ]
         kept = self.lots.kept(task, most)
@@ -56,9 +57,17 @@ class _Given:
             for lots in kept[turn : turn + 1] if turn >= 0 else ():
                 self.lots.keep(task, lots)
             if 0 <= turn < turns:
-                self._take(task, groups, first, turn)
+                (self._combine if self.combines else self._take)(task, groups, first, turn)
         stream.sequence = first + turns
         stream.end(task)
+
+    def _shelves(self, member: int) -> list[Shelf]:
+        """Return where blocks must lie behind each other to be shown together.
+
+        What is combined is taken block by block.
+        """
+        source = self.lots.moves.source(member)
+        return [source, *[Shelf(Base.SCRATCH, self.lots.moves.gives(member))] * self.combines]
 
     def _show(self, task: Task, groups: Groups, first: int, turn: int) -> None:
         """Show the lots of a turn, if this rank has any."""
@@ -70,7 +79,8 @@ class _Given:
         if self.told:
             self.blocks.waits.wait(self.takers, self.read, index - self.blocks.layout.cells + 1)
         for lot, room in self._rooms(me, index, groups[me][turn]):
-            self.lots.copy(room, self.lots.source(lot), lot)
+            if not self.combines or not {*lot.blocks} <= self.own:
+                self.lots.copy(room, self.lots.source(lot), lot)
         self.blocks.post(self.shown, index + 1)
 
     def _take(self, task: Task, groups: Groups, first: int, turn: int) -> None:
@@ -86,6 +96,38 @@ class _Given:
                 stream.end_blocks(task, lot.blocks, lot.stop)
         if self.told and self.givers:
             self.blocks.post(self.read, index + 1)
+
+    def _combine(self, task: Task, groups: Groups, first: int, turn: int) -> None:
+        """Combine what all members show of the blocks that this rank carries, and tell them."""
+        index, context, me = first + turn, self.context, self.context.group.me
+        context.stream.label(task)
+        if not self.own:
+            return
+        self.blocks.waits.wait(context.others, self.shown, index + 1)
+        rooms = [[room for _, room in self._rooms(m, index, groups[me][turn])]
+                 for m in range(context.group.size)]  # fmt: skip
+        for k, lot in enumerate(groups[me][turn]):
+            for number, block in enumerate(lot.blocks):
+                if block in self.own:
+                    one = single(lot, block)
+                    shown = {
+                        r: rooms[m][k].behind(number) for m, r in enumerate(context.group.ranks)
+                    }
+                    shown[self.lots.rank] = self.lots.source(one)
+                    self.lots.fold(task, one, shown, lot.start)
+        if self.told:
+            self.blocks.post(self.read, index + 1)
+
+    @property
+    def combines(self) -> bool:
+        """Whether members combine what others show."""
+        return self.context.stream.kind == "reduce_scatter"
+
+    @kept
+    def own(self) -> frozenset[int]:
+        """The blocks that this rank combines."""
+        me = self.context.group.me
+        return frozenset(self.lots.moves.given(me, me))
 
     def _taken(self, member: int, index: int, group: list[list[Lot]]) -> Iterator[tuple[Lot, Ref]]:
         """Yield what this rank takes of lots in a member's cell, and where it is there."""

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from han.model.program import Base, Ref
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
-from han.submodules.parts.lots import block_of
 from han.submodules.parts.pieces import Piece
 from han.submodules.solo.combine import Combiner
 from han.submodules.solo.reads import Reads
+from han.tasks.bundles import block_of
 
 
 def _block(solo: Reads, base: Base, piece: Piece, number: int = 0) -> Ref:

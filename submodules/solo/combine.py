@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from han.model.channel_layout import LINE
 from han.model.program import Ref
 from han.submodules.measured import READ_BLOCK, SOLO_BLOCK
-from han.submodules.parts.lots import block_of
 from han.submodules.parts.fold import fold
 from han.submodules.solo.reads import Reads
+from han.tasks.bundles import block_of
 from han.tasks.canonical import depths, rooms
 
 

@@ -14,16 +14,6 @@
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 
-/* The methods of a look-up: blocking, nonblocking and persistent ones. */
-#define EACH(FORMS)                                                                               \
-    FORMS(barrier), FORMS(bcast), FORMS(reduce), FORMS(allreduce), FORMS(gather), FORMS(scatter), \
-        FORMS(allgather), FORMS(alltoall), FORMS(reduce_scatter_block), FORMS(allgatherv),        \
-        FORMS(reduce_scatter)
-#define NUMBERS(NAME) LEFT_##NAME, LEFT_i##NAME, LEFT_##NAME##_init
-#define NAMES(NAME) #NAME, "i" #NAME, #NAME "_init"
-enum { EACH(NUMBERS), LEFT };
-static const char *const methods[LEFT] = {EACH(NAMES)};
-
 typedef struct {
     PyObject_HEAD
     EngineObject *engine;
@@ -31,7 +21,6 @@ typedef struct {
     han_caller caller;
     unsigned long long hits; /* calls that found their plan here */
     han_py_look_up plans;
-    PyObject *library[LEFT]; /* MPI's own methods of the collectives that are left to it, or NULL */
 } CallsObject;
 
 /* Run a plan: to its end, or as a request that owns the memory of the buffers. */
@@ -130,26 +119,6 @@ static PyObject *persistent(CallsObject *self, const han_call *c) {
     return request;
 }
 
-/* A buffer as mpi4py takes it, which does not know `[array]`; borrowed. */
-static PyObject *unwrapped(PyObject *buffer) {
-    bool listed = PyList_CheckExact(buffer) || PyTuple_CheckExact(buffer);
-    bool alone = listed && PySequence_Fast_GET_SIZE(buffer) == 1;
-    return alone ? PySequence_Fast_GET_ITEM(buffer, 0) : buffer;
-}
-
-/* Call MPI's own method, as a program without han does: True if it returns nothing. After an error
- * of the communicator False: Python raises it. */
-static PyObject *leave(CallsObject *self, int method, PyObject *const *args, Py_ssize_t n) {
-    enum { MOST = 4 };
-    PyObject *given[MOST] = {NULL};
-    if (self->engine->engine.failed || n > MOST) Py_RETURN_FALSE;
-    for (Py_ssize_t k = 0; k < n; k++) given[k] = k < 2 ? unwrapped(args[k]) : args[k];
-    PyObject *answer = PyObject_Vectorcall(self->library[method], given, (size_t)n, NULL);
-    if (answer != Py_None) return answer;
-    Py_DECREF(answer);
-    Py_RETURN_TRUE;
-}
-
 /* Read the arguments and go on with the call; `go` is NULL for a persistent one. */
 static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read, mode go) {
     han_call c; /* small parts are cleared faster than the whole */
@@ -171,7 +140,6 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
 #define DEFINE_METHOD(NAME, METHOD, ARGUMENTS, GO)                                            \
     static PyObject *calls_##METHOD(CallsObject *self, PyObject *const *args, Py_ssize_t n) { \
         if (han_expect(#METHOD, n, ARGUMENTS)) return NULL;                                   \
-        if (self->library[LEFT_##METHOD]) return leave(self, LEFT_##METHOD, args, n);         \
         return serve(self, args, han_read_##NAME, GO);                                        \
     }
 
@@ -194,20 +162,6 @@ DEFINE_METHODS(reduce_scatter, 4)
 
 static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
     return han_expect("recvcounts", n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
-}
-
-/* leave(name, method): from now on, calls of this name are those of MPI's own method. */
-static PyObject *calls_leave(CallsObject *self, PyObject *args) {
-    const char *name;
-    PyObject *method;
-    if (!PyArg_ParseTuple(args, "sO", &name, &method)) return NULL;
-    for (int k = 0; k < LEFT; k++)
-        if (!strcmp(name, methods[k])) {
-            Py_XSETREF(self->library[k], Py_NewRef(method));
-            Py_RETURN_NONE;
-        }
-    PyErr_Format(PyExc_ValueError, "there is no method %s", name);
-    return NULL;
 }
 
 static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
@@ -256,7 +210,6 @@ static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
     Py_VISIT(self->engine);
     Py_VISIT(self->caller.reader);
     Py_VISIT(self->request);
-    for (int k = 0; k < LEFT; k++) Py_VISIT(self->library[k]);
     for (uint32_t k = 0; k < self->plans.size; k++) {
         Py_VISIT(self->plans.slots[k].op);
         Py_VISIT(self->plans.slots[k].plan);
@@ -266,7 +219,6 @@ static int calls_traverse(CallsObject *self, visitproc visit, void *arg) {
 
 static int calls_tp_clear(CallsObject *self) {
     han_py_look_up_clear(&self->plans);
-    for (int k = 0; k < LEFT; k++) Py_CLEAR(self->library[k]);
     Py_CLEAR(self->engine);
     return 0;
 }
@@ -309,21 +261,8 @@ static PyMethodDef calls_methods[] = {
      "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is "
      "(bound "
      "of its class, kind, handle), `uneven` says whether blocks differ in size."},
-    {"leave", (PyCFunction)calls_leave, METH_VARARGS,
-     "leave($self, name, method, /)\n--\n\n"
-     "Leave the calls of a method to one of MPI's, with the same arguments."},
     {"clear", (PyCFunction)calls_clear, METH_NOARGS, "clear($self, /)\n--\n\nRemove all plans."},
     {NULL, NULL, 0, NULL},
-};
-
-static PyObject *calls_get_leaves(CallsObject *self, void *unused) {
-    (void)unused;
-    return PyBool_FromLong(self->library[LEFT_gather] != NULL);
-}
-
-static PyGetSetDef calls_getset[] = {
-    {"leaves", (getter)calls_get_leaves, NULL, "Whether calls by blocks are MPI's own.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMemberDef calls_members[] = {
@@ -346,7 +285,6 @@ PyTypeObject CallsType = {
         "`bounds` are those of classes of sizes.",
     .tp_methods = calls_methods,
     .tp_members = calls_members,
-    .tp_getset = calls_getset,
     .tp_init = (initproc)calls_init,
     .tp_new = PyType_GenericNew,
 };
