@@ -137,6 +137,7 @@ class _Exchange:
         """Emit all rounds: a member sends on what it has got."""
         group, ranks = self.context.group, self.context.group.ranks
         kept = self.lots.kept(self.task, self.segment)
+        self.stream.begin_in_place(self.task)
         if self.lots.moves.spreads:
             self._keep(kept)
         for one in SCRIPTS[self.context.choice.algorithm](group.me, group.size):

@@ -372,6 +372,7 @@ class BlockPlaces:
         if not signature.uneven:
             count = len(shelf.blocks)
             stream.copy(memory, SEND, count * nbytes, count=count)
+        self.builder.staged = stream, len(stream)
         for task in tasks:
             stream.end_blocks(task, shelf.blocks, task.stop)
 

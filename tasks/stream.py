@@ -122,11 +122,20 @@ class Stream(Operations):
             for brought in [one for one in earlier if one.stream is not self][-1:]:
                 self._await(brought.stream, brought.until(stop))
 
+    def begin_in_place(self, task: Task) -> None:
+        """Begin to receive where the operands of a call in place were, which have been copied."""
+        self.label(task)
+        if self.builder.staged is not None:
+            stream, position = self.builder.staged
+            if stream is not self:
+                self._await(stream, position)
+
     def end_blocks(self, task: Task, blocks: Iterable[int], stop: int) -> None:
         """Let other streams of this rank have some blocks up to byte `stop` from here on."""
         for block in blocks:
             brought = self.builder.brought.setdefault((task.segment, block), [])
-            if not brought or brought[-1].stream is not self:
+            last = brought[-1] if brought else None
+            if last is None or last.stream is not self or last.stops[-1] >= stop:  # elsewhere
                 brought.append(Brought(self, [], []))
             brought[-1].stops.append(stop)
             brought[-1].positions.append(len(self))
@@ -230,6 +239,7 @@ class Builder(Addresses):
         self._tasks: dict[Task, int] = {}
         self.wholes: dict[Task, Task] = {}  # of parts
         self.brought: dict[tuple[int, int], list[Brought]] = {}  # by segment and block
+        self.staged: tuple[Stream, int] | None = None  # where operands in place have been copied
         self._comms: list[tuple[int, tuple[int, ...]]] = []
 
     # ---- operands and communicators -------------------------------------------------------

@@ -88,8 +88,8 @@ INSTRUCTION = np.dtype(
 # For each instruction of a program for many sizes: the grains of the message that it moves, from
 # `start` to `stop`; for each operand a constant offset, how many blocks lie before it, and which
 # grain is there; the bytes of what `n` counts (`each`; 0: `n` is constant). Where blocks differ in
-# size, it moves grains of block `block`. With a `count`, it moves so many whole blocks, from this one
-# on; then `start`, `stop` and origins are 0.
+# size, it moves grains of block `block`. With a `count`, it moves so many whole blocks,
+# from `block` on, and `start`, `stop` and origins are 0.
 TERMS = np.dtype(
     [
         ("offset", "u8", 4),

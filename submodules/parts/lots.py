@@ -153,7 +153,8 @@ class Lots:
     def fold(self, task: Task, lot: Lot, operands: dict[int, Ref], first: int) -> None:
         """Combine a lot of one block into its result, in the order of ranks.
 
-        `operands` are told by rank. Those of other ranks are memory that begins with byte `first` of the block.
+        `operands` are told by rank. Those of other ranks are memory that begins with byte `first`
+        of the block.
         """
         stream, order = self.context.stream, linear(len(operands))
         ranks = sorted(operands)

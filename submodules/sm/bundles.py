@@ -52,6 +52,7 @@ class _Given:
         ]
         kept = self.lots.kept(task, most)
         turns, ahead, first = max(map(len, groups)), self.blocks.layout.ahead, stream.sequence
+        stream.begin_in_place(task)
         for turn in range(-ahead, max(turns, len(kept))):
             self._show(task, groups, first, turn + ahead)
             for lots in kept[turn : turn + 1] if turn >= 0 else ():
