@@ -142,7 +142,7 @@ class Case(NamedTuple):
 
 def cases(collective: str) -> Iterator[Case]:
     """Yield all cases of a collective."""
-    names = ("tree",) if ROWS[collective].by_blocks else COMPOSITIONS
+    names = ("tree", "lanes") if ROWS[collective].by_blocks else COMPOSITIONS
     for (machine, topology), traits, attach in product(machines().items(), TRAITS, (True, False)):
         for (about, signature), name in product(calls(collective), names):
             if signature.root < topology.size:

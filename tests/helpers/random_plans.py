@@ -149,8 +149,6 @@ def draw_plan(
     unit = draw.choice([64, 1000, 4 * KiB, 20_000])
     signature = draw_signature(draw, topology.size, target.collective, unit)
     signature = replace(signature, canonical=canonical and signature.reduces)
-    if signature.by_blocks and topology.whole is None:
-        return None
     name = composition_of(target.submodule, target.algorithm) or draw_composition(draw)
     table = RuleTable(None, topology, NodeTraits())
     choice = draw_choice(draw, topology, signature, unit, name)

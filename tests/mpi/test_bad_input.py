@@ -554,7 +554,7 @@ def test_a_second_configuration_for_one_communicator_is_refused(mpi_ranks):
     check_works(comm)
 
 
-# ---- calls that han leaves to MPI ---------------------------------------------------------------
+# ---- calls by blocks between nodes --------------------------------------------------------------
 
 BLOCKS = {
     "Allgather": lambda n: (f(n), f(n * SIZE)),
@@ -575,11 +575,11 @@ def call_and_wait(comm, variant, collective, arguments, waitall):
 
 
 @on_ranks
-def test_a_wrong_argument_in_a_call_that_is_mpis_is_told(mpi_ranks):
+def test_a_wrong_argument_in_a_call_by_blocks_is_told(mpi_ranks):
     for k, (collective, arguments) in enumerate(BLOCKS.items()):
         for variant in FORMS:
             odd = k % mpi_ranks
-            comm = new_comm(APART, wait={"timeout": 20, "progress": "off"})  # else MPI's own call
+            comm = new_comm(APART, wait={"timeout": 20})
             for bad in ("text", f((4, 4))[:, 1]):  # wrong on all ranks: they go on
                 with pytest.raises((TypeError, ValueError, BufferError)):
                     method_of(comm, variant, collective)(bad, *arguments(4)[1:])
@@ -597,7 +597,7 @@ def test_a_wrong_argument_in_a_call_that_is_mpis_is_told(mpi_ranks):
 
 
 @on_ranks
-def test_checked_mode_compares_calls_that_are_mpis(mpi_ranks):
+def test_checked_mode_compares_calls_by_blocks(mpi_ranks):
     comm = new_comm(APART, check=True)
     for collective, arguments in BLOCKS.items():
         for variant in FORMS:
@@ -614,7 +614,7 @@ def test_checked_mode_compares_calls_that_are_mpis(mpi_ranks):
 
 
 @on_ranks
-def test_a_request_of_mpis_that_is_never_freed_keeps_no_shared_memory(mpi_ranks):
+def test_a_request_by_blocks_that_is_never_freed_keeps_no_shared_memory(mpi_ranks):
     def channels():
         gc.collect()
         maps = Path("/proc/self/maps").read_text().splitlines()

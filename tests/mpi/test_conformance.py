@@ -154,9 +154,10 @@ def can_serve(part, collective, topology, level, shared_to):
     apart = {*ROWS[collective].task_kinds} <= {*algorithm.kinds}
     if algorithm.fuses and not (outermost or apart):
         return False
-    by_blocks = {*algorithm.kinds} <= {*BY_BLOCKS}
-    shares = topology.whole is not None if by_blocks else shared_to >= k
-    return shares or not needs_memory(part, collective, outermost)
+    if {*algorithm.kinds} <= {*BY_BLOCKS}:
+        together = topology.whole is not None
+        return together != (part[0] == "bundle") and (together or outermost)
+    return shared_to >= k or not needs_memory(part, collective, outermost)
 
 
 def meant_for(part, calls):

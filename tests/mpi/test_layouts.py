@@ -80,8 +80,6 @@ def test_sums_are_right_whatever_the_layouts(mpi_ranks):
         for one in layouts(rank):
             for name in ("Allreduce", "Reduce", "Reduce_scatter_block"):
                 blocks = size if name == "Reduce_scatter_block" else 1
-                if blocks > 1 and comm._han.calls.leaves:
-                    continue  # MPI's own; Open MPI 5.0 writes beyond its memory for such types
                 values = np.arange(1, 2 * COUNT * blocks + 1)
                 _, send = one.buffer(COUNT * blocks, values * (rank + 1))
                 memory, recv = one.buffer(COUNT)

@@ -74,8 +74,6 @@ def class_plans(target: Target, topology: Topology, nbytes: int) -> Iterator[tup
     """Yield the levels that a target can serve, and plans for the class of a message."""
     call = signature_of(target.collective, nbytes, topology.size)
     one = class_of(call, bound_of(call, BOUNDS))
-    if call.by_blocks and topology.whole is None:
-        return
     table = RuleTable(None, topology, NodeTraits())
     name = composition_of(target.submodule, target.algorithm) or TREE
     for level in levels_of(as_called(topology, call, name), call):
