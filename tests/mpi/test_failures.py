@@ -9,11 +9,20 @@ import shutil
 import signal
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 from _jobs import PRELUDE, job
-from _support import FLAT, SECONDS, TWO_BY_TWO, error_of, new_comm, tiny_memory
+from _support import (
+    FLAT,
+    SECONDS,
+    TWO_BY_TWO,
+    error_of,
+    errors_if_late,
+    new_comm,
+    tiny_memory,
+)
 from mpi4py import MPI
 
 import han
@@ -37,14 +46,11 @@ CALLS = {
 @pytest.mark.mpi(ranks=[2, 4], timeout=90, unit="s")
 @with_each
 def test_a_rank_that_does_not_come_is_named(mpi_ranks, levels):
-    world = MPI.COMM_WORLD
     for what, call in CALLS.items():
         comm = new_comm(levels, timeout=0.5)
         missing = comm.size - 1
         comm.Barrier()
-        if comm.rank == missing:
-            time.sleep(1.2)
-        errors = world.allgather(error_of(lambda call=call, comm=comm: call(comm)))
+        errors = errors_if_late(comm, missing, partial(call, comm))
         others = [e for r, e in enumerate(errors) if r != missing]
         timeouts = [text for name, text, _ in others if name == "CollectiveTimeoutError"]
         assert timeouts, errors
