@@ -301,7 +301,7 @@ def test_an_operation_on_many_bytes_that_raises_leaves_no_rank_waiting(mpi_ranks
                 comm = new_comm()
                 kinds = WORLD.allgather(raised(partial(call, comm, text, op))[0])
                 assert "ZeroDivisionError" in kinds, (wrong, root, kinds)
-                assert {*kinds} <= {"ZeroDivisionError", "PeerError", ""}
+                assert {*kinds} <= {"ZeroDivisionError", "PeerError", "RevokedError", ""}
                 assert kinds[root] or root != 1  # it waits for rank 0
                 with contextlib.suppress(han.HanError):
                     comm.Free()

@@ -19,11 +19,11 @@ from han.runtime.alike import ALIKE
 from han.tuning import planner
 
 RANK = MPI.COMM_WORLD.rank
-CALLS = 6_000
-WINDOW = 1_000
+CALLS = 12_000
+WINDOW = 2_000
 LARGEST = 40_000  # elements
 MOST_REQUESTS = 3  # persistent ones that stay alive
-GROWTH = 256 << 10  # bytes per window; a leak grows in every window, a cache that fills does not
+GROWTH = 512 << 10  # bytes per window; a leak grows in every window, a cache that fills does not
 NODES = [
     {"name": "node", "symbol": "s", "scope": {"size": 2}},
     {"name": "network", "symbol": "i", "scope": "all"},
