@@ -21,6 +21,8 @@ RANKS ?= $(shell nproc)
 # Tests run more ranks than cores, so waiting ranks must yield. Root may start Open MPI.
 export OMPI_MCA_mpi_yield_when_idle ?= 1
 export I_MPI_THREAD_YIELD ?= 2
+# Open MPI looks a second for adapters of libfabric in each start, which no test uses.
+export OMPI_MCA_btl ?= ^ofi
 export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
@@ -166,27 +168,36 @@ test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 	@$(call step,Python tests,\
 		$(call with,$(FIRST),pytest tests $(SPREAD) --ignore=tests/mpi --ignore=tests/cluster))
 
-test-mpi: $(LIBRARIES:%=test-mpi-%) ## Tests under mpiexec, with each MPI library
+# Sessions of tests under mpiexec: those that are ranks of one job, those that start jobs of their own
+# and often wait, and both of tests that run once: those of examples, commands, measurements, bad
+# arguments and the pool of ranks do not depend on the MPI library. Two sessions at a time.
+SESSIONS = $(foreach kind,ranks jobs,$(LIBRARIES:%=$(kind)-%) $(kind)-once)
 
-# The tests of examples, commands, measurements, bad arguments and the pool of ranks do not depend on
-# the MPI library, so they run once. Several libraries take turns at the variants of the other tests.
+test-mpi: $(LIBRARIES:%=.venv-%/.installed) ## Tests under mpiexec, with each MPI library
+	@mkdir -p build; $(call step,MPI tests,printf '%s\n' $(SESSIONS) | xargs -P 2 -I% bash -c \
+		'status=0; $(MAKE) --no-print-directory session-% >build/%.log 2>&1 || status=1; cat build/%.log; \
+		exit $$status')
+
+test-mpi-%: .venv-%/.installed
+	@failed=0; for session in ranks-$* jobs-$*; do \
+		$(MAKE) --no-print-directory session-$$session || failed=1; done; exit $$failed
+
+# Several libraries take turns at the variants of the tests that do not run once.
 ONCE = $(patsubst %,tests/mpi/test_%.py,examples doc_commands bench tune bad_input pool)
-turn = $(shell k=0; for l in $(LIBRARIES); do [ $$l != $* ] || echo $$k; k=$$((k + 1)); done)/$(words $(LIBRARIES))
+library = $(lastword $(subst -, ,$*))
+turn = $(shell k=0; for l in $(LIBRARIES); do [ $$l != "$(library)" ] || echo $$k/$(words $(LIBRARIES)); \
+	k=$$((k + 1)); done)
+files = $(if $(filter once,$(library)),$(ONCE),tests/mpi $(ONCE:%=--ignore=%))
+kind-ranks = -m mpi
+kind-jobs = -m "not mpi" -n 2 --maxschedchunk=1
 
 # The allgather that Intel MPI chooses by itself for three ranks of some processors loses data if the
 # types of both sides differ. Tests compare han with it, so they name another algorithm (a ring).
-test-mpi-impi: export I_MPI_ADJUST_ALLGATHER ?= 3
-
-# $(call mpi-tests,files): first tests that start jobs of their own, which often wait, beside each other;
-# then tests that are ranks of a job.
-mpi-tests = failed=0; $(call with,$*,pytest -m "not mpi" -n 3 --maxschedchunk=1 $(1)) || failed=1; \
-	$(call with,$*,pytest -m mpi $(1)) || failed=1; [ $$failed = 0 ]
-
-test-mpi-%: export HAN_TEST_TURN = $(turn)
-test-mpi-%: .venv-%/.installed
-	@$(if $(filter $*,$(FIRST)),$(call step,MPI tests for one library,\
-		HAN_TEST_TURN=; $(call mpi-tests,$(ONCE))))
-	@$(call step,MPI tests under $*,$(call mpi-tests,tests/mpi $(ONCE:%=--ignore=%)))
+session-%: export I_MPI_ADJUST_ALLGATHER ?= 3
+session-%: export HAN_TEST_TURN = $(turn)
+session-%:
+	@$(call step,MPI tests: $*,$(call with,$(patsubst once,$(FIRST),$(library)),\
+		pytest $(kind-$(firstword $(subst -, ,$*))) $(files)))
 
 # The jobs of this test wait for half a minute: those of all libraries at the same time.
 OUTAGE = tests/cluster/test_outage.py
@@ -221,11 +232,11 @@ lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, clang-format, th
 	@$(call step,lint,\
 		.venv-$(FIRST)/bin/ruff check .; \
 		.venv-$(FIRST)/bin/ruff format --check .; \
-		.venv-$(FIRST)/bin/mypy; \
 		.venv-$(FIRST)/bin/clang-format --dry-run --Werror han/native/*.[ch] han/native/*/*.[ch]; \
-		for file in han/native/*.c han/native/*/*.c; do \
-			$(CC) -std=c11 -O2 -Wall -Wextra -Werror -Ihan/native $(INCLUDE) -c $$file -o /dev/null; \
-		done)
+		.venv-$(FIRST)/bin/mypy & failed=0; \
+		printf '%s\n' han/native/*.c han/native/*/*.c | xargs -P $$(nproc) -I% \
+			$(CC) -std=c11 -O2 -Wall -Wextra -Werror -Ihan/native $(INCLUDE) -c % -o /dev/null || failed=1; \
+		wait $$!; [ $$failed = 0 ])
 
 # --- measurements ---------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ LIBRARIES: Mapping[str, Library] = {
             "PRTE_MCA_prte_if_include": str(FIRST_RAIL),
             "OMPI_MCA_btl_tcp_if_include": str(NETWORK),
             "OMPI_MCA_pml": "ob1",
+            "OMPI_MCA_btl": "^ofi",  # which looks for adapters for a second
             "OMPI_MCA_mpi_yield_when_idle": "1",
         },
         adapter="OMPI_MCA_btl_tcp_if_include",

@@ -182,6 +182,13 @@ def error_of(call: Callable[[], object]) -> tuple[str, str, float]:
     return type(error).__name__, str(error), seconds
 
 
+def errors_if_late(comm: han.Comm, late: int, call: Callable[[], object]) -> list[Any]:
+    """Make a call that rank `late` enters when it has ended on all others; return `error_of`s."""
+    errors = [] if comm.rank == late else [error_of(call)]
+    WORLD.Barrier()
+    return WORLD.allgather(*(errors or [error_of(call)]))
+
+
 def run_in_threads(work: Callable[..., object], *calls: tuple[Any, ...]) -> None:
     """Call `work` in several threads at once; raise an error that one of the calls raises."""
     with ThreadPoolExecutor(len(calls)) as pool:

@@ -41,7 +41,10 @@ def _is_on(item, ranks):
 
 
 def _in_turn(items):
-    """Return this turn's variants of each test, so that several MPI libraries can share them."""
+    """Return this turn's variants of each test, so that several MPI libraries can share them.
+
+    Tests marked `any_library` are shared as if they were the variants of one test.
+    """
     turn = os.environ.get(TURN)
     if not turn:
         return items
@@ -50,10 +53,12 @@ def _in_turn(items):
     seen: Counter[tuple[str, str]] = Counter()
     ours = []
     for item in items:
+        shared = item.get_closest_marker("any_library") is not None
+        test = ("", "") if shared else _test(item)
         alone = variants[_test(item)] == 1 or getattr(item.module, "ALL_VARIANTS", False)
-        if alone or seen[_test(item)] % n == k:
+        if (alone and not shared) or seen[test] % n == k:
             ours.append(item)
-        seen[_test(item)] += 1
+        seen[test] += 1
     return ours
 
 

@@ -54,6 +54,7 @@ def run_all(comm, domains, level, parts, cases, **how):
     return comm.allreduce(moved)
 
 
+@pytest.mark.any_library
 @pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 def test_what_is_counted_is_what_programs_say(mpi_ranks):
     comm = MPI.COMM_WORLD

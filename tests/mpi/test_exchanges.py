@@ -20,9 +20,9 @@ COUNTS = (0, 1, 6, 513, 1000, 9001)
 
 def calls_of(size: int) -> Iterator[Call]:
     """Yield allreduces of several sizes, types and operations, in place and not, and barriers."""
-    for count, in_place in itertools.product(COUNTS, (False, True)):
-        yield Call("allreduce", count, "float64", "sum", 0, in_place)
-        yield Call("allreduce", count, "int32", "max", 0, not in_place)
+    for k, count in enumerate(COUNTS):
+        yield Call("allreduce", count, "float64", "sum", 0, k % 2 == 0)
+        yield Call("allreduce", count, "int32", "max", 0, k % 2 == 1)
         yield Call("barrier")
     yield from (Call("allreduce", 3000, "int64", "prod") for _ in range(6))
 

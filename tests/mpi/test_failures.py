@@ -9,11 +9,20 @@ import shutil
 import signal
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 from _jobs import PRELUDE, job
-from _support import FLAT, SECONDS, TWO_BY_TWO, error_of, new_comm, tiny_memory
+from _support import (
+    FLAT,
+    SECONDS,
+    TWO_BY_TWO,
+    error_of,
+    errors_if_late,
+    new_comm,
+    tiny_memory,
+)
 from mpi4py import MPI
 
 import han
@@ -37,14 +46,11 @@ CALLS = {
 @pytest.mark.mpi(ranks=[2, 4], timeout=90, unit="s")
 @with_each
 def test_a_rank_that_does_not_come_is_named(mpi_ranks, levels):
-    world = MPI.COMM_WORLD
     for what, call in CALLS.items():
         comm = new_comm(levels, timeout=0.5)
         missing = comm.size - 1
         comm.Barrier()
-        if comm.rank == missing:
-            time.sleep(1.2)
-        errors = world.allgather(error_of(lambda call=call, comm=comm: call(comm)))
+        errors = errors_if_late(comm, missing, partial(call, comm))
         others = [e for r, e in enumerate(errors) if r != missing]
         timeouts = [text for name, text, _ in others if name == "CollectiveTimeoutError"]
         assert timeouts, errors
@@ -122,17 +128,15 @@ def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
         comm.Barrier()
         if comm.rank == 1:
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-        if comm.rank == 2:  # enters when the interrupted rank waits no longer
-            time.sleep(1.5)
-        name, text, seconds = error_of(lambda call=call, comm=comm: call(comm))
+        errors = errors_if_late(comm, 2, partial(call, comm))
+        name, text, seconds = errors[comm.rank]
         if comm.rank == 1:
             assert name == "KeyboardInterrupt"
         elif name:  # a root need not wait, and so may finish
             assert name == "PeerError"
             assert "rank 1 raised HanError: rank 1 was interrupted in " in text
         assert seconds < SECONDS
-        world.Barrier()
-        assert any(world.allgather(name == "PeerError"))
+        assert any(name == "PeerError" for name, _, _ in errors)
         if name:
             with pytest.raises(han.RevokedError):
                 comm.Barrier()

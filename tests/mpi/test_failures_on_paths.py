@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
+from functools import partial
 
 import numpy as np
 import pytest
 from _jobs import PRELUDE, job
-from _support import SECONDS, TWO_BY_TWO, error_of, new_comm
-from mpi4py import MPI
+from _support import SECONDS, TWO_BY_TWO, errors_if_late, new_comm
 
 import han
 
@@ -43,15 +42,14 @@ COUNTS = (8, 20_000)
 on_four = pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 
 
-def comms(**more):
-    """Yield the name of each path and a communicator that takes it, as its plans say."""
-    for name, settings in PATHS.items():
-        comm = new_comm(TWO_BY_TWO, **more, **settings)
-        found = comm.explain("allreduce", nbytes=160_000).plan.choice
-        assert found.composition == settings["rules"][0]["use"]["composition"], name
-        inside = settings["rules"][0]["use"]["levels"].get("node", {})
-        assert found.levels[0].algorithm == inside.get("algorithm", found.levels[0].algorithm), name
-        yield name, comm
+def comm_on_path(name, **more):
+    """Return a communicator that takes a path, as its plans say."""
+    comm, use = new_comm(TWO_BY_TWO, **more, **PATHS[name]), PATHS[name]["rules"][0]["use"]
+    found = comm.explain("allreduce", nbytes=160_000).plan.choice
+    assert found.composition == use["composition"]
+    inside = use["levels"].get("node", {})
+    assert found.levels[0].algorithm == inside.get("algorithm", found.levels[0].algorithm)
+    return comm
 
 
 def allreduce(comm, count):
@@ -59,27 +57,24 @@ def allreduce(comm, count):
 
 
 @on_four
-def test_a_rank_that_does_not_come_is_named(mpi_ranks):
-    world = MPI.COMM_WORLD
-    for k, (name, comm) in enumerate(comms(timeout=0.5)):
-        count = COUNTS[k % 2]
-        allreduce(comm, count)
+@pytest.mark.parametrize("name", PATHS)
+def test_a_rank_that_does_not_come_is_named(mpi_ranks, name):
+    comm, count = comm_on_path(name, timeout=0.5), COUNTS[[*PATHS].index(name) % 2]
+    allreduce(comm, count)
+    comm.Barrier()
+    errors = errors_if_late(comm, 3, partial(allreduce, comm, count))
+    others, kinds = errors[:3], {kind for kind, _, _ in errors[:3]}
+    assert kinds <= {"CollectiveTimeoutError", "PeerError"}, errors
+    timeouts = [text for kind, text, _ in others if kind == "CollectiveTimeoutError"]
+    assert timeouts, errors
+    assert all("waited for 0.5 s in" in text for text in timeouts), errors
+    assert any(f"allreduce of {8 * count}B" in text for text in timeouts), errors
+    assert any(" rank 3" in t or "rank(s) 3" in t for _, t, _ in others), errors
+    assert max(seconds for _, _, seconds in errors) < SECONDS
+    with contextlib.suppress(han.PeerError, han.RevokedError):
         comm.Barrier()
-        if comm.rank == 3:
-            time.sleep(1.1)
-        errors = world.allgather(error_of(lambda c=comm, n=count: allreduce(c, n)))
-        others, kinds = errors[:3], {kind for kind, _, _ in errors[:3]}
-        assert kinds <= {"CollectiveTimeoutError", "PeerError"}, (name, errors)
-        timeouts = [text for kind, text, _ in others if kind == "CollectiveTimeoutError"]
-        assert timeouts, (name, errors)
-        assert all("waited for 0.5 s in" in text for text in timeouts), (name, errors)
-        assert any(f"allreduce of {8 * count}B" in text for text in timeouts), (name, errors)
-        assert any(" rank 3" in t or "rank(s) 3" in t for _, t, _ in others), (name, errors)
-        assert max(seconds for _, _, seconds in errors) < SECONDS
-        with contextlib.suppress(han.PeerError, han.RevokedError):
-            comm.Barrier()
-        with pytest.raises(han.RevokedError, match="CollectiveTimeoutError"):
-            comm.Barrier()
+    with pytest.raises(han.RevokedError, match="CollectiveTimeoutError"):
+        comm.Barrier()
 
 
 KILLED = (

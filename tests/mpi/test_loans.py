@@ -9,6 +9,7 @@ import time
 from unittest import mock
 
 import numpy as np
+import pytest
 from _support import (
     FLAT,
     LEVELS,
@@ -61,6 +62,7 @@ def allreduce(comm, nbytes, nonblocking=False):
     assert (recv == comm.size * (comm.size + 1) / 2).all()
 
 
+@pytest.mark.any_library
 @on_four
 def test_many_used_communicators_take_little(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place, opened(new_comm()) as comm:

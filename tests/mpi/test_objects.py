@@ -232,6 +232,7 @@ def test_a_child_that_makes_many_calls_of_objects_is_set_up(mpi_ranks):
 # ---- what bad input gets ------------------------------------------------------------------------
 
 
+@pytest.mark.any_library
 @on_three
 def test_an_object_that_cannot_be_written_is_told_to_all(mpi_ranks):
     rank = WORLD.rank
@@ -283,6 +284,7 @@ def test_what_the_root_alone_cannot_use_leaves_the_communicator_usable(mpi_ranks
                 assert comm.allgather(comm.rank) == [0, 1, 2]
 
 
+@pytest.mark.any_library
 @on_four
 def test_an_operation_on_many_bytes_that_raises_leaves_no_rank_waiting(mpi_ranks):
     """They are combined along a tree, on several ranks."""
@@ -299,7 +301,7 @@ def test_an_operation_on_many_bytes_that_raises_leaves_no_rank_waiting(mpi_ranks
                 comm = new_comm()
                 kinds = WORLD.allgather(raised(partial(call, comm, text, op))[0])
                 assert "ZeroDivisionError" in kinds, (wrong, root, kinds)
-                assert {*kinds} <= {"ZeroDivisionError", "PeerError", ""}
+                assert {*kinds} <= {"ZeroDivisionError", "PeerError", "RevokedError", ""}
                 assert kinds[root] or root != 1  # it waits for rank 0
                 with contextlib.suppress(han.HanError):
                     comm.Free()
@@ -500,6 +502,7 @@ def test_the_programs_own_pickle_functions(mpi_ranks):
         MPI.pickle.__init__()
 
 
+@pytest.mark.any_library
 @on_three
 def test_no_memory_for_a_large_object_is_told_to_all(mpi_ranks, monkeypatch):
     rank, big = WORLD.rank, distinct(500, 0)

@@ -278,27 +278,27 @@ NEVER = {
 
 
 @on_four
-def test_a_rank_that_never_comes_to_a_step_is_told_in_time(mpi_ranks):
-    levels = LEVELS[WORLD.size // 4]
+@pytest.mark.parametrize("what", NEVER)
+def test_a_rank_that_never_comes_to_a_step_is_told_in_time(mpi_ranks, what):
+    levels, (named, more, call) = LEVELS[WORLD.size // 4], NEVER[what]
     missing = WORLD.size // 2  # the leader of the last node
-    for what, (named, more, call) in NEVER.items():
-        more = {**more, **({"rules": rules(levels, more["rules"])} if "rules" in more else {})}
-        comm = new_comm(levels, timeout=0.5, **more)
-        error = ("", "", 0.0)
-        if comm.rank != missing:
-            error = error_of(partial(call, comm))
-        errors = WORLD.allgather(error)
-        del errors[missing]
-        assert {name for name, _, _ in errors} <= {"CollectiveTimeoutError", "PeerError"}, errors
-        assert any(name == "CollectiveTimeoutError" for name, _, _ in errors), (what, errors)
-        assert all(named in text.lower() for _, text, _ in errors), (what, errors)
-        assert max(seconds for _, _, seconds in errors) < SECONDS, (what, errors)
-        if comm.rank == missing:
-            with contextlib.suppress(han.PeerError, han.RevokedError):
-                comm.Barrier()
-        with pytest.raises(han.RevokedError):
+    more = {**more, **({"rules": rules(levels, more["rules"])} if "rules" in more else {})}
+    comm = new_comm(levels, timeout=0.5, **more)
+    error = ("", "", 0.0)
+    if comm.rank != missing:
+        error = error_of(partial(call, comm))
+    errors = WORLD.allgather(error)
+    del errors[missing]
+    assert {name for name, _, _ in errors} <= {"CollectiveTimeoutError", "PeerError"}, errors
+    assert any(name == "CollectiveTimeoutError" for name, _, _ in errors), errors
+    assert all(named in text.lower() for _, text, _ in errors), errors
+    assert max(seconds for _, _, seconds in errors) < SECONDS, errors
+    if comm.rank == missing:
+        with contextlib.suppress(han.PeerError, han.RevokedError):
             comm.Barrier()
-        assert WORLD.allreduce(1) == WORLD.size
+    with pytest.raises(han.RevokedError):
+        comm.Barrier()
+    assert WORLD.allreduce(1) == WORLD.size
 
 
 def wrong_root(comm):

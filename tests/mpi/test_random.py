@@ -13,7 +13,7 @@ from han.model import loops
 from han.tasks.signature import Signature
 
 WORLD = MPI.COMM_WORLD
-EXAMPLES = 40
+EXAMPLES = 20
 
 
 def draw_call(draw, size):

@@ -498,22 +498,22 @@ def never_complete(comm):
 
 
 @on_four
-def test_waits_for_lists_end_when_a_peer_does_not_come(mpi_ranks):
+@pytest.mark.parametrize("wait", WAITS)
+def test_waits_for_lists_end_when_a_peer_does_not_come(mpi_ranks, wait):
     levels, missing = LEVELS[WORLD.size // 4], WORLD.size - 1
-    for wait in WAITS:
-        comm = new_comm(levels, timeout=0.5)
-        error = "", "", 0.0
-        if comm.rank != missing:
-            requests, forget = never_complete(comm)
-            error = error_of(partial(getattr(han.Request, wait), requests))
-            forget()
-        errors = WORLD.allgather(error)[:missing]
-        assert {name for name, _, _ in errors} <= {"CollectiveTimeoutError", "PeerError"}, errors
-        assert any(name == "CollectiveTimeoutError" for name, _, _ in errors), (wait, errors)
-        assert max(seconds for _, _, seconds in errors) < SECONDS, (wait, errors)
-        if comm.rank != missing:
-            with pytest.raises(han.RevokedError):
-                comm.Barrier()
+    comm = new_comm(levels, timeout=0.5)
+    error = "", "", 0.0
+    if comm.rank != missing:
+        requests, forget = never_complete(comm)
+        error = error_of(partial(getattr(han.Request, wait), requests))
+        forget()
+    errors = WORLD.allgather(error)[:missing]
+    assert {name for name, _, _ in errors} <= {"CollectiveTimeoutError", "PeerError"}, errors
+    assert any(name == "CollectiveTimeoutError" for name, _, _ in errors), errors
+    assert max(seconds for _, _, seconds in errors) < SECONDS, errors
+    if comm.rank != missing:
+        with pytest.raises(han.RevokedError):
+            comm.Barrier()
 
 
 @on_two

@@ -26,7 +26,16 @@ from _support import (
 )
 from machines import topology_of
 from mpi4py import MPI
-from test_conformance import LARGE, PARTS, force, meant_for, segment_of, types_and_operations
+from test_conformance import (
+    LARGE,
+    PARTS,
+    TURNS,
+    force,
+    in_turns,
+    meant_for,
+    segment_of,
+    types_and_operations,
+)
 
 from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
@@ -47,7 +56,6 @@ MEMORY = "512KiB"  # of a communicator and of each persistent request; there are
 REASON = "the ranks may not read each other's memory"
 FORCED = "rules[0]"
 NEED_OTHERS = {part for part in PARTS if registered()[part[0]].reads_peers}
-TURNS = 3
 PERSISTENT = (  # calls on shared arrays, used in turn: count, type, operation
     (1, "float64", "sum"),
     (1000, "int32", "max"),
@@ -95,7 +103,7 @@ def all_calls(size, turn):
         for in_place in (False, True):
             root = (count + in_place) % size if collective in ROOTED else 0
             yield Call(collective, count, root=root, in_place=in_place)
-    yield from list(types_and_operations(size))[turn % TURNS :: TURNS]
+    yield from in_turns(list(types_and_operations(size)), TURNS)[turn % TURNS]
 
 
 def reads_others(comm, signature):

@@ -253,6 +253,7 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
         assert (name, "COMM_NULL" in text) == ("RevokedError", True)
 
 
+@pytest.mark.any_library
 @on_two
 def test_results_that_no_cache_holds(mpi_ranks):
     """Ranks write such results by streaming stores, which need a fence before the flag."""

@@ -277,32 +277,32 @@ def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(
 
 
 @on_four
-def test_after_a_timeout_of_one_request_the_rest_is_told_at_once(mpi_ranks):
+@pytest.mark.parametrize("levels", LEVELS)
+def test_after_a_timeout_of_one_request_the_rest_is_told_at_once(mpi_ranks, levels):
     timeout = 1.5
-    for levels in LEVELS:
-        comm = new_comm(levels, timeout)
-        requests = [comm.Allreduce_init(np.ones(9), np.empty(9)) for _ in range(2)]
-        missing = comm.size - 1
-        errors = []
-        if comm.rank != missing:
-            for request in requests:
-                request.Start()
-            requests.append(comm.Iallreduce(np.ones(9), np.empty(9)))
-            with pytest.raises((han.CollectiveTimeoutError, han.PeerError)):
-                requests[0].Wait()
-            calls = [
-                *(r.Wait for r in requests[1:]),
-                requests[0].Start,
-                comm.Barrier,
-                comm.Ibarrier,
-                partial(comm.Allreduce, np.ones(9), np.empty(9)),
-                comm.Barrier_init,
-                comm.Dup,
-            ]
-            errors = [outcome(call) for call in calls]
-        WORLD.Barrier()
-        assert all(isinstance(error, han.RevokedError) for error, _ in errors), errors
-        assert sum(seconds for _, seconds in errors) < timeout, errors
+    comm = new_comm(levels, timeout)
+    requests = [comm.Allreduce_init(np.ones(9), np.empty(9)) for _ in range(2)]
+    missing = comm.size - 1
+    errors = []
+    if comm.rank != missing:
+        for request in requests:
+            request.Start()
+        requests.append(comm.Iallreduce(np.ones(9), np.empty(9)))
+        with pytest.raises((han.CollectiveTimeoutError, han.PeerError)):
+            requests[0].Wait()
+        calls = [
+            *(r.Wait for r in requests[1:]),
+            requests[0].Start,
+            comm.Barrier,
+            comm.Ibarrier,
+            partial(comm.Allreduce, np.ones(9), np.empty(9)),
+            comm.Barrier_init,
+            comm.Dup,
+        ]
+        errors = [outcome(call) for call in calls]
+    WORLD.Barrier()
+    assert all(isinstance(error, han.RevokedError) for error, _ in errors), errors
+    assert sum(seconds for _, seconds in errors) < timeout, errors
 
 
 # ---- creating and freeing communicators -------------------------------------------------------

@@ -152,6 +152,7 @@ def test_whoever_fails_to_save_is_named_by_all(mpi_ranks, folder):
     assert timeline.ranks == [0, 1, 2, 3]
 
 
+@pytest.mark.any_library
 @on_four
 def test_a_folder_of_traces_is_read_by_the_command(mpi_ranks, folder, monkeypatch):
     monkeypatch.setenv("HAN_TRACE", str(folder))

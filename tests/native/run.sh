@@ -30,15 +30,29 @@ build() {
     local number=${#builds[@]} name=$1 rounds=$2 tests=$3
     shift 3
     builds+=("$name: ${tests// /, } ($rounds calls a machine)")
-    mkdir "$work/$number"
+    mkdir -p "$work/$number/tests"
     echo $flags "$@" >"$work/$number/flags"
-    printf "$number %s\n" "${sources[@]}" >>"$work/sources"
+    for file in "${sources[@]}"; do
+        if [[ ${like_first:-} ]] && ! grep -qE "HAN_MESH|HAN_NO_STRINGS" "$file"; then
+            ln -s "../0/${file//\//-}.o" "$work/$number"
+        else
+            echo "$number $file ${file//\//-}.o"
+        fi
+    done >>"$work/sources"
     for test in $tests; do
+        echo "$number tests/native/test_$test.c tests/$test.o" >>"$work/sources"
         case $test in
         executor) printf "$number $rounds $test %s 3\n" 0 1 2 ;; # each runs a third of the machines
         *) echo "$number $rounds $test" ;;
         esac
     done | cat -n >>"$work/tests"
+}
+
+# as_first NAME ROUNDS TESTS FLAGS...: add a build that takes the first one's objects of all files that
+# do not name the macros in which both differ
+as_first() {
+    local like_first=yes
+    build "$@"
 }
 
 # works FLAGS...: succeed if a program with these sanitizers can be built and started
@@ -60,17 +74,16 @@ sanitized() {
     fi
 }
 
-# compile BUILD FILE
+# compile BUILD FILE OBJECT
 compile() {
-    local object=${2//\//-}
-    "$cc" $(<"$work/$1/flags") -c "$2" -o "$work/$1/${object%.c}.o" || exit 255
+    "$cc" $(<"$work/$1/flags") -c "$2" -o "$work/$1/$3" || exit 255
 }
 
-# try BUILD ROUNDS TEST [SHARE SHARES]: build a test and run it
+# try BUILD ROUNDS TEST [SHARE SHARES]: link a test and run it
 try() {
     local place=$work/$1 rounds=$2 test=$3 own
     own=$place/$test${4:-}
-    "$cc" $(<"$place/flags") "tests/native/test_$test.c" "$place"/*.o -o "$own" -ldl -lm || exit 255
+    "$cc" $(<"$place/flags") "$place/tests/$test.o" "$place"/*.o -o "$own" -ldl -lm || exit 255
     "$own" "$work/programs" "$rounds" "${@:4}" >"$own.log" 2>&1 && return
     cat "$own.log"
     echo "native: test_$test FAILED, built with $(<"$place/flags")"
@@ -90,8 +103,8 @@ export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 build plain 1000 "executor loops kernels arena agreement errors patience choice trials stores" -O2 -DHAN_MESH=false
 sanitized "address and undefined behaviour" 200 "executor loops kernels arena agreement errors choice trials stores" \
     -fsanitize=address,undefined -fno-sanitize-recover=all -DHAN_MESH=true
-build "as without quick strings" 200 "executor kernels stores" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false
-build "as on a mesh without them" 100 "executor kernels" -O2 -DHAN_NO_STRINGS -DHAN_MESH=true
+as_first "as without quick strings" 200 "executor kernels stores" -O2 -DHAN_NO_STRINGS -DHAN_MESH=false
+as_first "as on a mesh without them" 100 "executor kernels" -O2 -DHAN_NO_STRINGS -DHAN_MESH=true
 sanitized threads 60 "executor arena agreement errors choice trials stores" -fsanitize=thread -DHAN_MESH=true
 
 for file in tests/native/bench_*.c; do # which are run by hand

@@ -21,6 +21,7 @@ MOST = 6  # crashes and hangs of one module after which its rest is given up
 # Ranks are more than cores, so waiting ranks must yield. Root may start Open MPI.
 DEFAULTS = {
     "OMPI_MCA_mpi_yield_when_idle": "1", "I_MPI_THREAD_YIELD": "2",
+    "OMPI_MCA_btl": "^ofi",  # which looks for adapters for a second
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
