@@ -101,9 +101,9 @@ class Bundle(Submodule):
 
     def supports(self, question: Question) -> str | None:
         """Return None if it can serve the call, else the reason."""
-        signature = question.signature
-        if not signature.by_blocks:
-            return f"{signature.collective} has no blocks"
+        topology, signature = question.topology, question.signature
+        if topology.whole is not None or question.level != topology.active[-1]:
+            return "blocks travel together between nodes only"
         if signature.element > MOST:
             size = signature.element
             return f"elements of {size} bytes do not fit into a message of {MOST} bytes"

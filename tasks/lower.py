@@ -38,7 +38,7 @@ def places_of(plan: Outline, builder: Builder) -> Places:
 
 def operand_of(plan: Outline, rank: int, level: int) -> Ref:
     """Return where a rank's operand on a level is, in its own memory; any rank may ask."""
-    return TreePlaces(plan, Builder(plan, rank)).where[level]
+    return SEND if plan.signature.by_blocks else TreePlaces(plan, Builder(plan, rank)).where[level]
 
 
 def batches(plan: Plan) -> list[list[Task]]:

@@ -91,11 +91,12 @@ class RuleTable:
 
         The first rule that matches and says something about it decides, even if another rule
         decides what runs: no rule may be passed over without the result that it asks for. Calls
-        that are left to the MPI library have its order.
+        by blocks on several nodes, and those that are the MPI library's, have another order.
         """
         if self.config is None or not (self.config.reproducible or self._saying):
             return signature
-        if signature.canonical or signature.device or not matters(signature):
+        apart = signature.by_blocks and self.topology.whole is None
+        if signature.canonical or signature.device or apart or not matters(signature):
             return signature
         wanted = self.config.reproducible
         if self._saying:

@@ -99,16 +99,6 @@ def test_calls_by_blocks_on_several_nodes_are_explained_with_their_steps():
         assert f"stages    {stages}\n" in call("explain", name, size, *machine), name
 
 
-def test_a_call_that_is_left_to_the_library_is_explained_but_has_no_plan(tmp_path):
-    config = tmp_path / "same_bits.yaml"
-    config.write_text("reproducible: true\n")
-    machine = ("reduce_scatter", "4KiB", "--ranks", "8", "--ppn", "2", "--config", str(config))
-    text = call("explain", *machine)
-    assert "rule      none: left to the MPI library" in text
-    assert "canonical order" in text
-    assert "stages" not in text
-
-
 def test_explain_as_json_has_tasks_and_edges():
     found = json.loads(call("explain", "bcast", "1MiB", "--ranks", 4, "--ppn", 2, "--json"))
     labels = [task["label"] for task in found["tasks"]]

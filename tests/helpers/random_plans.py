@@ -239,6 +239,8 @@ def draw_kinds(draw: Random, level: LevelChoice, signature: Signature, members: 
         return level
     kind = draw.choice(kinds)
     others = [name for name, about in part.algorithms.items() if kind in about.kinds]
+    if not others:
+        return level
     own = draw_level(draw, level.submodule, draw.choice(others), signature, members)
     kept = tuple((k, v) for k, v in own.parameters if not part.parameters[k].joint)
     return level.where(kind, replace(own, parameters=kept))

@@ -82,8 +82,6 @@ def test_usual_spellings_take_the_quick_way(mpi_ranks):
     for levels in (FLAT, TWO_LEVELS):
         with opened(new_comm(levels)) as comm:
             for name in calls(comm.size):
-                if not comm._han.moves_blocks() and name not in ("Bcast", "Reduce", "Allreduce"):
-                    continue
                 wanted = made(WORLD, name, SHARING["array"], False)
                 for how, spell in SHARING.items():
                     for starts in (False, True):

@@ -16,9 +16,10 @@ import pytest
 from machines import on_nodes
 from random_plans import TARGETS, draw_kinds, draw_level, draw_signature, draw_topology
 
+from han.model.collectives import BUNDLED
 from han.model.topology import Topology
 from han.tasks.choice import Choice
-from han.tasks.compositions import COMPOSITIONS, LANES, NAP, as_called
+from han.tasks.compositions import COMPOSITIONS, IN_LANES, LANES, NAP, as_called
 from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -30,7 +31,13 @@ from han.tuning.rules import RuleTable
 
 EACH = max(1, round(3 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))
 ALL = ("bcast", "reduce", "allreduce", "barrier")
-SERVED = {"tree": ALL, "flat": ALL, "nap": NAP, "lanes": LANES, "ring": LANES}
+SERVED = {
+    "tree": (*ALL, *BUNDLED),
+    "flat": (*ALL, "alltoall"),
+    "nap": NAP,
+    "lanes": (*LANES, *IN_LANES),
+    "ring": LANES,
+}
 LEVELS = {"tree": (1, 2, 3, 4), "flat": (1, 2, 3, 4), "ring": (1, 2, 3, 4)}  # others: from 2 on
 CASES = [
     (name, collective, depth)
@@ -40,9 +47,13 @@ CASES = [
 ]
 
 
-def draw_machine(draw: Random, depth: int) -> Topology:
-    """Draw a machine of so many levels, each of which splits the domains of the one above."""
-    topology = draw_topology(draw, [(2, 12), (9, 30), (25, 64)], depth)
+def draw_machine(draw: Random, depth: int, collective: str) -> Topology:
+    """Draw a machine of so many levels, each of which splits the domains of the one above.
+
+    It is small for calls by blocks, of which there may be as many as pairs of ranks.
+    """
+    sizes = [(2, 12), (9, 20)] if collective in BUNDLED else [(2, 12), (9, 30), (25, 64)]
+    topology = draw_topology(draw, sizes, depth)
     rails = tuple(draw.randrange(draw.choice([1, 2, 3])) for _ in range(topology.size))
     return replace(topology, rails=rails)
 
@@ -89,7 +100,7 @@ def example(name: str, collective: str, depth: int, number: int) -> Example:
     """Draw machines and calls until the composition serves one."""
     draw = Random(f"{name} {collective} {depth} {number}")
     while True:
-        topology = draw_machine(draw, depth)
+        topology = draw_machine(draw, depth, collective)
         signature = draw_signature(draw, topology.size, collective, draw.choice([64, 1000, 20_000]))
         choice = draw_choice(draw, topology, signature, name)
         if choice is not None:
