@@ -8,7 +8,7 @@ SHELL := bash
 
 PYTHON ?= python3
 # The MPI libraries to test under: HAN_TEST_MPI="mpich openmpi" make test
-# Ten times as many random plans: HAN_TEST_EXAMPLES=10 make test-python
+# More random plans, 0.5 by default: HAN_TEST_EXAMPLES=10 make test-python
 # To shrink a random plan that fails: HAN_TEST_SHRINK=1 make test-python
 LIBRARIES := $(or $(HAN_TEST_MPI),mpich openmpi impi)
 FIRST := $(firstword $(LIBRARIES))
@@ -164,6 +164,7 @@ test-native: .venv-$(FIRST)/.installed ## Tests of the C core: plain, ASan and U
 		PYTHON="$(CURDIR)/.venv-$(FIRST)/bin/python" tests/native/run.sh)
 	@$(call step,calls in threads under TSan,$(call with,$(FIRST),PYTHON=python tests/native/threads.sh))
 
+test-python: export HAN_TEST_EXAMPLES ?= 0.5
 test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 	@$(call step,Python tests,\
 		$(call with,$(FIRST),pytest tests $(SPREAD) --ignore=tests/mpi --ignore=tests/cluster))
