@@ -96,7 +96,7 @@ class Bundle(Submodule):
     }
     parameters = {
         "segment": Parameter("size", "bytes of a message", 1, MOST, tried=TRIED_SIZES),
-        "window": Parameter("int", "receives posted ahead", 1, 256, tried=(2, 1, 3, 8)),
+        "window": Parameter("int", "sends under way", 1, 256, tried=(2, 1, 3, 8)),
     }
 
     def supports(self, question: Question) -> str | None:

@@ -17,13 +17,11 @@ Source: Tran et al., section 2 (phases 1 to 3); Träff (alltoall of bundles).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from han.common.kept import kept
 from han.model.program import Base
+from han.tasks.block_memory import BlockMemory
 from han.tasks.bundles import Blocks, Bundles, Moves, Shelf, moves, spreading
 
-STAGED = 2  # the number of a shelf
 Steps = list[tuple[str, bool]]  # the kind of a step's tasks, and whether it is between nodes
 
 
@@ -52,20 +50,8 @@ def together(size: int) -> Moves:
     return spreading(own, lambda rank: Shelf(Base.SEND, own(rank)), result, own)
 
 
-@dataclass(frozen=True)
-class BlockSteps:
+class BlockSteps(BlockMemory):
     """The moves of a call's steps, for each group."""
-
-    collective: str
-    composition: str
-    bundles: Bundles
-    in_place: bool = False
-
-    @kept
-    def flat(self) -> bool:
-        """Whether each rank sends to all ranks of other nodes."""
-        alone = self.bundles.largest == 1
-        return self.collective == "alltoall" and (self.composition == "flat" or alone)
 
     def inside(self, kind: str, node: int) -> Moves | None:
         """Return the moves of a step inside a node; None if it has nothing to move there."""
@@ -79,53 +65,6 @@ class BlockSteps:
         if self.flat:
             return self._alltoall_of_all()
         return BETWEEN[self.collective](self, lane)
-
-    def most_given(self, kind: str) -> int:
-        """Return the most blocks that a member gives in a step inside a node."""
-        bundles = self.bundles
-        if kind in ("alltoall", "reduce_scatter"):
-            return bundles.size
-        if (self.collective, kind) == ("allgather", "allgather"):
-            return bundles.most_in_lane
-        if (self.collective, kind) == ("alltoall", "scatter"):
-            return bundles.size * -(-bundles.largest // bundles.lanes)
-        return 1 if kind == "gather" else bundles.largest
-
-    @kept
-    def all_ranks(self) -> tuple[int, ...]:
-        """All ranks, those of one node far from each other: a flat call meets nodes in turn."""
-        nodes = self.bundles.nodes
-        places = range(self.bundles.largest)
-        return tuple(ranks[p] for p in places for ranks in nodes if p < len(ranks))
-
-    # ---- memory -----------------------------------------------------------------------------
-
-    @kept
-    def everything(self) -> Shelf:
-        """A receive buffer with the block of each rank."""
-        return Shelf(Base.RECV, range(self.bundles.size))
-
-    def own(self, rank: int) -> Shelf:
-        """Return a send buffer with one block."""
-        return Shelf(Base.SEND, range(rank, rank + 1))
-
-    def sent(self, rank: int) -> Shelf:
-        """Return where the blocks of a rank in an alltoall are: its send buffer, or a copy."""
-        size = self.bundles.size
-        return self._operands(range(rank * size, (rank + 1) * size))
-
-    def _operands(self, blocks: Blocks) -> Shelf:
-        """Return the send buffer; in place a copy, as blocks are received into the buffer."""
-        return Shelf(Base.SCRATCH, blocks, STAGED) if self.in_place else Shelf(Base.SEND, blocks)
-
-    def received(self, rank: int) -> Shelf:
-        """Return the receive buffer of a rank in an alltoall."""
-        size = self.bundles.size
-        return Shelf(Base.RECV, range(rank, size * size, size))
-
-    def of_node(self, node: int) -> Shelf:
-        """Return the memory of a leader for the blocks of its node: scratch."""
-        return Shelf(Base.SCRATCH, sorted(self.bundles.nodes[node]))
 
     # ---- allgather ----------------------------------------------------------------------------
 
@@ -267,13 +206,9 @@ class BlockSteps:
             keeps,
         )
 
-    def _towards(self, node: int) -> list[int]:
-        """Return the numbers of the other nodes in the order in which a node sends, and its own."""
-        return [(node + k) % len(self.bundles.nodes) for k in range(1, len(self.bundles.nodes) + 1)]
-
     def _carried(self, node: int, lane: int) -> Shelf:
         """Return what a carrier sends: the blocks of its node to all ranks of its lane."""
-        sources, nodes = sorted(self.bundles.nodes[node]), self._towards(node)
+        sources, nodes = sorted(self.bundles.nodes[node]), self.towards(node)
         blocks = [b for n in nodes for b in self._numbers(sources, self.bundles.bundle(n, lane))]
         return Shelf(Base.SCRATCH, blocks)
 
@@ -292,7 +227,7 @@ class BlockSteps:
         def given(m: int, to: int) -> Blocks:
             if to >= bundles.lanes:
                 return ()
-            to_nodes = self._towards(node)
+            to_nodes = self.towards(node)
             return [
                 b for n in to_nodes for b in self._numbers(ranks[m : m + 1], bundles.bundle(n, to))
             ]
@@ -300,7 +235,7 @@ class BlockSteps:
         def gives(m: int) -> Blocks:
             return [
                 self._number(ranks[m], rank)
-                for n in self._towards(node)
+                for n in self.towards(node)
                 for rank in sorted(bundles.nodes[n])
                 if m != bundles.lane(rank)
             ]
@@ -359,8 +294,8 @@ class BlockSteps:
         """Return what a carrier has of its node, for all ranks of its lane."""
         bundles = self.bundles
         if len(bundles.nodes[node]) == 1:
-            return self._operands(range(bundles.size))
-        blocks = [r for n in self._towards(node) for r in sorted(bundles.bundle(n, lane))]
+            return self.operands(range(bundles.size))
+        blocks = [r for n in self.towards(node) for r in sorted(bundles.bundle(n, lane))]
         return Shelf(Base.SCRATCH, blocks)
 
     def _finished(self, node: int, lane: int) -> Shelf:
@@ -371,7 +306,7 @@ class BlockSteps:
     def _combined_inside(self, node: int) -> Moves:
         """Return the moves of operands to carriers; all members show them in one order."""
         bundles = self.bundles
-        blocks = [rank for n in self._towards(node) for rank in sorted(bundles.nodes[n])]
+        blocks = [rank for n in self.towards(node) for rank in sorted(bundles.nodes[n])]
 
         def given(m: int, to: int) -> Blocks:
             return self._combined(node, to).blocks if to < bundles.lanes else ()
@@ -379,7 +314,7 @@ class BlockSteps:
         return moves(
             lambda m: blocks,
             given,
-            lambda m: self._operands(range(bundles.size)),
+            lambda m: self.operands(range(bundles.size)),
             lambda m: self._combined(node, m),
         )
 

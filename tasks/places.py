@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from han.model.program import Base, Ref
 from han.model.topology import Group
-from han.tasks.block_steps import STAGED, BlockSteps, together
+from han.tasks.block_memory import STAGED
+from han.tasks.block_steps import BlockSteps, together
 from han.tasks.bundles import Moves, Shelf, block_of
 from han.tasks.context import Letters
 from han.tasks.graph import Task

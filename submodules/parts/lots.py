@@ -130,6 +130,8 @@ class Lots:
             memory += number * signature.nbytes
         elif number:
             memory = block_of(memory, number, signature)
+        if signature.counts:  # a shorter block may have no byte of the lot
+            return memory.to(min(lot.start, signature.length(lot.blocks[0])))
         return memory.to(lot.start)
 
     def nbytes(self, lot: Lot) -> int:

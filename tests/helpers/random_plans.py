@@ -43,6 +43,7 @@ from han.tuning.rules import RuleTable
 
 KiB = 1024
 SIZES = ((2, 8), (2, 12), (9, 24), (20, 64))  # ranges of a machine's ranks
+MOST_OVER_NODES = 20  # ranks of calls by blocks: there are as many blocks as pairs of ranks
 PIECES = 12  # that a message is cut into, about: more of the same proves little
 
 
@@ -149,6 +150,8 @@ def draw_plan(
     unit = draw.choice([64, 1000, 4 * KiB, 20_000])
     signature = draw_signature(draw, topology.size, target.collective, unit)
     signature = replace(signature, canonical=canonical and signature.reduces)
+    if signature.by_blocks and topology.whole is None and topology.size > MOST_OVER_NODES:
+        return None
     name = composition_of(target.submodule, target.algorithm) or draw_composition(draw)
     table = RuleTable(None, topology, NodeTraits())
     choice = draw_choice(draw, topology, signature, unit, name)
