@@ -171,11 +171,11 @@ test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 
 # Sessions of tests under mpiexec: those that are ranks of one job, those that start jobs of their own
 # and often wait, and both of tests that run once: those of examples, commands, measurements, bad
-# arguments and the pool of ranks do not depend on the MPI library. Two sessions at a time.
+# arguments and the pool of ranks do not depend on the MPI library.
 SESSIONS = $(foreach kind,ranks jobs,$(LIBRARIES:%=$(kind)-%) $(kind)-once)
 
 test-mpi: $(LIBRARIES:%=.venv-%/.installed) ## Tests under mpiexec, with each MPI library
-	@mkdir -p build; $(call step,MPI tests,printf '%s\n' $(SESSIONS) | xargs -P 2 -I% bash -c \
+	@mkdir -p build; $(call step,MPI tests,printf '%s\n' $(SESSIONS) | xargs -P 1 -I% bash -c \
 		'status=0; $(MAKE) --no-print-directory session-% >build/%.log 2>&1 || status=1; cat build/%.log; \
 		exit $$status')
 
@@ -190,7 +190,7 @@ turn = $(shell k=0; for l in $(LIBRARIES); do [ $$l != "$(library)" ] || echo $$
 	k=$$((k + 1)); done)
 files = $(if $(filter once,$(library)),$(ONCE),tests/mpi $(ONCE:%=--ignore=%))
 kind-ranks = -m mpi
-kind-jobs = -m "not mpi" -n 2 --maxschedchunk=1
+kind-jobs = -m "not mpi" -n 3 --maxschedchunk=1
 
 # The allgather that Intel MPI chooses by itself for three ranks of some processors loses data if the
 # types of both sides differ. Tests compare han with it, so they name another algorithm (a ring).
