@@ -47,7 +47,7 @@ CASES = [
 ]
 
 
-def draw_machine(draw: Random, depth: int, collective: str) -> Topology:
+def draw_machine(draw: Random, depth: int, collective: str = "") -> Topology:
     """Draw a machine of so many levels, each of which splits the domains of the one above.
 
     It is small for calls by blocks, of which there may be as many as pairs of ranks.
