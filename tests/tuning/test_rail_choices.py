@@ -87,4 +87,4 @@ def test_lanes_win_where_the_table_has_them(collective, nodes):
 
 def test_the_table_says_compositions_of_all_calls():
     assert not shipped().rows("compositions")[-1].when.collective
-    assert {row.composition for row in shipped().rows("compositions")} == {"tree", "lanes"}
+    assert {row.composition for row in shipped().rows("compositions")} == {"tree", "lanes", "flat"}
