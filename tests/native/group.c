@@ -142,8 +142,8 @@ static void take_terms(han_plan *p, const program *from)
     p->message = han_block_of(p, p->nbytes, 0);
     p->n_blocks = (uint32_t)from->blocks;
     if (from->blocks) {
-        p->table = aligned(from->blocks * sizeof *p->table);
-        memset(p->table, 0, from->blocks * sizeof *p->table);
+        p->table = aligned((from->blocks + 1) * sizeof *p->table);
+        memset(p->table, 0, (from->blocks + 1) * sizeof *p->table);
     }
 }
 

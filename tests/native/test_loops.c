@@ -47,6 +47,7 @@ static han_term random_term(void)
 {
     han_term t = {.start = below(3), .each = below(3) ? 1 + 7 * below(2) : 0, .block = below(2)};
     t.stop = t.start + below(3);
+    t.count = t.each == 1 && !below(4) ? (uint16_t)(1 + below(2)) : 0;
     for (int ref = 0; ref < 4; ref++) {
         t.offset[ref] = 64 * below(3);
         t.origin[ref] = below(2) ? t.start : 0;
