@@ -10,7 +10,7 @@ from tensors import GPU, OnDevice, Tensor
 from han import statistics_report as report
 from han.config.environment import PRINTED, statistics_output
 from han.config.rc import rc
-from han.counted_calls import APART, DEVICE, NEVER, OBJECTS, UNFIT, methods, why_left
+from han.counted_calls import NEVER, OBJECTS, methods
 from han.model.statistics import UNKNOWN, CountedCalls, Counts, Statistics, size_range
 
 TEN = np.zeros(10)
@@ -83,9 +83,6 @@ def test_reasons():
     assert method("scan").why == OBJECTS
     assert method("allreduce").why == ""
     assert method("Reduce_scatter_init").why == method("Ibcast").why == ""
-    assert why_left("Igather", together=False) == why_left("Allgatherv_init", False) == APART
-    assert why_left("Igather", together=True) == why_left("Ibcast", False) == UNFIT
-    assert why_left("Bcast_init", together=True, on_device=True) == DEVICE
 
 
 RECORDS = [
