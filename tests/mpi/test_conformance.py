@@ -163,7 +163,9 @@ def can_serve(part, collective, topology, level, shared_to):
         return False
     if {*algorithm.kinds} <= {*BY_BLOCKS}:
         together = topology.whole is not None
-        return together != (part[0] == "bundle") and (together or outermost)
+        if part[0] == "bundle":  # on a level on which the call does not communicate too
+            return k != topology.whole if together else outermost
+        return together or (part[0] == "sm" and not outermost)
     return shared_to >= k or not needs_memory(part, collective, outermost)
 
 
