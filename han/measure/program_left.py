@@ -1,7 +1,7 @@
 """The rows of ``han bench --left``: every collective in every form, whoever carries it out.
 
-They show what han costs the calls that it leaves to the MPI library. They are measured between
-nodes, where these are all calls by blocks.
+They show calls beside mpi4py's that other rows do not: nonblocking and persistent ones of every
+collective, and objects, which are the MPI library's between nodes.
 """
 
 from __future__ import annotations
