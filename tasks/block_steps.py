@@ -40,16 +40,6 @@ def block_steps(collective: str, composition: str, bundles: Bundles) -> Steps:
     return [step for step in found if step[1] or bundles.largest > 1]
 
 
-def together(size: int) -> Moves:
-    """Return the moves of an allgather on one level that holds all ranks."""
-    result = Shelf(Base.RECV, range(size))
-
-    def own(rank: int) -> Blocks:
-        return range(rank, rank + 1)
-
-    return spreading(own, lambda rank: Shelf(Base.SEND, own(rank)), result, own)
-
-
 class BlockSteps(BlockMemory):
     """The moves of a call's steps, for each group."""
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from han.model.program import Base, Ref
 from han.model.topology import Group
 from han.tasks.block_memory import STAGED
-from han.tasks.block_steps import BlockSteps, together
+from han.tasks.block_steps import BlockSteps
 from han.tasks.bundles import Moves, Shelf, block_of
 from han.tasks.context import Letters
 from han.tasks.graph import Task
@@ -328,12 +328,9 @@ class BlockPlaces:
 
     def _together(self, tasks: tuple[Task, ...]) -> Place:
         """Return the place on the level that holds all ranks."""
-        signature, size = self.plan.signature, self.plan.topology.size
-        ranks = tuple(range(size))
-        group = Group(tasks[0].level, ranks, ranks, signature.root, self.rank)
-        spreads = signature.collective == "allgather"
-        moves = self.plan.layout("together", lambda: together(size)) if spreads else None
-        return Place(tasks, group, SEND, RECV, moves=moves)
+        ranks = tuple(range(self.plan.topology.size))
+        group = Group(tasks[0].level, ranks, ranks, self.plan.signature.root, self.rank)
+        return Place(tasks, group, SEND, RECV)
 
     def _inside(self, steps: BlockSteps, tasks: tuple[Task, ...]) -> list[Place]:
         """Return the place inside the rank's node."""

@@ -52,6 +52,14 @@ def _all_to_all(mine: Blocks, show: Move, take: Move) -> None:
         take(mine, piece)
 
 
+def _show_one(mine: Blocks, piece: Piece) -> None:
+    """Show this rank's block, which all peers receive."""
+    stream, own, nbytes = mine.context.stream, mine.source(piece), mine.nbytes(piece, mine.me)
+    stream.copy(mine.shown(mine.me, piece), own, nbytes, block=mine.me)
+    mine.post(GATHERED, piece.index + 1)
+    stream.copy(mine.result(piece, mine.me), own, nbytes, block=mine.me)
+
+
 def _show_parts(mine: Blocks, piece: Piece) -> None:
     """Show a block for every peer."""
     stream, cells, start = mine.context.stream, mine.own_cells(piece), piece.start
@@ -103,6 +111,7 @@ def _combine_parts(mine: Blocks, piece: Piece) -> None:
 
 
 ALL_TO_ALL: dict[str, tuple[Move, Move]] = {
+    "allgather": (_show_one, _take_blocks),
     "alltoall": (_show_parts, _take_parts),
     "reduce_scatter": (_show_parts, _combine_parts),
 }
@@ -152,4 +161,4 @@ AT_ROOT: dict[str, tuple[Move, Move]] = {  # what the root does, what the other 
     "gather": (_collect, _hand_in),
     "scatter": (_hand_out, _fetch),
 }
-KINDS = ("allgather", *ALL_TO_ALL, *AT_ROOT)
+KINDS = (*ALL_TO_ALL, *AT_ROOT)
