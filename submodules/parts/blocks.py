@@ -43,7 +43,8 @@ class BlockCells:
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> BlockCells:
         """Fit the configured number and size of cells into the part of the ring that a run has.
 
-        The streams of a level have equal parts of it. Only the first one can use small slots.
+        The streams of a level have equal parts of it. Only the first one can use small slots, but
+        in an allgather over nodes no rank gives in both.
         """
         geometry, choice = plan.geometries[level], plan.choice.levels[level]
         assert geometry is not None
@@ -52,7 +53,8 @@ class BlockCells:
         kinds = [kind for kind, k in plan.streams if k == level]
         turn, area = kinds.index(tasks[0].kind), geometry.area // len(kinds)
         fits = len(tasks) == 1 and parts * blocks * nbytes <= PAGE
-        if fits and choice.get("inline", 1) and not turn:
+        own = not turn or plan.signature.collective == "allgather"
+        if fits and choice.get("inline", 1) and own:
             return cls(True, parts, max(nbytes, grain) * blocks, nbytes * blocks, 1, 1)
         cells = max(FEWEST, choice.get("cells", CELLS))
         room = area // cells // parts // LINE * LINE
