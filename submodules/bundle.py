@@ -136,7 +136,7 @@ class _Exchange:
     def run(self) -> None:
         """Emit all rounds: a member sends on what it has got."""
         group, ranks = self.context.group, self.context.group.ranks
-        kept = self.lots.kept(self.task, self.segment)
+        kept = self.lots.to_keep(self.task, self.segment)
         self.stream.begin_in_place(self.task)
         if self.lots.moves.spreads:
             self._keep(kept)

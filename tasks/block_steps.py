@@ -159,7 +159,8 @@ class BlockSteps(BlockMemory):
 
     def _numbers(self, sources: Blocks, targets: Blocks) -> list[int]:
         """Return the numbers of blocks, those to one rank behind each other."""
-        return [self._number(s, t) for t in targets for s in sources]
+        size = self.bundles.size
+        return [s * size + t for t in targets for s in sources]
 
     def _alltoall_inside(self, node: int) -> Moves:
         return self._alltoall_in_node(node) if self.flat else self._alltoall_to_carriers(node)

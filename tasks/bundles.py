@@ -49,6 +49,13 @@ class Shelf:
         blocks = self.blocks
         return blocks.index(block) if isinstance(blocks, range) else self._places[block]
 
+    def places(self, blocks: Blocks) -> list[int]:
+        """Return how many blocks lie before each of some blocks."""
+        if isinstance(self.blocks, range):
+            first, step = self.blocks.start, self.blocks.step
+            return [(block - first) // step for block in blocks]
+        return [self._places[block] for block in blocks]
+
 
 def none(member: int) -> Blocks:
     """Return that a member has no such blocks."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from han.common.kept import kept
 from han.model.program import Base, Ref
-from han.submodules.parts.fold import step_of as fold_step
+from han.submodules.parts.fold import step_of
+from han.submodules.parts.pieces import cut, number
 from han.tasks.bundles import Blocks, Moves, Shelf, block_of
 from han.tasks.canonical import linear
 from han.tasks.context import Context
@@ -25,7 +27,7 @@ class Lot(NamedTuple):
     stop: int
 
 
-def together(signature: Signature, task: Task, most: int) -> int:
+def blocks_within(signature: Signature, task: Task, most: int) -> int:
     """Return how many whole blocks of a task have at most `most` bytes; 0: none has so few."""
     whole = task.nbytes == signature.nbytes
     return most // max(1, signature.nbytes) if whole else 0
@@ -38,31 +40,21 @@ def cut_blocks(
 
     The blocks of a lot lie behind each other on all shelves.
     """
-    number = together(signature, task, most)
-    if number:
-        groups = (blocks[k : k + number] for k in range(0, len(blocks), number))
+    together = blocks_within(signature, task, most)
+    if together:
+        groups = (blocks[k : k + together] for k in range(0, len(blocks), together))
         return [_runs(group, signature, shelves) for group in groups]
-    step = step_of(signature, most)
-    return [
-        [Lot((block,), False, start, min(start + step, task.stop))]
-        for block in blocks
-        for start in range(task.start, task.stop, step) or (task.start,)
-    ]
+    pieces = cut((task,), most, signature.grain)
+    return [[Lot((block,), False, piece.start, piece.stop)] for block in blocks for piece in pieces]
 
 
 def groups_of(blocks: int, tasks: Sequence[Task], signature: Signature, most: int) -> int:
     """Return into how many groups :func:`cut_blocks` cuts so many blocks of tasks."""
-    found, step = 0, step_of(signature, most)
+    found, grain = 0, signature.grain
     for task in tasks:
-        number = together(signature, task, most)
-        parts = max(1, -((task.start - task.stop) // step))
-        found += -(-blocks // number) if number else blocks * parts
+        together = blocks_within(signature, task, most)
+        found += -(-blocks // together) if together else blocks * number((task,), most, grain)
     return found
-
-
-def step_of(signature: Signature, most: int) -> int:
-    """Return how many bytes of a block are a lot: whole grains."""
-    return max(1, most // signature.grain) * signature.grain
 
 
 def part_of(lot: Lot, wanted: Container[int], signature: Signature, result: Shelf) -> list[Lot]:
@@ -75,17 +67,19 @@ def part_of(lot: Lot, wanted: Container[int], signature: Signature, result: Shel
 
 def _runs(blocks: Blocks, signature: Signature, shelves: Sequence[Shelf]) -> list[Lot]:
     """Return blocks as lots of those that lie behind each other."""
-    found: list[list[int]] = []
-    numbers: list[Callable[[int], int]] = [shelf.at for shelf in shelves]
+    columns = [shelf.places(blocks) for shelf in shelves]
     if signature.uneven:  # the sizes of blocks are added up in the order of their numbers
-        numbers.append(int)
+        columns.append([*blocks])
     apart = signature.uneven and any(shelf.base == Base.SCRATCH for shelf in shelves)
-    for block in blocks:
-        if found and not apart and all(at(block) == at(found[-1][-1]) + 1 for at in numbers):
-            found[-1].append(block)
-        else:
-            found.append([block])
-    return [Lot(tuple(run), True, 0, signature.nbytes) for run in found]
+    if apart:
+        return [Lot((block,), True, 0, signature.nbytes) for block in blocks]
+    found: list[Lot] = []
+    steps = [
+        tuple([place - k for place in row]) for k, row in enumerate(zip(*columns, strict=True))
+    ]
+    for _, run in groupby(range(len(steps)), steps.__getitem__):
+        found.append(Lot(tuple([blocks[k] for k in run]), True, 0, signature.nbytes))
+    return found
 
 
 def single(lot: Lot, block: int) -> Lot:
@@ -161,7 +155,7 @@ class Lots:
         stream, order = self.context.stream, linear(len(operands))
         ranks = sorted(operands)
         mine, refs = ranks.index(self.rank), tuple([operands[rank] for rank in ranks])
-        step, stop = fold_step(self.context.grain), lot.start + self.nbytes(lot)
+        step, stop = step_of(self.context.grain), lot.start + self.nbytes(lot)
         stream.begin_blocks(task, lot.blocks, lot.stop)
         for at in range(lot.start, stop, step):
             result = self.result(lot).to(at)
@@ -176,7 +170,7 @@ class Lots:
         """This rank."""
         return self.context.group.ranks[self.context.group.me]
 
-    def kept(self, task: Task, most: int) -> list[list[Lot]]:
+    def to_keep(self, task: Task, most: int) -> list[list[Lot]]:
         """Return the lots that this rank copies from its source to its result, in groups."""
         me, moves = self.context.group.me, self.moves
         if moves.source(me) == moves.result(me):

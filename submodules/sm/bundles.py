@@ -50,7 +50,7 @@ class _Given:
             cut_blocks(moves.gives(m), task, self.lots.signature, most, *self._shelves(m))
             for m in range(self.context.group.size)
         ]
-        kept = self.lots.kept(task, most)
+        kept = self.lots.to_keep(task, most)
         turns, ahead, first = max(map(len, groups)), self.blocks.layout.ahead, stream.sequence
         stream.begin_in_place(task)
         for turn in range(-ahead, max(turns, len(kept))):
