@@ -202,15 +202,17 @@ class Operations:
     `tag` is the stream's part of a message tag. A message has `nbytes` bytes in elements of
     `element` bytes, and is cut at multiples of `grain` bytes. `grains` is 0 in a program for one
     size. In an `uneven` one blocks differ in size, and each operation names the `block` of which it
-    moves bytes.
+    moves bytes. In one for `own` sizes it moves a whole block, of more than `above` and at most `upto`
+    bytes (0: of any size), or nothing.
     """
 
     task: int
     """The number of the task that operations belong to from now on."""
 
     def __init__(
-        self, tag: int, nbytes: int, element: int, grain: int, grains: int, uneven: bool = False, /
-    ) -> None: ...
+        self, tag: int, nbytes: int, element: int, grain: int, grains: int, uneven: bool = False,
+        own: bool = False, /,
+    ) -> None: ...  # fmt: skip
     def __len__(self) -> int: ...
     @property
     def operand(self) -> int:
@@ -219,8 +221,9 @@ class Operations:
     def writes(self) -> bytes:
         """Bits for what is written, by channel."""
     def copy(
-        self, dst: Ref, src: Ref, nbytes: int, /, *, block: int | None = None, count: int = 0
-    ) -> None:
+        self, dst: Ref, src: Ref, nbytes: int, /, *, block: int | None = None, count: int = 0,
+        above: int = 0, upto: int = 0,
+    ) -> None:  # fmt: skip
         """Copy, unless there are no bytes or both addresses are the same.
 
         With a `count`, the bytes are those of so many whole blocks, from `block` on.
@@ -240,11 +243,13 @@ class Operations:
     def accumulate(self, dst: Ref, operand: Ref, nbytes: int, /) -> None:
         """Combine ``dst = dst op operand``; several of these may be carried out in any order."""
     def pull(
-        self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /, *, block: int | None = None
-    ) -> None:
+        self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /, *, block: int | None = None,
+        above: int = 0, upto: int = 0, from_: Ref | None = None,
+    ) -> None:  # fmt: skip
         """Copy from `src` in the memory of a peer, which has shown its buffers.
 
-        `peer` is its rank, and the channel and slot where it shows them.
+        `peer` is its rank, and the channel and slot where it shows them. At `from_` it has stored
+        how far behind `src` to read.
         """
     def push(
         self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /, *, block: int | None = None
@@ -252,8 +257,13 @@ class Operations:
         """Copy to `dst` in the memory of a peer, which has allowed its peers to write."""
     def post(self, flag: Ref, k: int, /) -> None:
         """Store-release ``epoch + k`` to a flag of this rank."""
-    def wait(self, flag: Ref, k: int, rank: int, /) -> None:
+    def wait(
+        self, flag: Ref, k: int, rank: int, /, *,
+        block: int | None = None, above: int = 0, upto: int = 0,
+    ) -> None:  # fmt: skip
         """Load-acquire `rank`'s flag until it reaches ``epoch + k``."""
+    def expect(self, number: Ref, nbytes: int, rank: int, block: int, /) -> None:
+        """Raise an error unless the number that `rank` has stored is the size of a block."""
     def wait_each(self, flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /) -> None:
         """Wait for the flag of each of `ranks` as ``wait`` does, one after the other."""
     def again(self, first: int, second: int, n: int, times: int, turns: int, /) -> None:
@@ -299,12 +309,12 @@ class Operations:
         """
     def isend(
         self, src: Ref, nbytes: int, rank: int, request: int, /, *,
-        block: int | None = None, count: int = 0,
+        block: int | None = None, count: int = 0, above: int = 0, upto: int = 0,
     ) -> None:  # fmt: skip
         """Start sending to `rank` what ``copy`` would copy."""
     def irecv(
         self, dst: Ref, nbytes: int, rank: int, request: int, /, *,
-        block: int | None = None, count: int = 0,
+        block: int | None = None, count: int = 0, above: int = 0, upto: int = 0,
     ) -> None:  # fmt: skip
         """Start receiving from `rank`."""
     def test(self, request: int, /) -> None:

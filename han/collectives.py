@@ -32,9 +32,6 @@ class Collectives(Attached):
     does. All ranks make the same calls in the same order, with the same root, operation and size.
     Operands of an operation that does not commute are combined in the order of ranks.
 
-    Gatherv, Scatterv and Alltoallv are those of mpi4py, because not all ranks know the sizes of
-    their blocks.
-
     Blocking calls, and ``Wait`` and ``Test`` of requests, raise
 
     - ArgumentError (ArgumentTypeError) for wrong arguments, before any data moves;

@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.collectives import Collectives
+from han.vector_collectives import VectorCollectives
 from han.common.errors import ArgumentError, ArgumentTypeError, HanError
 from han.message import parsers
 from han.message.message import root_of
@@ -28,7 +28,7 @@ MOST_TO_ALL = 1 << 20  # bytes of all objects that a rank without need of them m
 Op: TypeAlias = MPI.Op | Callable[[Any, Any], Any]
 
 
-class ObjectMoves(Collectives):
+class ObjectMoves(VectorCollectives):
     """What calls of objects share: arguments, and collectives of bytes.
 
     If this raises on a rank before a collective has begun, the other ranks, which wait in it, are

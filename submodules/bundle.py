@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from han.model.collectives import BUNDLED
-from han.model.program import Base, Ref
+from han.model.collectives import BUNDLED, ROWS
+from han.model.program import ALL, Base, Ref
 from han.submodules.measured import BUNDLE_SEGMENT, WINDOW
 from han.submodules.parts.lots import Lot, Lots, cut_blocks, single
 from han.submodules.parts.mail import MOST
@@ -23,6 +23,7 @@ from han.tasks.bundles import Members, Shelf
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule
 from han.tasks.graph import Task
+from han.tasks.own_sizes import sent_to, taken_from
 
 
 class Round(NamedTuple):
@@ -91,7 +92,9 @@ class Bundle(Submodule):
             families=FAMILIES,
         ),
         "linear": Algorithm(
-            "bundles from their members straight to others", tuple(BUNDLED), families=FAMILIES
+            "bundles from their members straight to others",
+            tuple(name for name in BUNDLED if ROWS[name].letter),
+            families=FAMILIES,
         ),
     }
     parameters = {
@@ -102,7 +105,8 @@ class Bundle(Submodule):
     def supports(self, question: Question) -> str | None:
         """Return None if it can serve the call, else the reason."""
         topology, signature = question.topology, question.signature
-        if topology.whole is not None or question.level != topology.active[-1]:
+        alone = topology.whole is not None and not (signature.own and not topology.attach)
+        if alone or question.level != topology.active[-1]:
             return "blocks travel together between nodes only"
         if signature.element > MOST:
             size = signature.element
@@ -113,6 +117,8 @@ class Bundle(Submodule):
         """Emit this rank's messages of each task."""
         free: list[int] = []
         carry = _Reduction if context.stream.kind == "reduce_scatter" else _Exchange
+        if context.builder.signature.own:
+            carry = _Pairs
         for task in context.tasks:
             carry(context, task, free).run()
 
@@ -250,3 +256,39 @@ class _Reduction(_Exchange):
         if member == self.context.group.me:
             return self.lots.source(lot)
         return self.lots.on(self._room(member), self._received(member, self.context.group.me), lot)
+
+
+class _Pairs(_Exchange):
+    """The messages of blocks whose sizes only two ranks know; there is none for an empty block."""
+
+    def _cut(self, giver: int, members: Members, taker: int) -> list[Lot]:
+        blocks = tuple(self.lots.moves.given(giver, taker))
+        return [Lot(blocks, True, 0, self.lots.signature.nbytes)] if blocks else []
+
+    def _receive(self, lot: Lot, giver: int) -> None:
+        block, request = self._taken(giver), self._request()
+        rank, place = self.context.group.ranks[giver], self.context.result.behind(block)
+        self.stream.irecv(place, lot.stop, rank, request, block=block, upto=ALL)
+        self.coming.append((lot, request, giver))
+
+    def _send(self, lot: Lot, rank: int) -> None:
+        self._complete_sends(self.window - 1)
+        self.stream.label(self.task)
+        block, request = sent_to(rank), self._request()
+        place = self.context.source.behind(block)
+        self.stream.isend(place, lot.stop, rank, request, block=block, upto=ALL)
+        self.sends.append(request)
+
+    def _keep(self, kept: list[list[Lot]]) -> None:
+        me, self_block = self.context.group.me, sent_to(self.lots.rank)
+        for lots in kept:
+            for lot in lots:
+                to = self.context.result.behind(self._taken(me))
+                source = self.context.source.behind(self_block)
+                self.stream.copy(to, source, lot.stop, block=self_block)
+
+    def _arrived(self, lot: Lot, giver: int) -> None:
+        """No other stream waits for a block."""
+
+    def _taken(self, giver: int) -> int:
+        return taken_from(self.context.group.ranks[giver], self.context.builder.plan.topology.size)

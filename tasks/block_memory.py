@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from han.common.kept import kept
+from han.model.collectives import ROWS
 from han.model.program import Base
 from han.tasks.bundles import Blocks, Bundles, Shelf
 
@@ -24,7 +25,8 @@ class BlockMemory:
     def flat(self) -> bool:
         """Whether each rank sends to all ranks of other nodes."""
         alone = self.bundles.largest == 1
-        return self.collective == "alltoall" and (self.composition == "flat" or alone)
+        own = ROWS[self.collective].own
+        return own or (self.collective == "alltoall" and (self.composition == "flat" or alone))
 
     def most_given(self, kind: str) -> int:
         """Return the most blocks that a member gives in a step inside a node."""

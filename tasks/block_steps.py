@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from han.common.kept import kept
+from han.model.collectives import ROWS
 from han.model.program import Base
 from han.tasks.block_memory import BlockMemory
 from han.tasks.bundles import Blocks, Bundles, Moves, Shelf, moves, spreading
@@ -28,7 +30,9 @@ Steps = list[tuple[str, bool]]  # the kind of a step's tasks, and whether it is 
 def block_steps(collective: str, composition: str, bundles: Bundles) -> Steps:
     """Return the steps of a call; there are none inside nodes if each has one rank."""
     between, folds = (collective, True), bundles.folds
-    if collective == "allgather":
+    if ROWS[collective].own:
+        found = [("alltoall", False), *[("alltoall", True)] * (len(bundles.nodes) > 1)]
+    elif collective == "allgather":
         found = [*[("gather", False)] * folds, between, (collective, False)]
     elif collective == "gather":
         found = [(collective, False), between]
@@ -48,6 +52,8 @@ class BlockSteps(BlockMemory):
         ranks = self.bundles.nodes[node]
         if len(ranks) == 1 and not (kind == "alltoall" and not self.flat):
             return None
+        if ROWS[self.collective].own:
+            return self._alltoall_in_node(node)
         return INSIDE[self.collective, kind](self, node)
 
     def between(self, lane: int) -> Moves:
@@ -165,14 +171,25 @@ class BlockSteps(BlockMemory):
     def _alltoall_inside(self, node: int) -> Moves:
         return self._alltoall_in_node(node) if self.flat else self._alltoall_to_carriers(node)
 
+    def _pair(self, source: int, target: int) -> Blocks:
+        """Return the number of the block from one rank to another one, if there is any."""
+        root = self.bundles.root
+        ends = {"gatherv": target == root, "scatterv": source == root}
+        return (self._number(source, target),) if ends.get(self.collective, True) else ()
+
+    @kept
+    def most_takers(self) -> int:
+        """The most ranks of its own node to which a rank gives blocks."""
+        return 1 if self.collective == "gatherv" else self.bundles.largest - 1
+
     def _alltoall_in_node(self, node: int) -> Moves:
         ranks = self.bundles.nodes[node]
 
         def given(m: int, to: int) -> Blocks:
-            return (self._number(ranks[m], ranks[to]),)
+            return self._pair(ranks[m], ranks[to])
 
         return moves(
-            lambda m: [self._number(ranks[m], r) for r in (*ranks[m + 1 :], *ranks[:m])],
+            lambda m: [b for r in (*ranks[m + 1 :], *ranks[:m]) for b in self._pair(ranks[m], r)],
             given,
             lambda m: self.sent(ranks[m]),
             lambda m: self.received(ranks[m]),
@@ -183,11 +200,11 @@ class BlockSteps(BlockMemory):
         ranks, node = self.all_ranks, [self.bundles.place(r)[0] for r in self.all_ranks]
 
         def given(m: int, to: int) -> Blocks:
-            return (self._number(ranks[m], ranks[to]),) if node[m] != node[to] else ()
+            return self._pair(ranks[m], ranks[to]) if node[m] != node[to] else ()
 
         def keeps(m: int) -> Blocks:
             alone = len(self.bundles.nodes[node[m]]) == 1
-            return (self._number(ranks[m], ranks[m]),) if alone else ()
+            return self._pair(ranks[m], ranks[m]) if alone else ()
 
         return moves(
             lambda m: [block for to in range(len(ranks)) for block in given(m, to)],

@@ -113,12 +113,13 @@ class Bundles:
     lanes: int
 
     @classmethod
-    def of(cls, view: Topology, composition: str, root: int) -> Bundles:
+    def of(cls, view: Topology, composition: str, root: int, apart: bool = False) -> Bundles:
         """Return the bundles of a composition; all but ``lanes`` have one lane.
 
-        A root is the first rank of its node.
+        A root is the first rank of its node. `apart`: each rank counts as a node.
         """
-        nodes = tuple(_in_order(view, ranks, root) for ranks in nodes_of(view))
+        found = tuple((rank,) for rank in range(view.size)) if apart else nodes_of(view)
+        nodes = tuple(_in_order(view, ranks, root) for ranks in found)
         lanes = min(map(len, nodes)) if composition == "lanes" else 1
         return cls(view.size, root, nodes, lanes)
 
@@ -167,6 +168,8 @@ class Bundles:
 
 def nodes_of(view: Topology) -> tuple[Ranks, ...]:
     """Return the ranks of each node; each rank is a node where no level inside shares memory."""
+    if view.whole is not None:
+        return (tuple(range(view.size)),)
     if view.node_level is None:
         return tuple((rank,) for rank in range(view.size))
     return view.node_ranks

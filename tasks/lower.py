@@ -5,11 +5,13 @@ Nothing here needs MPI, and a rank lowers only its own operations.
 
 from __future__ import annotations
 
+from han.model.collectives import ROWS
 from han.model.program import Program, Ref
 from han.tasks.compositions import composition
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
+from han.tasks.own_sizes import blocks_of, sent_to, taken_from
 from han.tasks.places import RECV, SEND, BlockPlaces, Places, TreePlaces
 from han.tasks.plan import Plan
 from han.tasks.stream import Builder
@@ -18,8 +20,11 @@ from han.tasks.stream import Builder
 def lower(plan: Plan, rank: int) -> Program:
     """Lower the plan for one rank."""
     if plan.largest is not None:
-        lengths = [plan.signature.length(r) for r in range(len(plan.signature.counts))]
-        return lower(plan.largest, rank).at(plan.signature.nbytes, lengths)
+        whole, signature = lower(plan.largest, rank), plan.signature
+        if whole.own:
+            return whole.of_own(blocks_of(signature.counts, rank))
+        lengths = [signature.length(r) for r in range(len(signature.counts))]
+        return whole.at(signature.nbytes, lengths)
     builder = Builder(plan, rank)
     found = places_of(plan, builder)
     for tasks in batches(plan):
@@ -66,5 +71,11 @@ def _deliver(plan: Plan, builder: Builder) -> None:
     signature = plan.signature
     if not (signature.reduces or signature.by_blocks):
         return
-    stream = builder.stream(signature.collective if signature.by_blocks else "reduce", 0)
-    stream.copy(RECV, SEND, signature.nbytes)
+    kind = ROWS[signature.collective].task_kinds[0] if signature.by_blocks else "reduce"
+    stream = builder.stream(kind, 0)
+    if signature.own:
+        stream.copy(
+            RECV.behind(taken_from(0, 1)), SEND.behind(sent_to(0)), signature.nbytes, block=1
+        )
+    else:
+        stream.copy(RECV, SEND, signature.nbytes)

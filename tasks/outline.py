@@ -67,10 +67,11 @@ class Outline:
     def block_steps(self) -> BlockSteps | None:
         """The steps of a call by blocks over nodes; None for other calls."""
         signature = self.signature
-        if not signature.by_blocks or self.topology.whole is not None:
+        if not signature.by_blocks or (self.topology.whole is not None and not signature.own):
             return None
         name = self.choice.composition
-        bundles = Bundles.of(self.topology, name, signature.root)
+        apart = signature.own and not self.topology.attach
+        bundles = Bundles.of(self.topology, name, signature.root, apart)
         return BlockSteps(signature.collective, name, bundles, signature.in_place)
 
     @kept
@@ -134,7 +135,8 @@ def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
 def levels_of(topology: Topology, signature: Signature) -> tuple[int, ...]:
     """Return the levels on which a call communicates.
 
-    By blocks, it is the level that holds all ranks, or that of the nodes and that of all nodes.
+    By blocks, it is the level that holds all ranks, or that of the nodes and that of all nodes. Blocks
+    whose sizes only two ranks know go through shared memory if ranks can attach each other's.
     """
     if not signature.by_blocks:
         return topology.active
@@ -142,6 +144,8 @@ def levels_of(topology: Topology, signature: Signature) -> tuple[int, ...]:
         return ()
     if topology.whole is not None:
         return (topology.whole,)
+    if signature.own and not topology.attach:
+        return (topology.active[-1],)
     if not ROWS[signature.collective].bundled:
         return ()
     inside, outermost = topology.node_channel, topology.active[-1]

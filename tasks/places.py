@@ -322,7 +322,7 @@ class BlockPlaces:
         steps, level = self.plan.block_steps, tasks[0].level
         if steps is None:
             return [self._together(tuple(tasks))]
-        if level == self.plan.levels[-1]:
+        if level == self.plan.levels[-1] and len(steps.bundles.nodes) > 1:
             return self._between(steps, tuple(tasks))
         return self._inside(steps, tuple(tasks))
 

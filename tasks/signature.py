@@ -38,6 +38,10 @@ class Signature:
     (han/tasks/size_classes.py). `count` is that of the largest one in whole grains; algorithms cut
     the message at multiples of a grain. If it is `varied`, blocks differ in size, and each run has
     its own counts.
+
+    With `own`, each rank knows only the sizes of the blocks that it sends or receives. The
+    signature stands for all calls (:mod:`han.tasks.own_sizes`). `counts` has, for one call, what
+    each rank sends to each.
     """
 
     collective: str
@@ -56,6 +60,7 @@ class Signature:
     bound: int = 0
     varied: bool = False
     canonical: bool = False
+    own: bool = False
 
     def changed(self, **values: Any) -> Signature:
         """Return the signature with other values of fields: a quicker ``dataclasses.replace``."""
@@ -142,7 +147,9 @@ class Signature:
         size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.grains:
             size = f" of up to {format_size(self.bound)}"
-        if self.varied:
+        if self.own:
+            size = ""
+        elif self.varied:
             size = f" of blocks of up to {format_size(self.bound or self.nbytes)}"
         if self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from han.tasks.own_sizes import matrix_of
+
 Ranks = tuple[int, ...]
 
 
@@ -144,6 +146,11 @@ def alltoallv(counts: Sequence[Sequence[int]]) -> Spec:
     return Spec("alltoall", _own([sum(row) for row in counts]), tuple(after))
 
 
+def pairwise(counts: Sequence[int]) -> Spec:
+    """Each rank gets its part of each contribution; `counts` are the rows of a matrix."""
+    return alltoallv(matrix_of(counts))
+
+
 def scan(size: int, nbytes: int) -> Spec:
     """Rank r gets the combination of the contributions of ranks 0 to r."""
     after = tuple(_portion(0, nbytes, tuple(range(r + 1))) for r in range(size))
@@ -171,8 +178,9 @@ SPECS: dict[str, Callable[[int, int, int], Spec]] = {
     "scan": lambda size, nbytes, root: scan(size, nbytes),
     "exscan": lambda size, nbytes, root: exscan(size, nbytes),
 }
-# Specifications by name, of the bytes of each rank's block.
+# Specifications by name, of the bytes of each rank's block; of own sizes, of each pair's.
 UNEVEN: dict[str, Callable[[Sequence[int]], Spec]] = {
     "allgather": allgatherv,
     "reduce_scatter": reduce_scatter,
+    **dict.fromkeys(("gatherv", "scatterv", "alltoallv"), pairwise),
 }

@@ -54,6 +54,7 @@ class Stream(Operations):
             signature.grain,
             signature.grains,
             signature.varied,
+            signature.own,
         )
         self.index, self.kind, self.level, self.name = index, kind, level, name
         self.builder = builder
@@ -362,8 +363,15 @@ class Builder(Addresses):
             grains=grains,
             grain=self.signature.grain if grains else 0,
             terms=np.frombuffer(terms, TERMS) if grains else None,
-            blocks=self.plan.topology.size if self.signature.varied else 0,
+            blocks=self._blocks,
+            own=self.signature.own,
         )
+
+    @property
+    def _blocks(self) -> int:
+        """The number of blocks whose sizes a run brings; with own sizes, and an empty one."""
+        size = self.plan.topology.size
+        return 2 * size + 1 if self.signature.own else size * self.signature.varied
 
     def _written(self, streams: Iterable[Stream]) -> tuple[int, ...]:
         """Return the bits of ``Program.writes`` by channel."""

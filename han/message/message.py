@@ -48,7 +48,8 @@ class Message:
     `send` and `recv` are addresses. `keep` owns their memory. `begin` packs before a run; `end`
     unpacks after it. `numbers` identify the native kernel of a reduction. Without them the MPI
     library reduces, with `op` and `datatype`; `unpacks`: operands are packed elements of
-    `datatype`, which this rank unpacks to combine them. `key` is that of the look-up in C, or None
+    `datatype`, which this rank unpacks to combine them. `own` are the sizes and places of the blocks
+    that this rank sends or receives, where the signature has no sizes. `key` is that of the look-up in C, or None
     if it cannot serve the call.
     """
 
@@ -63,6 +64,12 @@ class Message:
     numbers: tuple[int, int] | None = None
     unpacks: bool = False
     key: CallKey | None = None
+    own: bytes = b""
+
+    @property
+    def sizes(self) -> bytes:
+        """What a run brings about blocks that differ in size, as numbers of 64 bits."""
+        return self.own or self.signature.sizes
 
     @property
     def keeps_plan(self) -> bool:
@@ -79,8 +86,9 @@ class Message:
     def without_buffers(self, signature: Signature) -> Message:
         """Return what messages of this kind have in common; `signature` is that of their class."""
         return replace(
-            self, signature=signature, send=0, recv=0, keep=(), begin=None, end=None, key=None
-        )
+            self, signature=signature, send=0, recv=0, keep=(), begin=None, end=None, key=None,
+            own=b"",
+        )  # fmt: skip
 
 
 def barrier(comm: MPI.Comm) -> Message:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from han.message import blocks, message, uneven
+from han.message import blocks, message, own_sizes, uneven
 from han.message.message import Message
 
 
@@ -34,6 +34,10 @@ SCATTER = _parser("Scatter", blocks.scatter)
 ALLGATHER = _parser("Allgather", blocks.allgather)
 ALLTOALL = _parser("Alltoall", blocks.alltoall)
 REDUCE_SCATTER_BLOCK = _parser("Reduce_scatter_block", blocks.reduce_scatter_block)
+GATHERV = _parser("Gatherv", own_sizes.gatherv)
+SCATTERV = _parser("Scatterv", own_sizes.scatterv)
+ALLTOALLV = _parser("Alltoallv", own_sizes.alltoallv)
+ALLTOALLW = Parser("Alltoallw", own_sizes.alltoallw)
 ALLGATHERV = _parser("Allgatherv", uneven.allgatherv)
 REDUCE_SCATTER = _parser("Reduce_scatter", uneven.reduce_scatter)
 RECVCOUNTS = _parser("Reduce_scatter", uneven.recvcounts)  # each rank tells its number of elements

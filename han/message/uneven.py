@@ -109,14 +109,14 @@ class Vector:
     starts: tuple[int, ...]
 
     @classmethod
-    def of(cls, spec: object, what: str, size: int) -> Vector:
+    def of(cls, spec: object, what: str, size: int, disjoint: bool = True) -> Vector:
         """Return the Vector of an argument; `what` names it in messages.
 
         `spec` is an array, ``[data, type]``, ``[data, counts]``,
         ``[data, (counts, displacements)]``, one of these two with a type, or
         ``[data, counts, displacements, type]``. Without counts the elements are divided evenly,
         and the first ranks get one more where a remainder is left. Without displacements the
-        blocks are contiguous. Raises ArgumentError.
+        blocks are contiguous. Raises ArgumentError, also for blocks that overlap and are to be `disjoint`.
         """
         data, counts, starts, datatype = _parts(spec, what)
         if counts is None:
@@ -130,7 +130,7 @@ class Vector:
         given = [data, reach] if datatype is None else [data, reach, datatype]
         before = max((-s for s, n in zip(places, numbers, strict=True) if n), default=0)
         buffer = parse(given, what, before=max(before, 0))
-        if buffer.size:
+        if buffer.size and disjoint:
             _check_disjoint(places, numbers, what)
         return cls(buffer, numbers, places)
 

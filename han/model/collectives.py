@@ -32,7 +32,8 @@ class Collective(NamedTuple):
     carries out the call. `letter` names tasks of the collective's own kind; "" if there are none.
     The streams of a program leave no room for another kind on every level.
 
-    `uneven`: blocks may differ in size, and all ranks know all sizes. `replaces`: in place, a
+    `uneven`: blocks may differ in size, and all ranks know all sizes. `own`: they differ, and each
+    rank knows only the sizes of those that it sends or receives. `replaces`: in place, a
     rank's result overwrites data that its peers still read. `synchronises`: a rank that has
     finished knows that every rank has entered. `bundled`: between nodes, blocks travel together;
     other calls by blocks are MPI's there.
@@ -49,6 +50,7 @@ class Collective(NamedTuple):
     rooted: bool = False
     reduces: bool = False
     uneven: bool = False
+    own: bool = False
     replaces: bool = False
     synchronises: bool = False
     bundled: bool = False
@@ -62,7 +64,7 @@ class Collective(NamedTuple):
     @property
     def task_kinds(self) -> tuple[str, ...]:
         """The kinds of the tasks that carry it out if no task fuses others."""
-        return self.kinds or (self.name,)
+        return self.kinds or (("alltoall",) if self.own else (self.name,))
 
 
 _ROWS = (
@@ -99,6 +101,18 @@ _ROWS = (
         letter="rs", reduces=True, uneven=True, replaces=True, synchronises=True, bundled=True,
         carries=("reduce_scatter_block",),
     ),
+    Collective(
+        "gatherv", "Gatherv", Coll.GATHERV, "once", "each", at_root="recv", rooted=True,
+        own=True, bundled=True,
+    ),
+    Collective(
+        "scatterv", "Scatterv", Coll.SCATTERV, "each", "once", at_root="send", rooted=True,
+        own=True, bundled=True,
+    ),
+    Collective(
+        "alltoallv", "Alltoallv", Coll.ALLTOALLV, "each", "each", own=True, bundled=True,
+        carries=("alltoallw",),
+    ),
 )  # fmt: skip
 
 ROWS = {row.name: row for row in _ROWS}
@@ -131,7 +145,7 @@ class Names(Sequence[str]):
         return self._names()[index]
 
 
-COLLECTIVES = Names(lambda row: True)
+COLLECTIVES = Names(lambda row: not row.own)  # of a size that all ranks know
 BY_BLOCKS = Names(lambda row: row.by_blocks)
 BUNDLED = Names(lambda row: row.bundled)
 SPREADING = Names(lambda row: row.send == "each")  # a rank sends a block to each rank
@@ -144,7 +158,7 @@ DATALESS = Names(lambda row: not row.recv)
 KINDS = Names(lambda row: row.letter)  # kinds of tasks
 TREE = Names(lambda row: row.letter and row.kinds)  # kinds of tasks of any level
 FLAT = Names(lambda row: row.letter and not row.kinds)  # kinds of tasks of one level
-LIBRARYS = ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan")
+LIBRARYS = ("scan", "exscan")
 
 
 def add(row: Collective) -> None:
@@ -171,7 +185,7 @@ def problem_of(row: Collective) -> str | None:
         return f"kinds are {row.kinds}: expected none, {UP}, {DOWN} or {BOTH}"
     if row.by_blocks and row.kinds:
         return "it moves blocks, so it has no kinds"
-    if not row.kinds and not row.letter:
+    if not row.kinds and not row.letter and not row.own:
         return "without kinds it needs a letter"
     if row.at_root not in ("", "send", "recv")[: 3 if row.rooted else 1]:
         return f"at_root is {row.at_root!r}"

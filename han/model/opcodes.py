@@ -27,6 +27,7 @@ class Code(IntEnum):
     COLL = 10
     PULL = 11
     PUSH = 12
+    EXPECT = 13
 
 
 class Kind(Enum):
@@ -39,6 +40,7 @@ class Kind(Enum):
     COLLECTIVE = "starts a collective of MPI"
     TEST = "awaits a request"
     AWAIT = "awaits another stream"
+    CHECK = "compares a number of a peer with the size of a block"
 
 
 class Opcode(NamedTuple):
@@ -77,6 +79,7 @@ OPCODES: dict[Code, Opcode] = {
     Code.COLL: Opcode(Kind.COLLECTIVE, peer=True, request=True),
     Code.PULL: Opcode(Kind.COPY, reads=(1,), writes=(0,), attached=1, peer=True),
     Code.PUSH: Opcode(Kind.COPY, reads=(1,), writes=(0,), attached=0, peer=True),
+    Code.EXPECT: Opcode(Kind.CHECK, peer=True),
 }
 
 

@@ -34,17 +34,24 @@ class Coll(IntEnum):
     ALLGATHER = 6
     ALLTOALL = 7
     REDUCE_SCATTER = 8
+    GATHERV = 9
+    SCATTERV = 10
+    ALLTOALLV = 11
     BLOCKING = 16
 
 
 class Base(IntEnum):
-    """The memory that an address is relative to. From CHANNEL on, each channel has three bases."""
+    """The memory that an address is relative to. From CHANNEL on, each channel has three bases.
+
+    TABLE holds the blocks of the run, of a program for own sizes: OWN_BLOCK.
+    """
 
     NONE = 0
     SEND = 1
     RECV = 2
     SCRATCH = 3
-    CHANNEL = 4
+    TABLE = 4
+    CHANNEL = 5
 
 
 # Bits of Program.writes: the rank shows the addresses of its buffers; peers may write to them.
@@ -90,6 +97,10 @@ INSTRUCTION = np.dtype(
 # grain is there; the bytes of what `n` counts (`each`; 0: `n` is constant). Where blocks differ in
 # size, it moves grains of block `block`. With a `count`, it moves so many whole blocks,
 # from `block` on, and `start`, `stop` and origins are 0.
+#
+# In a program for own sizes it moves all of block `block` if this has more than `start` and at most
+# `stop` bytes, else nothing. `stop` 0: whatever the size; ALL: of any larger size. Where an operand
+# is, behind a constant offset, is told by the block `blocks` of the run. Block 0 is empty.
 TERMS = np.dtype(
     [
         ("offset", "u8", 4),
@@ -102,6 +113,10 @@ TERMS = np.dtype(
         ("count", "u2"),
     ]
 )
+
+
+ALL = (1 << 32) - 1
+OWN_BLOCK = np.dtype([("nbytes", "u8"), ("start", "u8"), ("rate", "u8")])  # of Base.TABLE
 
 
 # The code of a mark at the end of a loop, which is no operation: see han.model.loops.
@@ -177,6 +192,18 @@ def bytes_moved(
 _TALKS = np.isin(np.arange(LOOP + 1), STARTS)  # by code
 
 
+class OwnBlocks(NamedTuple):
+    """The blocks that a rank sends and receives in a run, by number, the empty block 0 first.
+
+    `starts` say where they begin in its buffers, and `far` where in those of the peers that send
+    them.
+    """
+
+    sizes: Sequence[int]
+    starts: Sequence[int]
+    far: Sequence[int]
+
+
 @dataclass(frozen=True)
 class StreamInfo:
     """A stream: kind and level of its tasks, and the range of its operations in the code."""
@@ -203,7 +230,8 @@ class Program:
 
     A program for many sizes has `terms` (TERMS), in `grains` grains of `grain` bytes. Its code is
     that of the largest message, and all other numbers serve every size. If its `blocks` blocks
-    differ in size, each run brings their sizes; 0: they are alike.
+    differ in size, each run brings their sizes; 0: they are alike. With `own` it is one for own
+    sizes: each run brings those of the blocks that this rank sends or receives, and their places.
 
     A program that runs may have loops: then it has `strides` (:mod:`han.model.loops`). Everything
     else reads programs without.
@@ -224,6 +252,7 @@ class Program:
     grain: int = 0
     terms: npt.NDArray[np.void] | None = None
     blocks: int = 0
+    own: bool = False
     strides: npt.NDArray[np.void] | None = None
 
     def reaching(self, footprint: tuple[int, ...]) -> Program:
@@ -257,6 +286,26 @@ class Program:
         moved = np.where(count, whole, stop - start)
         code["n"][sized] = moved[sized] // terms["each"][sized]
         return replace(self, code=code, grains=0, grain=0, terms=None, blocks=0)
+
+    def of_own(self, given: OwnBlocks) -> Program:
+        """Return the program of a call with these blocks, as the executor computes it.
+
+        Nothing is left of what ranks tell each other about the sizes and places of their blocks.
+        """
+        assert self.own and self.terms is not None, "a program for own sizes"
+        terms, code = self.terms, self.code.copy()
+        sizes, starts, far = (np.array(one, "i8") for one in given)
+        own, sized = sizes[terms["block"]], terms["each"] != 0
+        code["n"][sized] = own[sized]
+        placed = terms["offset"][:, :2] + starts[terms["blocks"][:, :2]].astype("u8")
+        code["off"][:, :2] = np.where(sized[:, None], placed, code["off"][:, :2])
+        away = (code["code"] == Code.PULL) & (code["base"][:, 2] != Base.NONE)
+        code["off"][away, 1] += far[terms["block"][away]].astype("u8")
+        code["base"][away, 2], code["slot"][away] = Base.NONE, 0
+        meant = (own > terms["start"]) & ((own <= terms["stop"]) | (terms["stop"] == ALL))
+        told = (code["code"] == Code.EXPECT) | (code["base"][:, 1] == Base.TABLE)
+        _empty(code, told | (terms["stop"] != 0) & ~meant)
+        return replace(self, code=code, grains=0, grain=0, terms=None, blocks=0, own=False)
 
     def _before(
         self, sizes: npt.NDArray[np.uint64], nbytes: int, blocks: npt.NDArray[np.uint16]
@@ -299,5 +348,12 @@ class Program:
             "grains": self.grains,
             "grain": self.grain,
             "blocks": self.blocks,
+            "own": self.own,
             "strides": None if self.strides is None else np.ascontiguousarray(self.strides),
         }
+
+
+def _empty(code: npt.NDArray[np.void], where: npt.NDArray[np.bool_]) -> None:
+    """Turn records into copies of no bytes."""
+    for name in ("code", "base", "off", "n", "slot", "peer"):
+        code[name][where] = 0

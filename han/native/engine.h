@@ -61,7 +61,8 @@ typedef struct han_run {
     const void *send;
     void *recv;
     uint64_t nbytes; /* of the message or of the largest block, if the plan is for many sizes */
-    const uint64_t *sizes; /* of all blocks, in bytes, if the plan is for blocks that differ */
+    const uint64_t *sizes; /* of all blocks, in bytes, if the plan is for blocks that differ; behind
+                              them where each begins, if the plan is for own sizes */
     bool blocking; /* of a blocking call or a persistent request: its start may wait for peers */
     bool left;     /* it failed; MPI or a peer may still access the memory of plan, send and recv */
     han_idler idle;

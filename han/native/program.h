@@ -15,13 +15,18 @@ enum han_code {
     HAN_WAIT,       /* wait until flag at ref0 >= epoch + n, acquire; peer: the rank that posts */
     HAN_ISEND,      /* send n bytes of ref1 to peer, with request `slot` */
     HAN_IRECV,      /* receive n bytes into ref0 from peer, with request `slot` */
-    HAN_TEST,  /* wait until request `slot` is complete; of a receive: n bytes from rank `peer` */
-    HAN_AWAIT, /* wait until stream `peer` has passed its instruction n */
-    HAN_COLL,  /* start or run the MPI library's collective `kind` on communicator `comm` */
-    HAN_PULL,  /* ref0 <- ref1 in the memory of rank `peer`, n bytes, by cross-memory attach */
-    HAN_PUSH,  /* ref0 in the memory of rank `peer` <- ref1, n bytes, likewise */
+    HAN_TEST,   /* wait until request `slot` is complete; of a receive: n bytes from rank `peer` */
+    HAN_AWAIT,  /* wait until stream `peer` has passed its instruction n */
+    HAN_COLL,   /* start or run the MPI library's collective `kind` on communicator `comm` */
+    HAN_PULL,   /* ref0 <- ref1 in the memory of rank `peer`, n bytes, by cross-memory attach */
+    HAN_PUSH,   /* ref0 in the memory of rank `peer` <- ref1, n bytes, likewise */
+    HAN_EXPECT, /* the number at ref0, which rank `peer` has stored, must be n */
     HAN_CODES
 };
+
+/* A code with this bit does nothing: in a run of a plan for own sizes (engine/sizes.h), the block has
+ * a size for which the operation is not meant. */
+#define HAN_VOID 0x200u
 
 /* Whether an operation copies bytes, or combines elements. */
 static inline bool han_copies(unsigned code) {
@@ -41,6 +46,9 @@ enum han_coll {
     HAN_C_ALLGATHER,
     HAN_C_ALLTOALL,
     HAN_C_REDUCE_SCATTER,
+    HAN_C_GATHERV,
+    HAN_C_SCATTERV,
+    HAN_C_ALLTOALLV,
     HAN_C_BLOCKING = 16
 };
 
@@ -50,6 +58,7 @@ enum han_base {
     HAN_B_SEND,
     HAN_B_RECV,
     HAN_B_SCRATCH,
+    HAN_B_TABLE,   /* the blocks of the run, of a plan for own sizes: han_block */
     HAN_B_CHANNEL, /* three for each channel: small slots (of this run's bank), cells, flags */
     HAN_B_SMALL = 0,
     HAN_B_CELLS = 1,
@@ -88,7 +97,11 @@ _Static_assert(sizeof(han_instr) == 64, "one cache line, as in han/model/program
  * `start` to `stop`; for each operand a constant offset, how many blocks lie before it, and which
  * grain is there; the bytes of what `n` counts (0: `n` is constant). Where blocks differ in size, it
  * moves grains of block `block`. If `count` is not 0 it moves so many whole blocks, from `block` on,
- * and `start`, `stop` and origins are 0. han/model/program.py: TERMS. */
+ * and `start`, `stop` and origins are 0. han/model/program.py: TERMS.
+ *
+ * In a plan for own sizes it moves all of block `block`, which is of more than `start` and at most
+ * `stop` bytes, or does nothing; `stop` 0: whatever the size. Block 0 is empty, and where an operand
+ * is, behind a constant offset, is told by the table's block `blocks`. */
 typedef struct {
     uint64_t offset[4];
     uint32_t start, stop;
@@ -102,7 +115,9 @@ typedef struct {
 #define HAN_COLL_KIND(i) ((unsigned)(i)->off[2])
 #define HAN_COLL_COMM(i) ((unsigned)(i)->off[3])
 
-/* So do HAN_PULL and HAN_PUSH: the channel in which the peer shows its addresses, and its place. */
+/* So do HAN_PULL and HAN_PUSH: the channel in which the peer shows its addresses, and its place. If
+ * base[2] is not HAN_B_NONE, a number that the peer has stored, `slot` bytes behind that base, says
+ * how far from ref1 to read. */
 #define HAN_ATTACH_CHANNEL(i) ((unsigned)(i)->off[2])
 #define HAN_ATTACH_SLOT(i) ((unsigned)(i)->off[3])
 

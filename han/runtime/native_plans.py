@@ -99,7 +99,7 @@ def native_plan(
         **program.records,
         footprint=program.footprint,
         brief=not (program.talks_mpi or callback or any(tried))
-        and _moved(program, signature) <= BRIEF,
+        and (signature.own or _moved(program, signature) <= BRIEF),
         signature=identity(known_as or signature, is_rival),
         kernel=message.numbers or (-1, -1),
         element=signature.element,

@@ -36,6 +36,7 @@ def own_numbers() -> Numbers:
         "writes": {"SHOWN": program.SHOWN, "GIVEN": program.GIVEN},
         "instruction": _offsets(program.INSTRUCTION),
         "term": _offsets(program.TERMS),
+        "block": _offsets(program.OWN_BLOCK),
         "stride": {**_offsets(STRIDES), "LOOP": program.LOOP},
         "peer_base": {
             "BUFFER_SHIFT": program.PEER_BUFFER_SHIFT, "CHANNEL_SHIFT": program.PEER_CHANNEL_SHIFT,

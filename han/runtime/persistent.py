@@ -57,6 +57,7 @@ class Kind:
 
     def call(self, nbytes: int, sizes: bytes) -> int:
         """Return a number that identifies a call; the same on all ranks."""
+        sizes = b"" if self.called.own else sizes
         return (self.number + (nbytes + (crc32(sizes) << 32)) * SPREAD) % (1 << 64)
 
     def story(self, nbytes: int) -> str:
@@ -306,7 +307,7 @@ class Persistent:
         keep = (*message.keep, mapping, prepared, Lease(self.slots, slot))
         return Prequest(
             slot.engine, prepared.native, message.send, message.recv, keep, begin, message.end,
-            True, message.signature.nbytes, message.signature.sizes,
+            True, message.signature.nbytes, message.sizes,
         )  # fmt: skip
 
     def _begin(self, message: Message, mapping: Mapping | None) -> Hook:

@@ -86,7 +86,7 @@ class State:
                 message.begin()
             self.parts.engines.own.run(
                 prepared.native, message.send, message.recv, message.keep,
-                message.signature.nbytes, message.signature.sizes,
+                message.signature.nbytes, message.sizes,
             )  # fmt: skip
         if message.end is not None:
             message.end()
@@ -107,7 +107,7 @@ class State:
             request = Request(
                 self.parts.engines.own, prepared.native, message.send, message.recv,
                 (message.keep, prepared), message.begin, message.end,
-                nbytes=message.signature.nbytes, sizes=message.signature.sizes,
+                nbytes=message.signature.nbytes, sizes=message.sizes,
             )  # fmt: skip
             request.Start()
         tell_limit(prepared.native, self.parts.config.wait)
@@ -216,6 +216,6 @@ def forced(
         prepared = state.parts.maker.make(planned, message, state.parts.engines.own)
     run = partial(
         state.parts.engines.own.run, prepared.native, message.send, message.recv, message.keep,
-        called.nbytes, called.sizes,
+        called.nbytes, message.sizes,
     )  # fmt: skip
     return Forced(run, planned.plan.of_size(called.nbytes, called.counts), prepared)

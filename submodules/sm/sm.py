@@ -24,6 +24,7 @@ from han.submodules.parts import blocks as block_cells
 from han.submodules.parts.cells import FLAGS, footprint
 from han.submodules.sm.allreduce import ALLREDUCES, WHOLE
 from han.submodules.sm.blocks import KINDS, blocks
+from han.submodules.sm import pairs as of_pairs
 from han.submodules.sm.gather_release import gather, release
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.context import Context
@@ -67,6 +68,12 @@ class Sm(Submodule):
             families=(*PLAIN, "blocks"),
             canonical=True,
         ),
+        "pairs": Algorithm(
+            "blocks whose sizes only two ranks know: small ones by cells, others by attach",
+            ("alltoall",),
+            takes=(),
+            families=(*PLAIN, "blocks"),
+        ),
     }
     parameters = {
         **PARAMETERS,
@@ -85,6 +92,11 @@ class Sm(Submodule):
         if not topology.shared[question.level]:
             return "members of a group do not share memory"
         signature = question.signature
+        if signature.own or choice.algorithm == "pairs":
+            fits = signature.own and choice.algorithm == "pairs" and topology.attach
+            return (
+                None if fits else "pairs serves blocks whose sizes only two ranks know, by attach"
+            )
         if choice.algorithm == "shares":
             return share_cells.unfit(question, at_once)
         if signature.by_blocks:
@@ -109,6 +121,8 @@ class Sm(Submodule):
         """Return how many bytes of each rank's ring of cells a run takes."""
         if plan.choice.levels[level].algorithm == "shares":
             return share_cells.footprint(plan, level, at_once)
+        if plan.signature.own:
+            return of_pairs.footprint(plan, level)
         blocked = plan.signature.by_blocks
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
 
@@ -117,6 +131,8 @@ class Sm(Submodule):
         kind, algorithm = context.tasks[0].kind, context.choice.algorithm
         if algorithm == "shares":
             shares.lower(context, at_once)
+        elif algorithm == "pairs":
+            of_pairs.pairs(context)
         elif kind in KINDS:
             blocks(context)
         elif kind == "allreduce":

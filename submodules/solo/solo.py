@@ -90,6 +90,8 @@ class Solo(Submodule):
         if not question.topology.shared[question.level]:
             return "members of a group do not share memory"
         signature = question.signature
+        if signature.own:
+            return "not all ranks know the sizes of all blocks"
         if signature.by_blocks and question.topology.whole is None:
             return "blocks of other nodes are in no peer's send buffer"
         mapped = reads_mapped(question.topology, signature, question.level)

@@ -96,7 +96,8 @@ class _Sent:
 def spec_of(signature: Signature, size: int) -> Spec:
     """Return what a call of `size` ranks has to do."""
     if signature.counts:
-        return UNEVEN[signature.collective]([signature.length(r) for r in range(size)])
+        lengths = [signature.length(k) for k in range(len(signature.counts))]
+        return UNEVEN[signature.collective](lengths)
     return SPECS[signature.collective](size, signature.nbytes, signature.root)
 
 

@@ -89,7 +89,9 @@ class RowSearch:
         sections = self._sections()
         levels = [IDLE[section] for section in sections]
         for level in self.active:
-            if self.name == "ring":
+            if self.signature.own:
+                levels[level] = self._paired(level)
+            elif self.name == "ring":
                 levels[level] = self._ringed(level, sections[level])
             elif composed:
                 levels[level] = self._composed(level)
@@ -120,6 +122,8 @@ class RowSearch:
 
     def _sections(self) -> list[str]:
         """Return the section of the table for each level."""
+        if self.signature.own:
+            return ["pairs"] * self.view.depth
         if self.signature.by_blocks:
             return ["blocks" if self.view.whole is not None else "bundles"] * self.view.depth
         cells = self.allowed.cells
@@ -158,6 +162,11 @@ class RowSearch:
         facts = self.facts(self.view.widest(level), nbytes, outermost, whole)
         return self._used(section, level, facts, nbytes)
 
+    def _paired(self, level: int) -> LevelChoice:
+        """Choose for blocks whose sizes only two ranks know: one algorithm serves each side."""
+        cells = self.allowed.attach and self.view.shared[level]
+        return IDLE["pairs"] if cells else LevelChoice("bundle", "linear")
+
     def _ringed(self, level: int, section: str) -> LevelChoice:
         """Choose for a level of a ring; pieces go between nodes on the outermost one."""
         outermost = level == self.active[-1]
@@ -187,6 +196,7 @@ IDLE = {
     "messages": LevelChoice("adapt", "binomial"),
     "blocks": LevelChoice("sm", "blocks"),
     "bundles": LevelChoice("sm", "blocks"),
+    "pairs": LevelChoice("sm", "pairs"),
 }
 
 

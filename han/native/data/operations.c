@@ -241,6 +241,11 @@ enum han_status han_attach(han_engine *e, han_plan *p, const han_instr *i, int t
     const han_control *peer = han_shown_by(e, HAN_ATTACH_CHANNEL(i), HAN_ATTACH_SLOT(i));
     uint64_t far = i->off[there] + atomic_load_explicit(&peer->shown[i->base[there] - HAN_B_SEND],
                                                         memory_order_relaxed);
+    if (i->base[2]) {
+        uint64_t behind;
+        memcpy(&behind, e->bases[i->base[2]] + i->slot, sizeof behind);
+        far += behind;
+    }
     int problem = there ? han_pull(peer->pid, han_at(e, i, 0), far, i->n)
                         : han_push(peer->pid, far, han_at(e, i, 1), i->n);
     if (problem) {

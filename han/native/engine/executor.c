@@ -1,5 +1,7 @@
 #include "engine/stepping.h"
 
+#include <string.h>
+
 #include "data/operands.h"
 #include "data/operations.h"
 #include "engine/agreement.h"
@@ -78,6 +80,15 @@ static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
     return HAN_E_SHORT;
 }
 
+/* A block of a rank that makes the same call has the size that this rank expects. */
+static enum han_status expect(han_engine *e, const han_instr *i) {
+    uint64_t given;
+    memcpy(&given, han_at(e, i, 0), sizeof given);
+    if (given == i->n) return HAN_OK;
+    e->dead_rank = i->peer;
+    return given < i->n ? HAN_E_SHORT : HAN_E_LONG;
+}
+
 /* Execute one instruction. Returns HAN_OK if it was done, HAN_BLOCKED if it cannot be done yet. */
 static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     int rc = 0, flag = 1;
@@ -118,6 +129,8 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
         return han_attach(e, p, i, 1);
     case HAN_PUSH:
         return han_attach(e, p, i, 0);
+    case HAN_EXPECT:
+        return expect(e, i);
     default:
         break;
     }

@@ -72,6 +72,7 @@ static uint8_t han_nowhere[3][HAN_LINE];
 static inline void han_begin_plan(han_engine *e, han_plan *p) {
     if (!han_is_resolved(p, e->head)) han_resolve(p, e->head);
     e->bases[HAN_B_SCRATCH] = p->scratch ? p->scratch : han_nowhere[2];
+    e->bases[HAN_B_TABLE] = p->own ? (uint8_t *)(p->table + 1) : NULL;
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_control *mine = han_own_record(&e->channels[c]);
         for (int k = 0; p->writes[c] & HAN_W_SHOWN && k < 3; k++)

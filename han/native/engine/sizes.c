@@ -24,8 +24,46 @@ static void fit_blocks(han_plan *p, const uint64_t *sizes) {
     }
 }
 
+/* How many blocks a run brings: block 0 of a plan for own sizes is empty. */
+static uint32_t brought(const han_plan *p) { return p->n_blocks - 1; }
+
+static bool same_own_blocks(const han_plan *p, const uint64_t *sizes, const uint64_t *starts) {
+    for (uint32_t b = 0; b < brought(p); b++)
+        if (p->table[b + 1].nbytes != sizes[b] || p->table[b + 1].start != starts[b]) return false;
+    return true;
+}
+
+/* Whether an operation is meant for a block of this size. */
+static bool is_meant(const han_term *t, uint64_t nbytes) {
+    return !t->stop || (nbytes > t->start && (nbytes <= t->stop || t->stop == UINT32_MAX));
+}
+
+static void fit_own_blocks(han_plan *p, const uint64_t *sizes, const uint64_t *starts) {
+    for (uint32_t b = 0; b < brought(p); b++)
+        p->table[b + 1] = (han_block){.nbytes = sizes[b], .start = starts[b]};
+    for (uint32_t k = 0; k < p->n_code; k++) {
+        const han_term *t = &p->terms[k];
+        han_instr *i = &p->fitted[k];
+        uint64_t nbytes = p->table[t->block].nbytes;
+        unsigned code = i->code & ~HAN_VOID;
+        i->code = (uint16_t)(is_meant(t, nbytes) ? code : code | HAN_VOID);
+        if (!t->each) continue;
+        i->n = nbytes;
+        for (int ref = 0; ref < 2; ref++)
+            i->off[ref] = t->offset[ref] + p->table[t->blocks[ref]].start;
+    }
+}
+
+static void resolve_own(han_plan *p, const han_run *run) {
+    const uint64_t *starts = run->sizes + brought(p);
+    if (p->nbytes != run->nbytes || !same_own_blocks(p, run->sizes, starts))
+        fit_own_blocks(p, run->sizes, starts);
+}
+
 void han_resolve(han_plan *p, const han_run *run) {
-    if (!p->table)
+    if (p->own)
+        resolve_own(p, run);
+    else if (!p->table)
         fit_message(p, run->nbytes);
     else if (!same_blocks(p, run->sizes) || p->nbytes != run->nbytes)
         fit_blocks(p, run->sizes);

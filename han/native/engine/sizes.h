@@ -4,7 +4,10 @@
  * A message is cut in proportion into the plan's grains. Positions are multiples of a grain's bytes
  * in the largest message, so that memory for some grains of that one holds these grains of any
  * message (han/model/program.py: positions). Blocks that differ in size are cut like messages, each
- * by its own size. */
+ * by its own size.
+ *
+ * In a plan for own sizes no rank knows the sizes of all blocks. Its operations move whole blocks,
+ * and some are meant for small ones, others for large ones. */
 #ifndef HAN_SIZES_H
 #define HAN_SIZES_H
 
@@ -37,6 +40,16 @@ static inline void han_resolve_one(const han_plan *p, han_instr *i, const han_te
     i->n = t->each == 1 ? length : length / t->each;
 }
 
+enum { HAN_BRIEF = 1 << 17 }; /* bytes that a brief run of own sizes moves at most */
+
+/* Whether a run of a brief plan is brief. */
+static inline bool han_is_brief(const han_run *run) {
+    uint64_t nbytes = 0;
+    for (uint32_t b = 0; run->plan->own && b < run->plan->n_blocks - 1; b++)
+        nbytes += run->sizes[b];
+    return nbytes <= HAN_BRIEF;
+}
+
 /* A block of `nbytes` bytes, behind `start` bytes of others. */
 static inline han_block han_block_of(const han_plan *p, uint64_t nbytes, uint64_t start) {
     uint64_t grains = (nbytes + p->grain - 1) / p->grain;
@@ -54,7 +67,8 @@ static inline bool han_is_resolved(const han_plan *p, const han_run *run) {
 /* What a run is, for the digest of calls: that of a plan for many sizes with its sizes. */
 static inline uint64_t han_call_of(const han_plan *p, const han_run *run) {
     if (!p->terms) return p->signature;
-    uint64_t sizes = p->table ? han_digest_of_sizes(run->sizes, p->n_blocks) : run->nbytes;
+    bool same = !p->table || p->own; /* what differs from rank to rank is no part of the call */
+    uint64_t sizes = same ? run->nbytes : han_digest_of_sizes(run->sizes, p->n_blocks);
     return p->signature + sizes * UINT64_C(0x9e3779b97f4a7c15);
 }
 

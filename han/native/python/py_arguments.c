@@ -252,7 +252,85 @@ bool han_read_recvcounts(const han_caller *self, PyObject *const *args, han_call
 int han_py_sizes_of(const han_caller *self, const han_call *c, PyObject **out) {
     *out = NULL;
     if (!c->key.uneven) return 0;
-    Py_ssize_t n = (Py_ssize_t)((size_t)self->size * sizeof *c->counts);
+    size_t numbers = c->numbers ? c->numbers : (size_t)self->size;
+    Py_ssize_t n = (Py_ssize_t)(numbers * sizeof *c->counts);
     *out = PyBytes_FromStringAndSize((const char *)c->counts, n);
     return *out ? 0 : -1;
+}
+
+/* ---- blocks whose sizes only two ranks know ------------------------------------------------ */
+
+enum { OWN_NBYTES = 16 << 10 }; /* of the class of all calls: tasks/own_sizes.py */
+
+/* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
+ * each begins. */
+typedef struct {
+    uint64_t *sends, *takes, *from, *to;
+} own_blocks;
+
+static bool own_blocks_of(const han_caller *self, han_call *c, int32_t collective, own_blocks *b) {
+    size_t n = (size_t)self->size;
+    c->key.collective = collective;
+    c->key.nbytes = OWN_NBYTES;
+    c->key.uneven = true;
+    c->numbers = (uint32_t)(4 * n);
+    c->counts = PyMem_Calloc(4 * n, sizeof *c->counts);
+    *b = (own_blocks){c->counts, c->counts + n, c->counts + 2 * n, c->counts + 3 * n};
+    return c->counts;
+}
+
+/* Read a buffer of blocks, their sizes and where they begin. */
+static bool reads_blocks(const han_caller *self, PyObject *o, han_buffer *out, uint64_t *sizes,
+                         uint64_t *places) {
+    han_blocks b = {.counts = sizes, .places = places, .size = self->size};
+    if (!han_py_read_vector(self->reader, o, &b, out)) return false;
+    for (int32_t r = 0; r < self->size; r++) {
+        sizes[r] *= out->element->size;
+        places[r] *= out->element->size;
+    }
+    return true;
+}
+
+/* send, recv, root */
+bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks b;
+    if (!root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_GATHERV, &b)) return false;
+    int32_t root = c->key.root;
+    if (root >= self->size) return false;
+    bool at_root = root == self->rank, there = at_root && says_in_place(self, args[0]);
+    if (at_root && (!reads_blocks(self, args[1], &c->recv, b.takes, b.to) || c->recv.readonly))
+        return false;
+    if (there) {
+        b.takes[root] = 0;
+        return true;
+    }
+    if (!reads(self, args[0], &c->send)) return false;
+    b.sends[root] = c->send.nbytes;
+    return !at_root || (b.sends[root] == b.takes[root] && apart(c));
+}
+
+/* send, recv, root */
+bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks b;
+    if (!root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_SCATTERV, &b)) return false;
+    int32_t root = c->key.root;
+    if (root >= self->size) return false;
+    bool at_root = root == self->rank, there = at_root && says_in_place(self, args[1]);
+    if (at_root && !reads_blocks(self, args[0], &c->send, b.sends, b.from)) return false;
+    if (there) {
+        b.sends[root] = 0;
+        return true;
+    }
+    if (!writes(self, args[1], &c->recv)) return false;
+    b.takes[root] = c->recv.nbytes;
+    return !at_root || (b.sends[root] == b.takes[root] && apart(c));
+}
+
+/* send, recv */
+bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks b;
+    return !says_in_place(self, args[0]) && own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) &&
+           reads_blocks(self, args[0], &c->send, b.sends, b.from) &&
+           reads_blocks(self, args[1], &c->recv, b.takes, b.to) && !c->recv.readonly &&
+           b.sends[self->rank] == b.takes[self->rank] && apart(c);
 }

@@ -24,6 +24,7 @@ typedef struct {
     han_entry key;
     uint64_t *counts; /* bytes of each block, and behind them where each one is to begin; or NULL;
                        * the caller frees them with PyMem_Free */
+    uint32_t numbers; /* how many of these a run needs */
 } han_call;
 
 /* Read arguments into a call that is all zero; false, without an exception, if they are refused. */
@@ -43,6 +44,10 @@ bool han_read_reduce_scatter(const han_caller *, PyObject *const *args, han_call
 /* The call that tells all ranks how many elements each one receives: recv, and an array of 64-bit
  * numbers for them. */
 bool han_read_recvcounts(const han_caller *, PyObject *const *args, han_call *);
+
+bool han_read_gatherv(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_scatterv(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_alltoallv(const han_caller *, PyObject *const *args, han_call *);
 
 /* The sizes of blocks that differ, as bytes that a request owns; NULL if there are none. 0 or -1. */
 int han_py_sizes_of(const han_caller *, const han_call *, PyObject **out);

@@ -126,6 +126,7 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
     c.use = HAN_DIRECT;
     c.key = (han_entry){0};
     c.counts = NULL;
+    c.numbers = 0;
     PyObject *answer = !read(&self->caller, args, &c) ? Py_NewRef(Py_False)
                        : go                           ? run(self, &c, go)
                                                       : persistent(self, &c);
@@ -159,6 +160,9 @@ DEFINE_METHODS(alltoall, 2)
 DEFINE_METHODS(reduce_scatter_block, 3)
 DEFINE_METHODS(allgatherv, 2)
 DEFINE_METHODS(reduce_scatter, 4)
+DEFINE_METHODS(gatherv, 3)
+DEFINE_METHODS(scatterv, 3)
+DEFINE_METHODS(alltoallv, 2)
 
 static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
     return han_expect("recvcounts", n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
@@ -253,6 +257,9 @@ static PyMethodDef calls_methods[] = {
     BOTH(reduce_scatter_block, ", send, recv, op"),
     BOTH(allgatherv, ", send, recv"),
     BOTH(reduce_scatter, ", send, recv, counts, op"),
+    BOTH(gatherv, ", send, recv, root"),
+    BOTH(scatterv, ", send, recv, root"),
+    BOTH(alltoallv, ", send, recv"),
     {"recvcounts", HAN_FAST(calls_recvcounts),
      "recvcounts($self, recv, counts, /)\n--\n\n"
      "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."},

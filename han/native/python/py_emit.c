@@ -82,6 +82,21 @@ static int check_count(const OperationsObject *self, const operation *op) {
     return -1;
 }
 
+/* Write for which sizes of its block an operation is meant, and what it moves then. */
+static void write_own_term(const operation *op, han_term *term) {
+    bool named = op->block != HAN_NO_BLOCK, sized = named && op->each;
+    *term = (han_term){.start = op->above,
+                       .stop = op->upto,
+                       .each = sized,
+                       .block = named ? (uint16_t)op->block : 0,
+                       .offset = {0, 0, op->numbers[0], op->numbers[1]}};
+    for (int k = 0; k < 2; k++) {
+        if (!op->refs[k]) continue;
+        term->offset[k] = op->refs[k]->offset;
+        if (sized) term->blocks[k] = (uint16_t)op->refs[k]->blocks;
+    }
+}
+
 /* Write what the operation moves in a message of any size; 0, or -1 with a ValueError. */
 static int write_term(OperationsObject *self, const operation *op, han_term *term) {
     uint64_t grain = self->grain, end = op->at + (op->count ? 0 : op->n * op->each);
@@ -133,7 +148,14 @@ int han_emit(OperationsObject *self, const operation *op) {
         instr->base[k] = (uint16_t)ref->base;
         instr->off[k] = han_ref_start(ref, self->nbytes);
     }
-    if (self->grains && write_term(self, op, &self->terms[self->length])) return -1;
+    if (op->from) {
+        instr->base[2] = (uint16_t)op->from->base;
+        instr->slot = (uint32_t)op->from->offset;
+    }
+    if (self->own)
+        write_own_term(op, &self->terms[self->length]);
+    else if (self->grains && write_term(self, op, &self->terms[self->length]))
+        return -1;
     self->length++;
     return 0;
 }

@@ -14,7 +14,7 @@
 /* What a request receives. */
 typedef struct {
     uint64_t nbytes, at;
-    uint32_t block, count;
+    uint32_t block, count, above, upto;
     int32_t rank;
 } receive;
 
@@ -30,6 +30,7 @@ typedef struct {
     int grain_bits;   /* a grain is so many binary digits of a byte's number; -1: no power of two */
     uint64_t operand; /* most bytes that one operation combines */
     bool uneven;      /* blocks differ in size: operations name the block that they move */
+    bool own;         /* for own sizes: they name the block, or have a constant size */
     bool made;        /* by __init__ */
     unsigned int task;
     uint16_t tag;
@@ -38,14 +39,16 @@ typedef struct {
 
 /* An operation to be written. What it moves begins at the message's byte `at`, or at that of block
  * `block` where blocks differ in size. `n` counts things of `each` bytes of the message; 0: it does
- * not depend on the message's size. If `count` is not 0, it moves so many whole blocks, from `block` on. `numbers` take the place of the last two offsets. */
-
+ * not depend on the message's size. If `count` is not 0, it moves so many whole blocks, from `block` on. `numbers` take the place of the
+ * last two offsets. In a program for own sizes it is meant for a block of more than `above` and at
+ * most `upto` bytes; 0: of any size. `from` is where a peer has stored how far to read from. */
 typedef struct {
     enum han_code code;
     const RefObject *refs[4];
     uint64_t numbers[2];
     uint64_t n, each, at, slot;
-    uint32_t block, count;
+    uint32_t block, count, above, upto;
+    const RefObject *from;
     int32_t peer;
 } operation;
 

@@ -25,17 +25,19 @@ typedef struct {
 } number;
 
 static const number codes[] = {
-    CODE(COPY), CODE(REDUCE), CODE(ACCUMULATE), CODE(REDUCE2), CODE(POST),
-    CODE(WAIT), CODE(ISEND),  CODE(IRECV),      CODE(TEST),    CODE(AWAIT),
-    CODE(COLL), CODE(PULL),   CODE(PUSH),       CODE(CODES),   {NULL, 0},
+    CODE(COPY),  CODE(REDUCE), CODE(ACCUMULATE), CODE(REDUCE2), CODE(POST), CODE(WAIT),
+    CODE(ISEND), CODE(IRECV),  CODE(TEST),       CODE(AWAIT),   CODE(COLL), CODE(PULL),
+    CODE(PUSH),  CODE(EXPECT), CODE(CODES),      {NULL, 0},
 };
 static const number collectives[] = {
-    COLL(BCAST),          COLL(REDUCE),   COLL(ALLREDUCE), COLL(BARRIER),
-    COLL(GATHER),         COLL(SCATTER),  COLL(ALLGATHER), COLL(ALLTOALL),
-    COLL(REDUCE_SCATTER), COLL(BLOCKING), {NULL, 0},
+    COLL(BCAST),          COLL(REDUCE),  COLL(ALLREDUCE), COLL(BARRIER),
+    COLL(GATHER),         COLL(SCATTER), COLL(ALLGATHER), COLL(ALLTOALL),
+    COLL(REDUCE_SCATTER), COLL(GATHERV), COLL(SCATTERV),  COLL(ALLTOALLV),
+    COLL(BLOCKING),       {NULL, 0},
 };
 static const number bases[] = {
-    BASE(NONE), BASE(SEND), BASE(RECV), BASE(SCRATCH), BASE(CHANNEL), BASE(PEER), {NULL, 0},
+    BASE(NONE),  BASE(SEND),    BASE(RECV), BASE(SCRATCH),
+    BASE(TABLE), BASE(CHANNEL), BASE(PEER), {NULL, 0},
 };
 static const number areas[] = {
     BASE(SMALL), BASE(CELLS), BASE(FLAGS), BASE(PER_CHANNEL), {NULL, 0},
@@ -51,6 +53,14 @@ static const number term[] = {
     AT(han_term, offset),       AT(han_term, start), AT(han_term, stop),  AT(han_term, origin),
     AT(han_term, blocks),       AT(han_term, each),  AT(han_term, block), AT(han_term, count),
     {"size", sizeof(han_term)}, {NULL, 0},
+};
+/* A row of HAN_B_TABLE. */
+static const number block[] = {
+    AT(han_block, nbytes),
+    AT(han_block, start),
+    AT(han_block, rate),
+    {"size", sizeof(han_block)},
+    {NULL, 0},
 };
 static const number stride[] = {
     AT(han_stride, off),
@@ -180,6 +190,7 @@ static const struct {
     {"writes", writes},
     {"instruction", instruction},
     {"term", term},
+    {"block", block},
     {"stride", stride},
     {"peer_base", peer_base},
     {"limits", limits},

@@ -27,14 +27,18 @@ static PyObject *operations_new(PyTypeObject *type, PyObject *args, PyObject *kw
 
 static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwargs) {
     unsigned long long nbytes, element, grain, grains;
-    int tag, uneven = 0;
+    int tag, uneven = 0, own = 0;
     if (kwargs && PyDict_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Operations takes no keyword arguments");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "iKKKK|p:Operations", &tag, &nbytes, &element, &grain, &grains,
-                          &uneven))
+    if (!PyArg_ParseTuple(args, "iKKKK|pp:Operations", &tag, &nbytes, &element, &grain, &grains,
+                          &uneven, &own))
         return -1;
+    if (own && !grains) {
+        PyErr_SetString(PyExc_ValueError, "a program for own sizes is one for many sizes");
+        return -1;
+    }
     if (!element || !grain || element > UINT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "elements and grains have at least one byte");
         return -1;
@@ -54,6 +58,7 @@ static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwa
     self->grain_bits = grain & (grain - 1) ? -1 : __builtin_ctzll(grain);
     self->grains = grains;
     self->uneven = uneven;
+    self->own = own;
     self->made = true;
     return 0;
 }
@@ -67,7 +72,7 @@ static PyObject *none_or_error(int failed) {
     Py_RETURN_NONE;
 }
 
-/* copy(dst, src, nbytes, block=None, count=0) */
+/* copy(dst, src, nbytes, block=None, count=0, above=0, upto=0) */
 static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
                       PyObject *names) {
     const RefObject *ref[2];
@@ -76,7 +81,16 @@ static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     if (han_take("copy", args, given, ref, 2, &nbytes, 1) ||
         han_take_options("copy", args, given, names, &more))
         return NULL;
-    return none_or_error(han_emit_copy(self, ref[0], ref[1], nbytes, more.block, more.count));
+    if (!self->own)
+        return none_or_error(han_emit_copy(self, ref[0], ref[1], nbytes, more.block, more.count));
+    han_wrote(self, ref[0]);
+    return none_or_error(han_emit(self, &(operation){.code = HAN_COPY,
+                                                     .refs = {ref[0], ref[1]},
+                                                     .n = nbytes,
+                                                     .each = 1,
+                                                     .block = more.block,
+                                                     .above = more.above,
+                                                     .upto = more.upto}));
 }
 
 /* reduce(dst, a, b, nbytes, also=None, block=None) */
@@ -108,7 +122,7 @@ static PyObject *accumulate(OperationsObject *self, PyObject *const *args, Py_ss
                                                      .block = HAN_NO_BLOCK}));
 }
 
-/* pull or push (dst, src, nbytes, (rank, channel, slot), block=None) */
+/* pull or push (dst, src, nbytes, (rank, channel, slot), block=None, above=0, upto=0, from_=None) */
 static PyObject *attach(OperationsObject *self, const char *name, enum han_code code,
                         PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[2];
@@ -133,6 +147,9 @@ static PyObject *attach(OperationsObject *self, const char *name, enum han_code 
                                                      .each = 1,
                                                      .at = ref[0]->at,
                                                      .block = more.block,
+                                                     .above = more.above,
+                                                     .upto = more.upto,
+                                                     .from = more.from,
                                                      .peer = rank}));
 }
 
@@ -155,16 +172,41 @@ static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t 
         han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
 }
 
-static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+/* wait(flag, k, rank, block=None, above=0, upto=0) */
+static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
+                          PyObject *names) {
     const RefObject *flag[1];
     uint64_t number[2]; /* value, rank */
-    if (han_take("wait", args, given, flag, 1, number, 2)) return NULL;
+    han_options more;
     int32_t rank;
-    if (han_rank_of(number[1], &rank)) return NULL;
-    return none_or_error(han_emit_wait(self, flag[0], number[0], rank));
+    if (han_take("wait", args, given, flag, 1, number, 2) || han_rank_of(number[1], &rank) ||
+        han_take_options("wait", args, given, names, &more))
+        return NULL;
+    return none_or_error(han_emit(self, &(operation){.code = HAN_WAIT,
+                                                     .refs = {flag[0]},
+                                                     .n = number[0],
+                                                     .block = more.block,
+                                                     .above = more.above,
+                                                     .upto = more.upto,
+                                                     .peer = rank}));
 }
 
-/* isend(src, nbytes, rank, request, block=None, count=0), irecv(dst, ...) */
+/* expect(number, nbytes, rank, block) */
+static PyObject *expect(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    const RefObject *ref[1];
+    uint64_t number[3]; /* bytes, rank, block */
+    int32_t rank;
+    if (han_take("expect", args, given, ref, 1, number, 3) || han_rank_of(number[1], &rank))
+        return NULL;
+    return none_or_error(han_emit(self, &(operation){.code = HAN_EXPECT,
+                                                     .refs = {ref[0]},
+                                                     .n = number[0],
+                                                     .each = 1,
+                                                     .block = (uint32_t)number[2],
+                                                     .peer = rank}));
+}
+
+/* isend(src, nbytes, rank, request, block=None, count=0, above=0, upto=0), irecv(dst, ...) */
 static PyObject *message(OperationsObject *self, const char *name, enum han_code code,
                          PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[1];
@@ -176,11 +218,13 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
         han_take_options(name, args, given, names, &more))
         return NULL;
     bool sends = code == HAN_ISEND;
-    if (!sends)
-        what = (receive){.nbytes = number[0],
+    if (!sends || self->own)
+        what = (receive){.nbytes = sends ? 0 : number[0],
                          .at = ref[0]->at,
                          .block = more.block,
                          .count = more.count,
+                         .above = more.above,
+                         .upto = more.upto,
                          .rank = rank};
     return none_or_error(
         han_note_receive(self, number[2], what) ||
@@ -190,6 +234,8 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
                                     .each = 1,
                                     .block = more.block,
                                     .count = more.count,
+                                    .above = more.above,
+                                    .upto = more.upto,
                                     .at = ref[0]->at,
                                     .peer = rank,
                                     .slot = number[2]}));
@@ -215,6 +261,8 @@ static PyObject *test(OperationsObject *self, PyObject *argument) {
                                                      .each = what.nbytes ? 1 : 0,
                                                      .block = what.block,
                                                      .count = what.count,
+                                                     .above = what.above,
+                                                     .upto = what.upto,
                                                      .at = what.at,
                                                      .peer = what.rank,
                                                      .slot = request}));
@@ -265,7 +313,7 @@ static PyObject *get_writes(OperationsObject *self, void *unused) {
 
 static PyMethodDef methods[] = {
     {"copy", HAN_FAST_NAMED(copy),
-     "copy($self, dst, src, nbytes, /, *, block=None, count=0)\n--\n\n"
+     "copy($self, dst, src, nbytes, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
      "Copy, unless there are no bytes or both addresses are the same; `block` is what is moved."},
     {"reduce", HAN_FAST_NAMED(reduce),
      "reduce($self, dst, a, b, nbytes, /, *, also=None, block=None)\n--\n\n"
@@ -274,17 +322,21 @@ static PyMethodDef methods[] = {
      "accumulate($self, dst, operand, nbytes, /)\n--\n\n"
      "Combine ``dst = dst op operand``; several of these may be carried out in any order."},
     {"pull", HAN_FAST_NAMED(pull),
-     "pull($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
-     "Copy from `src` in the memory of a peer, which has shown its buffers."},
+     "pull($self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None)\n--\n\n"
+     "Copy from `src` in the memory of a peer, which has shown its buffers, and at `from_` how far "
+     "behind."},
     {"push", HAN_FAST_NAMED(push),
      "push($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
      "Copy to `dst` in the memory of a peer, which has allowed its peers to write."},
     {"post", HAN_FAST(post),
      "post($self, flag, k, /)\n--\n\n"
      "Store-release ``epoch + k`` to a flag of this rank."},
-    {"wait", HAN_FAST(wait_for),
-     "wait($self, flag, k, rank, /)\n--\n\n"
+    {"wait", HAN_FAST_NAMED(wait_for),
+     "wait($self, flag, k, rank, /, *, block=None, above=0, upto=0)\n--\n\n"
      "Load-acquire `rank`'s flag until it reaches ``epoch + k``."},
+    {"expect", HAN_FAST(expect),
+     "expect($self, number, nbytes, rank, block, /)\n--\n\n"
+     "Raise an error unless the number that `rank` has stored is the size of a block."},
     {"wait_each", HAN_FAST(han_wait_each),
      "wait_each($self, flags, k, ranks, /)\n--\n\n"
      "Wait for the flag of each of `ranks` as `wait` does, one after the other."},
@@ -303,10 +355,10 @@ static PyMethodDef methods[] = {
      "--\n\n"
      "Combine operands of several members in any order; wait for the flag of each before it."},
     {"isend", HAN_FAST_NAMED(isend),
-     "isend($self, src, nbytes, rank, request, /, *, block=None, count=0)\n--\n\n"
+     "isend($self, src, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
      "Start sending to `rank`."},
     {"irecv", HAN_FAST_NAMED(irecv),
-     "irecv($self, dst, nbytes, rank, request, /, *, block=None, count=0)\n--\n\n"
+     "irecv($self, dst, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
      "Start receiving from `rank`."},
     {"test", (PyCFunction)test, METH_O,
      "test($self, request, /)\n--\n\n"

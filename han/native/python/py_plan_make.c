@@ -18,7 +18,7 @@ typedef struct {
     unsigned long long mpi_op, mpi_dtype; /* handles */
     unsigned whole, blocks;
     Py_ssize_t requests, element, operand;
-    int sync, brief, op, dtype, unpacks;
+    int sync, brief, op, dtype, unpacks, own;
     unsigned long long tried;
     unsigned first, rank, size, burst; /* if `tried` */
 } arguments;
@@ -86,7 +86,8 @@ static int fill_terms(han_plan *p, const arguments *a) {
     p->terms = fits ? copy_of(terms->buf, (size_t)terms->len) : NULL;
     p->grains = a->grains;
     p->grain = a->grain;
-    p->nbytes = a->grains * a->grain;
+    p->own = a->own;
+    p->nbytes = a->own ? 0 : a->grains * a->grain; /* 0: not fitted yet */
     if (fits) p->message = han_block_of(p, p->nbytes, 0);
     if (fits && !p->terms) PyErr_NoMemory();
     if (!fits) PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
@@ -239,16 +240,16 @@ static int parse(PyObject *args, PyObject *kwargs, arguments *a) {
                             "brief",   "signature", "kernel",   "element",   "op",     "dtype",
                             "operand", "comms",     "scratch",  "keep",      "number", "shifts",
                             "arena",   "whole",     "terms",    "grains",    "grain",  "blocks",
-                            "strides", "tried",     "unpacks",  NULL};
+                            "strides", "tried",     "unpacks",  "own",       NULL};
     *a = (arguments){.shifts = Py_None};
     return PyArg_ParseTupleAndKeywords(
-               args, kwargs, "y*O!nO!y*ppK(ii)nKKnO!OO|KO(KK)Iz*KKIz*(KIIII)p", names, &a->code,
+               args, kwargs, "y*O!nO!y*ppK(ii)nKKnO!OO|KO(KK)Iz*KKIz*(KIIII)pp", names, &a->code,
                &PyTuple_Type, &a->streams, &a->requests, &PyTuple_Type, &a->footprint, &a->writes,
                &a->sync, &a->brief, &a->signature, &a->op, &a->dtype, &a->element, &a->mpi_op,
                &a->mpi_dtype, &a->operand, &PyTuple_Type, &a->comms, &a->scratch, &a->keep,
                &a->number, &a->shifts, &a->arena, &a->arena_size, &a->whole, &a->terms, &a->grains,
                &a->grain, &a->blocks, &a->strides, &a->tried, &a->first, &a->rank, &a->size,
-               &a->burst, &a->unpacks)
+               &a->burst, &a->unpacks, &a->own)
                ? 0
                : -1;
 }

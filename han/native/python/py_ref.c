@@ -209,6 +209,14 @@ int han_take_options(const char *name, PyObject *const *args, Py_ssize_t given, 
         } else if (!PyUnicode_CompareWithASCIIString(key, "count")) {
             if (han_number_of(value, &number)) return -1;
             out->count = (uint32_t)number;
+        } else if (!PyUnicode_CompareWithASCIIString(key, "upto") ||
+                   !PyUnicode_CompareWithASCIIString(key, "above")) {
+            if (han_number_of(value, &number)) return -1;
+            bool least = !PyUnicode_CompareWithASCIIString(key, "above");
+            *(least ? &out->above : &out->upto) =
+                number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+        } else if (!PyUnicode_CompareWithASCIIString(key, "from_")) {
+            if (value != Py_None && !(out->from = han_ref_of(value))) return -1;
         } else {
             PyErr_Format(PyExc_TypeError, "%s takes no keyword argument %R", name, key);
             return -1;

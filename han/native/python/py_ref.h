@@ -41,11 +41,12 @@ int han_number_of(PyObject *argument, uint64_t *number);
 
 enum { HAN_NO_BLOCK = UINT32_MAX };
 
-/* The keyword arguments of an operation: which block it moves, or how many from this one on, and a
- * second result. */
+/* The keyword arguments of an operation: which block it moves, or how many from this one on; a
+ * second result; and where a peer has stored how far to read from. */
 typedef struct {
     uint32_t block, count;
-    const RefObject *also; /* or NULL */
+    uint32_t above, upto; /* in a program for own sizes: of more and of at most so many bytes */
+    const RefObject *also, *from; /* or NULL */
 } han_options;
 
 /* 0, or -1 with a TypeError for a wrong number of arguments of the operation `name`. */

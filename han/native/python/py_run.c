@@ -4,6 +4,7 @@
 
 #include "clock.h"
 #include "engine/queue.h"
+#include "engine/sizes.h"
 #include "engine/stepping.h"
 
 enum {
@@ -74,7 +75,7 @@ int han_py_enqueue(EngineObject *self, han_run *run) {
 
 enum han_status han_py_try(EngineObject *self, const han_run *run) {
     han_engine *e = &self->engine;
-    if (!run->plan->brief) return run->status;
+    if (!run->plan->brief || !han_is_brief(run)) return run->status;
     return han_try(e, run, e->spins < MOST_ROUNDS ? (int)e->spins : MOST_ROUNDS);
 }
 
@@ -115,7 +116,8 @@ static void keep_for_ever(PyObject *const *kept, Py_ssize_t n) {
 
 int han_py_sizes(const han_plan *p, PyObject *bytes, const uint64_t **out) {
     size_t length = bytes ? (size_t)PyBytes_GET_SIZE(bytes) : 0,
-           expected = p->n_blocks * sizeof **out;
+           numbers = p->own ? 2 * (p->n_blocks - 1) : p->n_blocks,
+           expected = numbers * sizeof **out;
     *out = NULL;
     if (!expected) return 0;
     if (length != expected) {

@@ -1,0 +1,53 @@
+"""Calls whose ranks know only the sizes of the blocks that they send or receive.
+
+Gatherv, Scatterv and Alltoallv are such calls. Both ranks of a pair know the size of its block. So
+one plan serves all calls: each pair finds by itself whether its block is small or large.
+
+The blocks of a rank have numbers: 1 to n are those to ranks 0 to n - 1, the next n those from them.
+Number 0 is an empty block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from math import isqrt
+
+from han.model.program import OwnBlocks
+from han.tasks.signature import Signature
+
+SMALL = 16 << 10  # bytes; a larger block is read where it is, if ranks can read each other's memory
+
+
+def own_sizes(collective: str, root: int = 0) -> Signature:
+    """Return the signature of all calls of a collective in which ranks know their own sizes."""
+    return Signature(collective, SMALL, root=root, varied=True, own=True)
+
+
+def sent_to(rank: int) -> int:
+    """Return the number of the block to a rank."""
+    return 1 + rank
+
+
+def taken_from(rank: int, size: int) -> int:
+    """Return the number of the block from a rank."""
+    return 1 + size + rank
+
+
+def matrix_of(counts: Sequence[int]) -> list[list[int]]:
+    """Return what each rank sends to each, by rank, in bytes."""
+    size = isqrt(len(counts))
+    return [[*counts[rank * size : (rank + 1) * size]] for rank in range(size)]
+
+
+def blocks_of(counts: Sequence[int], rank: int) -> OwnBlocks:
+    """Return the blocks of a rank in one call, whose buffers hold them in the order of ranks."""
+    rows = matrix_of(counts)
+    sends, takes = rows[rank], [row[rank] for row in rows]
+    starts = [*_starts(sends), *_starts(takes)]
+    far = [0] * len(rows) + [_starts(row)[rank] for row in rows]
+    return OwnBlocks([0, *sends, *takes], [0, *starts], [0, *far])
+
+
+def _starts(counts: Sequence[int]) -> list[int]:
+    return [0, *accumulate(counts)][:-1]
