@@ -252,8 +252,9 @@ class Operations:
         how far behind `src` to read.
         """
     def push(
-        self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /, *, block: int | None = None
-    ) -> None:
+        self, dst: Ref, src: Ref, nbytes: int, peer: _Triple, /, *, block: int | None = None,
+        above: int = 0, upto: int = 0, from_: Ref | None = None,
+    ) -> None:  # fmt: skip
         """Copy to `dst` in the memory of a peer, which has allowed its peers to write."""
     def post(self, flag: Ref, k: int, /) -> None:
         """Store-release ``epoch + k`` to a flag of this rank."""

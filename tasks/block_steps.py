@@ -178,8 +178,8 @@ class BlockSteps(BlockMemory):
         return (self._number(source, target),) if ends.get(self.collective, True) else ()
 
     @kept
-    def most_takers(self) -> int:
-        """The most ranks of its own node to which a rank gives blocks."""
+    def most_given_inside(self) -> int:
+        """The most blocks of own sizes that a rank gives to others of its node."""
         return 1 if self.collective == "gatherv" else self.bundles.largest - 1
 
     def _alltoall_in_node(self, node: int) -> Moves:

@@ -45,7 +45,8 @@ def blocks_of(counts: Sequence[int], rank: int) -> OwnBlocks:
     rows = matrix_of(counts)
     sends, takes = rows[rank], [row[rank] for row in rows]
     starts = [*_starts(sends), *_starts(takes)]
-    far = [0] * len(rows) + [_starts(row)[rank] for row in rows]
+    columns = [[row[k] for row in rows] for k in range(len(rows))]
+    far = [_starts(one)[rank] for one in (*columns, *rows)]
     return OwnBlocks([0, *sends, *takes], [0, *starts], [0, *far])
 
 

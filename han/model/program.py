@@ -195,8 +195,7 @@ _TALKS = np.isin(np.arange(LOOP + 1), STARTS)  # by code
 class OwnBlocks(NamedTuple):
     """The blocks that a rank sends and receives in a run, by number, the empty block 0 first.
 
-    `starts` say where they begin in its buffers, and `far` where in those of the peers that send
-    them.
+    `starts` say where they begin in its buffers, and `far` where in those of the peers.
     """
 
     sizes: Sequence[int]
@@ -299,9 +298,10 @@ class Program:
         code["n"][sized] = own[sized]
         placed = terms["offset"][:, :2] + starts[terms["blocks"][:, :2]].astype("u8")
         code["off"][:, :2] = np.where(sized[:, None], placed, code["off"][:, :2])
-        away = (code["code"] == Code.PULL) & (code["base"][:, 2] != Base.NONE)
-        code["off"][away, 1] += far[terms["block"][away]].astype("u8")
-        code["base"][away, 2], code["slot"][away] = Base.NONE, 0
+        for kind, operand in ((Code.PULL, 1), (Code.PUSH, 0)):
+            away = code["code"] == kind
+            code["off"][away, operand] += far[terms["block"][away]].astype("u8")
+            code["base"][away, 2], code["slot"][away] = Base.NONE, 0
         meant = (own > terms["start"]) & ((own <= terms["stop"]) | (terms["stop"] == ALL))
         told = (code["code"] == Code.EXPECT) | (code["base"][:, 1] == Base.TABLE)
         _empty(code, told | (terms["stop"] != 0) & ~meant)

@@ -52,8 +52,8 @@ typedef struct han_plan {
     han_block message; /* of `nbytes` bytes, unless blocks differ in size */
     han_block *table;  /* the blocks of a call whose blocks differ in size; else NULL */
     uint32_t n_blocks;
-    bool
-        own; /* each run brings the sizes and places of the blocks that this rank sends or receives */
+    bool own; /* each run brings sizes and places of the blocks that this rank sends or receives */
+    uint64_t share; /* bytes of the caches, for one rank */
     uint32_t n_code;
     uint32_t n_streams, n_requests, n_comms;
     han_stream streams[HAN_MAX_STREAMS];

@@ -117,7 +117,7 @@ typedef struct {
 
 /* So do HAN_PULL and HAN_PUSH: the channel in which the peer shows its addresses, and its place. If
  * base[2] is not HAN_B_NONE, a number that the peer has stored, `slot` bytes behind that base, says
- * how far from ref1 to read. */
+ * how far from the given place to read or write. */
 #define HAN_ATTACH_CHANNEL(i) ((unsigned)(i)->off[2])
 #define HAN_ATTACH_SLOT(i) ((unsigned)(i)->off[3])
 

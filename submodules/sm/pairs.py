@@ -2,19 +2,22 @@
 
 A sender puts a small block into a cell of its receiver, and beside it the block's size and where it
 begins in the send buffer. A large block stays there: the receiver reads it by cross-memory attach.
-Both know which of the two it is. A rank that sends a large block leaves when it has been read.
+Where one rank receives all blocks, it says where they belong, and their senders write large ones
+there, all at a time. Both know how large a block is. A rank whose memory a peer reads or writes
+leaves after that.
 
 Source: Jain et al., section III (cells), for blocks of any size.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from han.common.kept import kept
 from han.model.channel_layout import LINE, lines
 from han.model.program import ALL, OWN_BLOCK, Base, Ref
-from han.submodules.parts.cells import GATHERED, READ, Members
+from han.submodules.parts.cells import COPIED, GATHERED, READ, RELEASED, Members
 from han.tasks.bundles import Moves
 from han.tasks.context import Context
 from han.tasks.outline import Outline
@@ -32,7 +35,7 @@ def takers_of(moves: Moves, member: int, size: int) -> Members:
 
 @dataclass(frozen=True)
 class PairCells:
-    """The cells of a rank: one for each block that it gives, of up to `room` bytes."""
+    """The cells of a rank: one for each block, of up to `room` bytes."""
 
     parts: int
     room: int
@@ -42,7 +45,7 @@ class PairCells:
         """Fit the cells into the part of the ring that a run has."""
         geometry, steps = plan.geometries[level], plan.block_steps
         assert geometry is not None and steps is not None
-        parts = max(1, steps.most_takers)
+        parts = max(1, steps.most_given_inside)
         room = geometry.area // parts // LINE * LINE - BESIDE
         return cls(parts, max(0, min(room, plan.signature.nbytes)))
 
@@ -54,15 +57,16 @@ class PairCells:
 
 def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
-    cells = PairCells.of(plan, level)
-    return cells.parts * cells.stride
+    cells, geometry = PairCells.of(plan, level), plan.geometries[level]
+    assert geometry is not None
+    return max(cells.parts * cells.stride, lines(geometry.ranks * BESIDE))
 
 
 def pairs(context: Context) -> None:
     """Emit this rank's copies of the blocks that members give to each other."""
     for task in context.tasks:
         context.stream.label(task)
-        one = _Pairs(context)
+        one = _Written(context) if context.builder.signature.collective == "gatherv" else _Read(context)
         one.give()
         one.keep()
         one.take()
@@ -71,7 +75,7 @@ def pairs(context: Context) -> None:
 
 
 @dataclass(frozen=True)
-class _Pairs:
+class _Pairs(ABC):
     """One rank's blocks in a group."""
 
     context: Context
@@ -98,12 +102,11 @@ class _Pairs:
         return tuple(m for m in self.context.others if self.moves.given(m, self.context.group.me))
 
     def give(self) -> None:
-        """Put small blocks into cells, and let the takers read the others."""
+        """Put small blocks into cells, and say where the others are."""
         stream, me = self.context.stream, self.context.group.me
         for m in self.takers:
             block, cell = self._sent(m), self._cell(me, m)
-            facts = Ref(Base.TABLE, (block - 1) * OWN_BLOCK.itemsize)
-            stream.copy(cell, facts, OWN_BLOCK.itemsize)
+            self._tell(cell, block)
             if self.cells.room:
                 stream.copy(
                     cell + BESIDE, self.context.source.behind(block), self.nbytes, block=block,
@@ -112,6 +115,11 @@ class _Pairs:
         if self.takers:
             self.context.builder.show(self.context.group.level)
             stream.post(self.context.flag(me, GATHERED), 1)
+
+    def _tell(self, cell: Ref, block: int) -> None:
+        """Store the size of a block and where it begins."""
+        facts = Ref(Base.TABLE, (block - 1) * OWN_BLOCK.itemsize)
+        self.context.stream.copy(cell, facts, OWN_BLOCK.itemsize)
 
     def keep(self) -> None:
         """Copy this rank's block for itself."""
@@ -125,24 +133,29 @@ class _Pairs:
         stream, group = self.context.stream, self.context.group
         for m in self.givers:
             rank, block, cell = group.ranks[m], self._taken(m), self._cell(m, group.me)
-            result, room = self.context.result.behind(block), self.cells.room
             stream.wait(self.context.flag(m, GATHERED), 1, rank)
             stream.expect(cell, self.nbytes, rank, block)
-            if room:
-                stream.copy(result, cell + BESIDE, self.nbytes, block=block, upto=room)
-            stream.pull(
-                result, self.context.source, self.nbytes, self._peer(m), block=block, above=room,
-                upto=ALL, from_=cell + START,
-            )  # fmt: skip
+            if self.cells.room:
+                result = self.context.result.behind(block)
+                stream.copy(result, cell + BESIDE, self.nbytes, block=block, upto=self.cells.room)
+            self._take_large(m, block)
         if self.givers:
             stream.post(self.context.flag(group.me, READ), 1)
 
+    @abstractmethod
+    def _take_large(self, member: int, block: int) -> None:
+        """Take a block of another member that fits into no cell."""
+
+    @abstractmethod
     def leave(self) -> None:
-        """Wait until large blocks have been read."""
-        for m in self.takers:
-            flag, rank = self.context.flag(m, READ), self.context.group.ranks[m]
-            block, room = self._sent(m), self.cells.room
-            self.context.stream.wait(flag, 1, rank, block=block, above=room, upto=ALL)
+        """Wait until peers need this rank's memory no more."""
+
+    def _wait_if_large(self, member: int, flag: int, block: int) -> None:
+        """Wait for a flag of another member, if a block is large."""
+        self.context.stream.wait(
+            self.context.flag(member, flag), 1, self.context.group.ranks[member], block=block,
+            above=self.cells.room, upto=ALL,
+        )  # fmt: skip
 
     @property
     def nbytes(self) -> int:
@@ -163,3 +176,54 @@ class _Pairs:
     def _peer(self, member: int) -> Peer:
         group, builder = self.context.group, self.context.builder
         return Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
+
+
+class _Read(_Pairs):
+    """Receivers read large blocks."""
+
+    def _take_large(self, member: int, block: int) -> None:
+        cell = self._cell(member, self.context.group.me)
+        self.context.stream.pull(
+            self.context.result.behind(block), self.context.source, self.nbytes,
+            self._peer(member), block=block, above=self.cells.room, upto=ALL, from_=cell + START,
+        )  # fmt: skip
+
+    def leave(self) -> None:
+        """Wait until large blocks have been read."""
+        for m in self.takers:
+            self._wait_if_large(m, READ, self._sent(m))
+
+
+class _Written(_Pairs):
+    """Senders write large blocks into the receive buffer of the only receiver."""
+
+    def give(self) -> None:
+        """Put a small block into a cell; the receiver says where the others belong."""
+        super().give()
+        me = self.context.group.me
+        for m in self.givers:
+            self._tell(self._place(me, m), self._taken(m))
+        if self.givers:
+            self.context.builder.show(self.context.group.level, given=True)
+            self.context.stream.post(self.context.flag(me, RELEASED), 1)
+
+    def _place(self, receiver: int, sender: int) -> Ref:
+        """Return where the receiver says where a block belongs."""
+        return self.context.cells(receiver) + sender * BESIDE
+
+    def _take_large(self, member: int, block: int) -> None:
+        self._wait_if_large(member, COPIED, block)
+
+    def leave(self) -> None:
+        """Write a large block to where it belongs."""
+        stream, me = self.context.stream, self.context.group.me
+        for m in self.takers:
+            block = self._sent(m)
+            self._wait_if_large(m, RELEASED, block)
+            stream.push(
+                self.context.result, self.context.source.behind(block), self.nbytes,
+                self._peer(m), block=block, above=self.cells.room, upto=ALL,
+                from_=self._place(m, me) + START,
+            )  # fmt: skip
+        if self.takers:
+            stream.post(self.context.flag(me, COPIED), 1)

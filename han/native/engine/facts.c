@@ -47,6 +47,7 @@ static void note_mpi(han_plan *p, const han_instr *i, bool kernel) {
 void han_plan_facts(han_plan *p, bool kernel, unsigned ranks) {
     for (uint32_t k = 0; k < p->n_code; k++) note_mpi(p, &p->code[k], kernel);
     for (int c = 0; c < HAN_MAX_CHANNELS; c++) p->shows |= (p->writes[c] & HAN_W_SHOWN) != 0;
-    p->streaming = streams_out(p, ranks);
+    p->share = han_cache_share(ranks);
+    p->streaming = !p->own && streams_out(p, ranks);
     p->much = delivered(p) >= MUCH;
 }

@@ -39,8 +39,12 @@ static bool is_meant(const han_term *t, uint64_t nbytes) {
 }
 
 static void fit_own_blocks(han_plan *p, const uint64_t *sizes, const uint64_t *starts) {
-    for (uint32_t b = 0; b < brought(p); b++)
+    uint64_t received = 0;
+    for (uint32_t b = 0; b < brought(p); b++) {
         p->table[b + 1] = (han_block){.nbytes = sizes[b], .start = starts[b]};
+        if (b >= brought(p) / 2) received += sizes[b];
+    }
+    p->streaming = received >= p->share;
     for (uint32_t k = 0; k < p->n_code; k++) {
         const han_term *t = &p->terms[k];
         han_instr *i = &p->fitted[k];

@@ -183,26 +183,16 @@ static const struct {
     const char *name;
     const number *rows;
 } tables[] = {
-    {"codes", codes},
-    {"collectives", collectives},
-    {"bases", bases},
-    {"areas", areas},
-    {"writes", writes},
-    {"instruction", instruction},
-    {"term", term},
-    {"block", block},
-    {"stride", stride},
-    {"peer_base", peer_base},
-    {"limits", limits},
-    {"layout", layout},
-    {"control", control},
-    {"board", board},
-    {"eager", eager},
-    {"trace", trace},
-    {"event", event},
-    {"statuses", statuses},
-    {"dtypes", dtypes},
-    {"ops", ops},
+    {"codes", codes},     {"collectives", collectives},
+    {"bases", bases},     {"areas", areas},
+    {"writes", writes},   {"instruction", instruction},
+    {"term", term},       {"block", block},
+    {"stride", stride},   {"peer_base", peer_base},
+    {"limits", limits},   {"layout", layout},
+    {"control", control}, {"board", board},
+    {"eager", eager},     {"trace", trace},
+    {"event", event},     {"statuses", statuses},
+    {"dtypes", dtypes},   {"ops", ops},
 };
 
 static PyObject *table_of(const number *rows) {

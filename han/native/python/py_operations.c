@@ -326,7 +326,7 @@ static PyMethodDef methods[] = {
      "Copy from `src` in the memory of a peer, which has shown its buffers, and at `from_` how far "
      "behind."},
     {"push", HAN_FAST_NAMED(push),
-     "push($self, dst, src, nbytes, peer, /, *, block=None)\n--\n\n"
+     "push($self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None)\n--\n\n"
      "Copy to `dst` in the memory of a peer, which has allowed its peers to write."},
     {"post", HAN_FAST(post),
      "post($self, flag, k, /)\n--\n\n"
