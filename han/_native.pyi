@@ -202,8 +202,8 @@ class Operations:
     `tag` is the stream's part of a message tag. A message has `nbytes` bytes in elements of
     `element` bytes, and is cut at multiples of `grain` bytes. `grains` is 0 in a program for one
     size. In an `uneven` one blocks differ in size, and each operation names the `block` of which it
-    moves bytes. In one for `own` sizes it moves a whole block, of more than `above` and at most `upto`
-    bytes (0: of any size), or nothing.
+    moves bytes. In one for `own` sizes it moves a whole block, of more than `above` and at most
+    `upto` bytes (0: of any size), or nothing.
     """
 
     task: int

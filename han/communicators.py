@@ -75,7 +75,7 @@ class Communicators(Objects):
         state = self._han
         state.health.live()
         together, exchange = state.health.together(step), None
-        if state.eager.serves:
+        if state.eager.serves and state.parts.topology.whole is not None:
             exchange = partial(self._agreed, state)
         agree(state.health.meeting, together, step, read, exchange)
 

@@ -56,7 +56,7 @@ def explain(
         planned.rival,
         state.parts.plans.tried(planned.signature),
         class_around(planned.signature.bound, state.parts.planner.bounds)
-        if planned.signature.grains
+        if planned.signature.grains and not planned.signature.own
         else None,
     )
 

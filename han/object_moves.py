@@ -12,15 +12,14 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.vector_collectives import VectorCollectives
 from han.common.errors import ArgumentError, ArgumentTypeError, HanError
 from han.message import parsers
 from han.message.message import root_of
 from han.message.parsers import Parser
 from han.runtime.direct import Direct
 from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large, alike
-from han.runtime.left import left_request
 from han.runtime.state import State
+from han.vector_collectives import VectorCollectives
 
 # What mpi4py gives MPI.pickle
 _native.learn_pickle(MPI.pickle, pickle.dumps, pickle.loads, copyreg.dispatch_table)
@@ -102,16 +101,6 @@ class ObjectMoves(VectorCollectives):
                 self._run(parser, *arguments)
         finally:
             blocks.call = before
-
-    def _move(self, name: str, make: Callable[[], tuple[Any, ...]]) -> None:
-        """Move bytes by a collective of the MPI library, while han's own make progress.
-
-        `make` returns its arguments.
-        """
-        state = self._han
-        with state.health.notices.leaving():
-            request = getattr(MPI.Intracomm, f"I{name.lower()}")(self, *make())
-        left_request(request, state.health, f"{name[:-1].lower()} of objects").Wait()
 
     # ---- objects of all ranks -----------------------------------------------------------------
 
@@ -203,40 +192,26 @@ class ObjectMoves(VectorCollectives):
     ) -> Any:
         """Scatter objects of the root; return this rank's."""
         (nbytes,), stride = large.sizes(root, Call.SCATTER), large.stride(state.size)
-        whole = None
+        quick, parser = state.calls.scatterv, parsers.SCATTERV
         if stride:
-            with state.health.preparing():
-                whole = np.empty(stride, np.uint8)
-                every = None if items is None else b"".join(_padded(i, stride) for i in items)
-                moved = every, whole, root
-                self._carry(state, Call.SCATTER, state.calls.scatter, parsers.SCATTER, *moved)
-        else:
-
-            def arguments() -> tuple[Any, ...]:
-                nonlocal whole
-                whole = np.empty(nbytes, np.uint8)
-                return _joined(items), [whole, MPI.BYTE], root
-
-            self._move("Scatterv", arguments)
+            quick, parser = state.calls.scatter, parsers.SCATTER
+        with state.health.preparing():
+            whole = np.empty(stride or nbytes, np.uint8)
+            every = _joined(items, stride)
+            self._carry(state, Call.SCATTER, quick, parser, every, [whole, MPI.BYTE], root)
         return _native.decode(memoryview(whole)[:nbytes])  # type: ignore[arg-type]
 
     def _exchange_large(self, state: State, large: Large, items: list[bytes]) -> list[Any]:
         """Send an object to each rank; return those that arrive."""
         sizes, stride = large.sizes(0, Call.ALLTOALL), large.stride(state.size)
-        whole = None
+        quick, parser = state.calls.alltoallv, parsers.ALLTOALLV
         if stride:
-            with state.health.preparing():
-                whole = np.empty(state.size * stride, np.uint8)
-                moved = b"".join(_padded(item, stride) for item in items), whole
-                self._carry(state, Call.ALLTOALL, state.calls.alltoall, parsers.ALLTOALL, *moved)
-        else:
-
-            def arguments() -> tuple[Any, ...]:
-                nonlocal whole
-                whole = np.empty(sum(sizes), np.uint8)
-                return _joined(items), [whole, sizes, MPI.BYTE]
-
-            self._move("Alltoallv", arguments)
+            quick, parser = state.calls.alltoall, parsers.ALLTOALL
+        with state.health.preparing():
+            whole = np.empty(state.size * stride or sum(sizes), np.uint8)
+            into = [whole, MPI.BYTE] if stride else [whole, sizes, MPI.BYTE]
+            every = _joined(items, stride)
+            self._carry(state, Call.ALLTOALL, quick, parser, every, into)
         return decode_each(_cut(whole, sizes, stride))
 
 
@@ -249,9 +224,13 @@ def _padded(data: bytes, stride: int) -> bytes:
     return data if len(data) == stride else data.ljust(stride, b"\0")
 
 
-def _joined(items: Sequence[bytes] | None) -> list[Any] | None:
-    """Return objects as mpi4py's argument for blocks of different sizes."""
-    return None if items is None else [b"".join(items), [*map(len, items)], MPI.BYTE]
+def _joined(items: Sequence[bytes] | None, stride: int) -> list[Any] | None:
+    """Return objects as an argument of blocks of `stride` bytes, or of different sizes."""
+    if items is None:
+        return None
+    if stride:
+        return [b"".join(_padded(item, stride) for item in items), MPI.BYTE]
+    return [b"".join(items), [*map(len, items)], MPI.BYTE]
 
 
 def _cut(whole: Any, sizes: Sequence[int], stride: int) -> list[Any]:

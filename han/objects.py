@@ -39,10 +39,9 @@ NUMBERS = "biufc"  # and of arrays of these kinds
 class Objects(ObjectMoves):
     """bcast, gather, scatter, allgather, alltoall, reduce and allreduce of Python objects.
 
-    han serves them where all ranks share memory, and `bcast` everywhere, once the communicator is
-    set up; elsewhere they are mpi4py's. If an object cannot be pickled on a rank, or an operation
-    of `allreduce` raises on rank 0 alone, the other ranks raise PeerError; those that need not wait
-    in `gather` or `reduce`, in a later call.
+    han serves them once the communicator is set up; before, they are mpi4py's. If an object cannot
+    be pickled on a rank, or an operation of `allreduce` raises on rank 0 alone, the other ranks
+    raise PeerError; those that need not wait in `gather` or `reduce`, in a later call.
     """
 
     def bcast(self, obj: Any, root: int = 0) -> Any:

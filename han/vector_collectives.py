@@ -62,9 +62,9 @@ class VectorCollectives(Collectives):
     def Iscatterv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
         """Start :meth:`Scatterv`; return its request."""
         started = self._quick.iscatterv(sendbuf, recvbuf, root)
-        if started is False:
-            return self._start(parsers.SCATTERV, sendbuf, recvbuf, root)
-        return started
+        return (
+            self._start(parsers.SCATTERV, sendbuf, recvbuf, root) if started is False else started
+        )
 
     def Ialltoallv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Alltoallv`; return its request."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from han.model.collectives import BUNDLED, ROWS
+from han.model.collectives import BUNDLED
 from han.model.program import ALL, Base, Ref
 from han.submodules.measured import BUNDLE_SEGMENT, WINDOW
 from han.submodules.parts.lots import Lot, Lots, cut_blocks, single
@@ -92,9 +92,7 @@ class Bundle(Submodule):
             families=FAMILIES,
         ),
         "linear": Algorithm(
-            "bundles from their members straight to others",
-            tuple(name for name in BUNDLED if ROWS[name].letter),
-            families=FAMILIES,
+            "bundles from their members straight to others", tuple(BUNDLED), families=FAMILIES
         ),
     }
     parameters = {

@@ -23,6 +23,7 @@ from han.model.collectives import ROWS
 from han.model.program import Base
 from han.tasks.block_memory import BlockMemory
 from han.tasks.bundles import Blocks, Bundles, Moves, Shelf, moves, spreading
+from han.tasks.own_sizes import sends
 
 Steps = list[tuple[str, bool]]  # the kind of a step's tasks, and whether it is between nodes
 
@@ -173,9 +174,8 @@ class BlockSteps(BlockMemory):
 
     def _pair(self, source: int, target: int) -> Blocks:
         """Return the number of the block from one rank to another one, if there is any."""
-        root = self.bundles.root
-        ends = {"gatherv": target == root, "scatterv": source == root}
-        return (self._number(source, target),) if ends.get(self.collective, True) else ()
+        there = sends(self.collective, self.bundles.root, source, target)
+        return (self._number(source, target),) if there else ()
 
     @kept
     def most_given_inside(self) -> int:

@@ -7,8 +7,9 @@ from typing import Any
 
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.common.units import parse_size
-from han.model.collectives import DATALESS, REDUCING, ROOTED, carried
+from han.model.collectives import DATALESS, REDUCING, ROOTED, ROWS, carried
 from han.model.element_types import element_type, kernel, numpy_name
+from han.tasks.own_sizes import own_sizes
 from han.tasks.signature import Signature
 
 USERS = "user-defined"  # stands for every user-defined operation
@@ -34,6 +35,8 @@ def call_signature(
     if collective in DATALESS:
         return Signature(collective)
     root = root if collective in ROOTED else 0
+    if ROWS[collective].own:
+        return own_sizes(collective, root).changed(count=nbytes)
     if collective not in REDUCING:
         return Signature(collective, nbytes, root=root)
     if nbytes % element.itemsize:

@@ -60,7 +60,8 @@ class Algorithm:
     accepted; None: all of its submodule. `families` are the families of groups that it serves
     (:mod:`han.tasks.compositions`). With ``everyone`` it combines only the operands of
     ``Context.contributors``, and it may have several tasks of a segment. `canonical`: it can
-    combine in the canonical order (:mod:`han.tasks.canonical`).
+    combine in the canonical order (:mod:`han.tasks.canonical`). `own`: it serves calls whose ranks
+    know only the sizes of their own blocks, and no others.
     """
 
     about: str
@@ -70,6 +71,7 @@ class Algorithm:
     takes: tuple[str, ...] | None = None
     families: tuple[str, ...] = PLAIN
     canonical: bool = False
+    own: bool = False
 
     @property
     def fuses(self) -> bool:

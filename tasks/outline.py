@@ -135,8 +135,8 @@ def geometries(topology: Topology, memory: int) -> tuple[Geometry | None, ...]:
 def levels_of(topology: Topology, signature: Signature) -> tuple[int, ...]:
     """Return the levels on which a call communicates.
 
-    By blocks, it is the level that holds all ranks, or that of the nodes and that of all nodes. Blocks
-    whose sizes only two ranks know go through shared memory if ranks can attach each other's.
+    By blocks, it is the level that holds all ranks, or that of the nodes and that of all nodes.
+    Blocks of own sizes go through shared memory only if ranks can attach each other's.
     """
     if not signature.by_blocks:
         return topology.active

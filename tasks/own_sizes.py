@@ -24,6 +24,22 @@ def own_sizes(collective: str, root: int = 0) -> Signature:
     return Signature(collective, SMALL, root=root, varied=True, own=True)
 
 
+def one_for_all(signature: Signature) -> Signature:
+    """Return the signature that calls of all sizes have, where ranks know their own sizes."""
+    return signature.changed(count=SMALL) if signature.own and not signature.grains else signature
+
+
+def sends(collective: str, root: int, source: int, target: int) -> bool:
+    """Return whether a rank may send a block to another one, or to itself."""
+    return {"gatherv": target == root, "scatterv": source == root}.get(collective, True)
+
+
+def alike(signature: Signature, size: int, nbytes: int) -> tuple[int, ...]:
+    """Return what each rank sends to each in a call whose blocks are all of one size."""
+    call = signature.collective, signature.root
+    return tuple([nbytes * sends(*call, s, t) for s in range(size) for t in range(size)])
+
+
 def sent_to(rank: int) -> int:
     """Return the number of the block to a rank."""
     return 1 + rank

@@ -14,8 +14,9 @@ from han.tasks.compositions import as_called, composition
 from han.tasks.contract import Submodule
 from han.tasks.graph import Tasks, summarise
 from han.tasks.outline import Outline, geometries
+from han.tasks.own_sizes import SMALL, alike, one_for_all
 from han.tasks.signature import Signature
-from han.tasks.size_classes import cut_in_proportion, exact
+from han.tasks.size_classes import class_of, cut_in_proportion, exact
 from han.tasks.steps import Steps, chain_of_steps
 
 
@@ -48,10 +49,12 @@ class Plan(Outline):
         """Return the plan of a message of `nbytes` bytes from one for many sizes.
 
         Where blocks differ, `nbytes` is the size of the largest one, and `counts` are the elements
-        of each.
+        of each. Blocks of own sizes all have `nbytes` bytes unless `counts` say otherwise.
         """
         if not self.signature.grains:
             return self
+        if self.signature.own and not counts:
+            counts = alike(self.signature, self.topology.size, nbytes)
         signature = exact(self.signature, nbytes, counts)
         tasks = cut_in_proportion(self.tasks, self.signature, nbytes)
         return replace(self, signature=signature, tasks=tasks, largest=self)
@@ -75,8 +78,11 @@ def make_plan(
 ) -> Plan:
     """Build the tasks that `choice` asks for; channels hold about `memory` bytes.
 
-    `parts` are the submodules that the choice names, by level.
+    `parts` are the submodules that the choice names, by level. With own sizes, one plan serves all.
     """
+    if signature.own and not signature.grains:
+        whole = class_of(one_for_all(signature), SMALL)
+        return make_plan(topology, whole, choice, memory, parts).of_size(signature.nbytes)
     topology = as_called(topology, signature, choice.composition)
     tasks = _tasks(topology, signature, choice, parts)
     channels = geometries(topology, memory)

@@ -147,11 +147,11 @@ class Signature:
         size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.grains:
             size = f" of up to {format_size(self.bound)}"
-        if self.own:
-            size = ""
-        elif self.varied:
+        if self.varied:
             size = f" of blocks of up to {format_size(self.bound or self.nbytes)}"
-        if self.counts:
+        if self.own:
+            size = f" of blocks of up to {format_size(self.nbytes)}" if self.counts else ""
+        elif self.counts:
             size = f" of {_listed([self.length(r) for r in range(len(self.counts))])}"
         return f"{self.collective}{size}" + (f" ({', '.join(details)})" if details else "")
 

@@ -12,6 +12,7 @@ from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.topology import Topology
 from han.tasks.choice import LEFT, Choice
+from han.tasks.own_sizes import one_for_all
 from han.tasks.plan import Plan
 from han.tasks.samples import lower_with_loops
 from han.tasks.signature import ON_DEVICE, Signature
@@ -136,7 +137,7 @@ class Planner:
 
         It says whether the call is reproducible here.
         """
-        signature = self.rules.called(signature)
+        signature = one_for_all(self.rules.called(signature))
         bound = 0 if signature.grains else bound_of(signature, self.bounds)
         return class_of(signature, bound) if bound else signature
 

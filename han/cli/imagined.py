@@ -51,7 +51,7 @@ def class_of_call(found: Explanation, config: str | None) -> tuple[Plan, int] | 
     plan, settings = found.plan, known_config(config)
     bounds = bounds_of(settings.thresholds(plan.topology.size))
     bound = bound_of(plan.signature, bounds)
-    if not bound or found.decision.choice.composition == LEFT:
+    if not bound or plan.signature.own or found.decision.choice.composition == LEFT:
         return None
     signature, choice = class_of(plan.signature, bound), found.decision.choice
     above, _ = class_around(bound, bounds)

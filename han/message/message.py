@@ -48,9 +48,9 @@ class Message:
     `send` and `recv` are addresses. `keep` owns their memory. `begin` packs before a run; `end`
     unpacks after it. `numbers` identify the native kernel of a reduction. Without them the MPI
     library reduces, with `op` and `datatype`; `unpacks`: operands are packed elements of
-    `datatype`, which this rank unpacks to combine them. `own` are the sizes and places of the blocks
-    that this rank sends or receives, where the signature has no sizes. `key` is that of the look-up in C, or None
-    if it cannot serve the call.
+    `datatype`, which this rank unpacks to combine them. `own` are the sizes and places of the
+    blocks that this rank sends or receives, where the signature has no sizes. `key` is that of the
+    look-up in C, or None if it cannot serve the call.
     """
 
     signature: Signature

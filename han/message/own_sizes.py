@@ -121,7 +121,7 @@ def _same(whole: str, number: int, given: int, block: int) -> None:
 
 
 def gatherv(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
-    """Make the message of a gather of blocks whose sizes only the root and their senders know."""
+    """Make the message of a gather of blocks, whose sizes the root and their senders know."""
     root, size = root_of(comm, root), comm.Get_size()
     if comm.Get_rank() != root:
         if sendbuf is MPI.IN_PLACE:
@@ -138,7 +138,7 @@ def gatherv(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> M
 
 
 def scatterv(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
-    """Make the message of a scatter of blocks whose sizes only the root and their receivers know."""
+    """Make the message of a scatter of blocks, whose sizes the root and their receivers know."""
     root, size = root_of(comm, root), comm.Get_size()
     if comm.Get_rank() != root:
         if recvbuf is MPI.IN_PLACE:
@@ -217,7 +217,7 @@ def _typed_block(whole: Buffer, what: str, count: int, place: int, kind: MPI.Dat
     step = kind.Get_extent()[1]
     first = place + lower + min(0, (count - 1) * step)
     last = place + lower + extent + max(0, (count - 1) * step)
-    if count and extent and not (0 <= first and last <= whole.span):
+    if count and extent and not (first >= 0 and last <= whole.span):
         raise ArgumentError(f"{what}: a block of bytes {first} to {last} of {whole.span} bytes")
     memory = MPI.memory.fromaddress(whole.address, whole.span)
     one = parse([memory, 0, kind], what)

@@ -116,7 +116,8 @@ class Vector:
         ``[data, (counts, displacements)]``, one of these two with a type, or
         ``[data, counts, displacements, type]``. Without counts the elements are divided evenly,
         and the first ranks get one more where a remainder is left. Without displacements the
-        blocks are contiguous. Raises ArgumentError, also for blocks that overlap and are to be `disjoint`.
+        blocks are contiguous. Raises ArgumentError, also for blocks that overlap and are to be
+        `disjoint`.
         """
         data, counts, starts, datatype = _parts(spec, what)
         if counts is None:

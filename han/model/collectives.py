@@ -146,8 +146,8 @@ class Names(Sequence[str]):
 
 
 COLLECTIVES = Names(lambda row: not row.own)  # of a size that all ranks know
-BY_BLOCKS = Names(lambda row: row.by_blocks)
-BUNDLED = Names(lambda row: row.bundled)
+BY_BLOCKS = Names(lambda row: row.by_blocks and not row.own)
+BUNDLED = Names(lambda row: row.bundled and not row.own)
 SPREADING = Names(lambda row: row.send == "each")  # a rank sends a block to each rank
 ROOTED = Names(lambda row: row.rooted)
 REDUCING = Names(lambda row: row.reduces)

@@ -291,7 +291,8 @@ class Program:
 
         Nothing is left of what ranks tell each other about the sizes and places of their blocks.
         """
-        assert self.own and self.terms is not None, "a program for own sizes"
+        assert self.own, "a program for own sizes"
+        assert self.terms is not None
         terms, code = self.terms, self.code.copy()
         sizes, starts, far = (np.array(one, "i8") for one in given)
         own, sized = sizes[terms["block"]], terms["each"] != 0

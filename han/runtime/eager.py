@@ -58,11 +58,11 @@ KNOWN = {int(call): call for call in Call}
 class Eager:
     """The blocks of one communicator: `blocks` fills, moves and reads them.
 
-    `serves`: all ranks share memory, so that calls by blocks are han's.
+    `serves`: there are other ranks.
     """
 
-    def __init__(self, size: int, together: bool) -> None:
-        self.serves = together and size > 1
+    def __init__(self, size: int) -> None:
+        self.serves = size > 1
         one, every = bytearray(BLOCK), bytearray(size * BLOCK)
         arrays = np.frombuffer(one, np.uint8), np.frombuffer(every, np.uint8)
         self.blocks = _native.Eager(one, every, *arrays, Large)

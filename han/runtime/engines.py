@@ -49,15 +49,12 @@ class Engines:
         self._empty: _native.Plan | None = None
         self._drained = 0  # runs of the own engine when all had finished last
 
-    def open(self, channels: list[Channel], bounds: tuple[int, ...], together: bool) -> None:
-        """Make the communicator's own engine; `bounds` are those of classes of sizes.
-
-        `together`: all ranks share memory. Not collective.
-        """
+    def open(self, channels: list[Channel], bounds: tuple[int, ...]) -> None:
+        """Make the communicator's own engine; `bounds` are those of classes. Not collective."""
         self._channels = channels
         self.own, self._bounds = self.make(channels), bounds
         self.calls = self.look_up()
-        self.eager = reporter(self.own).eager = Eager(self.health.size, together)
+        self.eager = reporter(self.own).eager = Eager(self.health.size)
 
     def look_up(self) -> _native.Calls[Request]:
         """Return a look-up without plans."""

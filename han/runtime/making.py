@@ -276,7 +276,7 @@ def _made(
     traits = NodeTraits(conditions.oversubscribed, conditions.mesh)
     maps = shared.arena is not None
     planner = ALIKE.planner(topology, config, traits, health.rank, maps, given.tuned.table)
-    engines.open(shared.channels, planner.bounds, topology.whole is not None)
+    engines.open(shared.channels, planner.bounds)
     health.engines = engines
     health.alert()  # messages may have arrived before
     maker = Maker(planner, health, shared, engines, recorder)

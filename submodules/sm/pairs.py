@@ -14,6 +14,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
+
 from han.common.kept import kept
 from han.model.channel_layout import LINE, lines
 from han.model.program import ALL, OWN_BLOCK, Base, Ref
@@ -25,7 +27,7 @@ from han.tasks.own_sizes import sent_to, taken_from
 from han.tasks.stream import Peer
 
 BESIDE = LINE // 2  # bytes of a cell for the facts about its block, which begins behind them
-START = OWN_BLOCK.fields["start"][1]  # of these facts, behind the size
+START = np.dtype(np.uint64).itemsize  # of these facts, behind the size
 
 
 def takers_of(moves: Moves, member: int, size: int) -> Members:
@@ -44,7 +46,8 @@ class PairCells:
     def of(cls, plan: Outline, level: int) -> PairCells:
         """Fit the cells into the part of the ring that a run has."""
         geometry, steps = plan.geometries[level], plan.block_steps
-        assert geometry is not None and steps is not None
+        assert geometry is not None
+        assert steps is not None
         parts = max(1, steps.most_given_inside)
         room = geometry.area // parts // LINE * LINE - BESIDE
         return cls(parts, max(0, min(room, plan.signature.nbytes)))
@@ -66,7 +69,7 @@ def pairs(context: Context) -> None:
     """Emit this rank's copies of the blocks that members give to each other."""
     for task in context.tasks:
         context.stream.label(task)
-        one = _Written(context) if context.builder.signature.collective == "gatherv" else _Read(context)
+        one = OTHERS.get(context.builder.signature.collective, _Read)(context)
         one.give()
         one.keep()
         one.take()
@@ -227,3 +230,6 @@ class _Written(_Pairs):
             )  # fmt: skip
         if self.takers:
             stream.post(self.context.flag(me, COPIED), 1)
+
+
+OTHERS: dict[str, type[_Pairs]] = {"gatherv": _Written}

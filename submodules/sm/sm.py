@@ -22,9 +22,9 @@ from han.submodules.exchange import share_cells, shares
 from han.submodules.exchange.steps import at_once
 from han.submodules.parts import blocks as block_cells
 from han.submodules.parts.cells import FLAGS, footprint
+from han.submodules.sm import pairs as of_pairs
 from han.submodules.sm.allreduce import ALLREDUCES, WHOLE
 from han.submodules.sm.blocks import KINDS, blocks
-from han.submodules.sm import pairs as of_pairs
 from han.submodules.sm.gather_release import gather, release
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.context import Context
@@ -73,6 +73,7 @@ class Sm(Submodule):
             ("alltoall",),
             takes=(),
             families=(*PLAIN, "blocks"),
+            own=True,
         ),
     }
     parameters = {
@@ -92,11 +93,8 @@ class Sm(Submodule):
         if not topology.shared[question.level]:
             return "members of a group do not share memory"
         signature = question.signature
-        if signature.own or choice.algorithm == "pairs":
-            fits = signature.own and choice.algorithm == "pairs" and topology.attach
-            return (
-                None if fits else "pairs serves blocks whose sizes only two ranks know, by attach"
-            )
+        if signature.own or self.algorithms[choice.algorithm].own:
+            return _misfit_of_pairs(question, self.algorithms[choice.algorithm])
         if choice.algorithm == "shares":
             return share_cells.unfit(question, at_once)
         if signature.by_blocks:
@@ -141,3 +139,10 @@ class Sm(Submodule):
             gather(context)
         else:
             release(context)
+
+
+def _misfit_of_pairs(question: Question, algorithm: Algorithm) -> str | None:
+    """Return why an algorithm, or the call, is not of blocks whose sizes only two ranks know."""
+    if question.signature.own != algorithm.own:
+        return "pairs serves Gatherv, Scatterv and Alltoallv, which no other algorithm of sm serves"
+    return None if question.topology.attach else "the ranks may not read each other's memory"

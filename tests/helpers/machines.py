@@ -27,7 +27,8 @@ PARTS = tuple(
     (name, algorithm)
     for name, part in registered().items()
     if part.correct
-    for algorithm in part.algorithms
+    for algorithm, row in part.algorithms.items()
+    if not row.own
 )
 
 

@@ -10,6 +10,7 @@ import ctypes
 import itertools
 from dataclasses import replace
 from functools import partial
+from random import Random
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from _support import (
     comm_on,
     data_of,
     mpi_op,
+    new_comm,
     opened,
     tiny_memory,
 )
@@ -36,6 +38,7 @@ from test_conformance import (
     segment_of,
     types_and_operations,
 )
+from test_own_sizes import MOST, check
 
 from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
@@ -203,3 +206,11 @@ def test_only_what_reads_others_is_refused(mpi_ranks, monkeypatch):
     with restricted(monkeypatch):
         found = [conform(part, k, topology, reference) for k, part in enumerate(PARTS)]
     assert {part for part, some in zip(PARTS, found, strict=True) if some} == NEED_OTHERS
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+def test_blocks_of_own_sizes_are_messages(mpi_ranks, monkeypatch):
+    random = Random(8)
+    with restricted(monkeypatch), opened(new_comm(memory=MEMORY)) as comm:
+        for most in MOST:
+            check(comm, "{}", random, most)

@@ -1,0 +1,195 @@
+"""Gatherv, Scatterv, Alltoallv and Alltoallw: each rank knows the sizes of its own blocks only."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from random import Random
+
+import numpy as np
+import pytest
+from _support import APART, FLAT, FORMS, TWO_BY_TWO, finish, method_of, new_comm, opened, outcome
+from mpi4py import MPI
+
+import han
+from han.common.errors import ArgumentError, HanError
+
+WORLD = MPI.COMM_WORLD
+SIZE, RANK = WORLD.size, WORLD.rank
+D = MPI.DOUBLE
+on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=120, unit="s")
+on_few = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+NODES = {"one": FLAT, "alone": APART, "pairs": TWO_BY_TWO}
+MOST = (0, 1, 3, 700, 2048, 2049, 30_000)  # elements of a block: in cells, and beyond
+GAP = 2  # elements between blocks, which stay as they are
+
+
+def rows_of(random: Random, most: int) -> list[list[int]]:
+    """Draw how many elements each rank sends to each."""
+    return [[random.choice((0, most, random.randint(0, most))) for _ in range(SIZE)]
+            for _ in range(SIZE)]  # fmt: skip
+
+
+def block(source: int, target: int, count: int) -> np.ndarray:
+    return np.arange(count) + 1e6 * source + 1e3 * target
+
+
+def laid(blocks: list[np.ndarray], gap: int, backwards: bool = False):
+    """Return an array of blocks with gaps, their counts and where they begin."""
+    order = range(len(blocks))[:: -1 if backwards else 1]
+    ends = [*accumulate((blocks[k].size + gap for k in order), initial=gap)]
+    starts = [0] * len(blocks)
+    for k, at in zip(order, ends, strict=False):
+        starts[k] = at
+    whole = np.full(ends[-1], -1.0)
+    for k, at in enumerate(starts):
+        whole[at : at + blocks[k].size] = blocks[k]
+    return whole, [b.size for b in blocks], starts
+
+
+def check(comm: han.Comm, form: str, random: Random, most: int) -> None:
+    """Make each call once with counts of up to `most` elements."""
+    rows, root = rows_of(random, most), random.randrange(SIZE)
+    gap, backwards = random.choice((0, GAP)), random.random() < 0.3
+    sends = [block(RANK, t, rows[RANK][t]) for t in range(SIZE)]
+    takes = [block(s, RANK, rows[s][RANK]) for s in range(SIZE)]
+    source, counts, places = laid(sends, gap)
+    expected, wanted, into = laid(takes, gap, backwards)
+    result = np.full(expected.size, -1.0)
+    call = method_of(comm, form, "Alltoallv")
+    finish(call([source, (counts, places), D], [result, (wanted, into), D]))
+    assert result.tolist() == expected.tolist(), (form, most, rows)
+
+    gathered, wanted, into = laid([block(s, root, rows[s][root]) for s in range(SIZE)], gap)
+    result = np.full(gathered.size, -1.0)
+    target = [result, (wanted, into)] if root == RANK else None
+    finish(method_of(comm, form, "Gatherv")(sends[root], target, root))
+    assert root != RANK or result.tolist() == gathered.tolist(), (form, most, rows)
+
+    spread, given, places = laid([block(root, t, rows[root][t]) for t in range(SIZE)], gap)
+    mine = np.full(rows[root][RANK], -1.0)
+    origin = [spread, (given, places)] if root == RANK else None
+    finish(method_of(comm, form, "Scatterv")(origin, mine, root))
+    assert mine.tolist() == takes[root].tolist(), (form, most, rows)
+
+
+@on_ranks
+@pytest.mark.parametrize("levels", NODES.values(), ids=[*NODES])
+def test_they_give_the_results_of_mpi(mpi_ranks, levels):
+    random = Random(7)
+    with opened(new_comm(levels)) as comm:
+        for form in FORMS:
+            for most in MOST:
+                check(comm, form, random, most)
+        assert comm.cache_info().made > 0
+
+
+@on_ranks
+@pytest.mark.parametrize("levels", [FLAT, APART], ids=["one", "alone"])
+def test_blocks_in_place(mpi_ranks, levels):
+    with opened(new_comm(levels)) as comm:
+        for most in (1, 5, 5000):
+            counts = [most * ((RANK + t) % 3) for t in range(SIZE)]  # as much back as there
+            buffer, _, places = laid([block(RANK, t, n) for t, n in enumerate(counts)], GAP)
+            expected = laid([block(t, RANK, n) for t, n in enumerate(counts)], GAP)[0]
+            comm.Alltoallv(MPI.IN_PLACE, [buffer, (counts, places)])
+            assert buffer.tolist() == expected.tolist()
+            for root in range(SIZE):
+                in_place_at_root(comm, root, most)
+
+
+def in_place_at_root(comm: han.Comm, root: int, most: int) -> None:
+    counts = [most + t for t in range(SIZE)]
+    whole, _, places = laid([block(t, root, n) for t, n in enumerate(counts)], GAP)
+    mine = block(RANK, root, counts[RANK])
+    if root == RANK:
+        buffer = np.full(whole.size, -1.0)
+        buffer[places[root] : places[root] + counts[root]] = mine
+        comm.Gatherv(MPI.IN_PLACE, [buffer, (counts, places)], root)
+        assert buffer.tolist() == whole.tolist()
+        comm.Scatterv([whole, (counts, places)], MPI.IN_PLACE, root)
+    else:
+        comm.Gatherv(mine, None, root)
+        back = np.zeros(counts[RANK])
+        comm.Scatterv(None, back, root)
+        assert back.tolist() == mine.tolist()
+
+
+@on_few
+def test_types_with_gaps_and_types_of_each_block(mpi_ranks):
+    pairs = D.Create_vector(2, 1, 2)  # of three numbers the first and the last one
+    spaced = pairs.Create_resized(0, 32).Commit()
+    with opened(new_comm()) as comm:
+        full = np.arange(4.0 * SIZE) + 100 * RANK
+        counts, into = [1] * SIZE, np.full(4 * SIZE, -1.0)
+        comm.Alltoallv([full, counts, spaced], [into, counts, spaced])
+        expected = np.full((SIZE, 4), -1.0)
+        for s in range(SIZE):
+            expected[s, ::2] = (np.arange(4.0 * SIZE) + 100 * s)[4 * RANK : 4 * RANK + 4 : 2]
+        assert into.reshape(SIZE, 4).tolist() == expected.tolist()
+        into[:] = -1.0
+        places = [32 * t for t in range(SIZE)]
+        types = [spaced if (RANK + t) % 2 else D for t in range(SIZE)]
+        counts = [1 if (RANK + t) % 2 else 2 for t in range(SIZE)]
+        finish(comm.Ialltoallw([full, (counts, places), types], [into, (counts, places), types]))
+        other = np.full((SIZE, 4), -1.0)
+        for s in range(SIZE):
+            sent = (np.arange(4.0 * SIZE) + 100 * s)[4 * RANK : 4 * RANK + 4]
+            if (RANK + s) % 2:
+                other[s, ::2] = sent[::2]
+            else:
+                other[s, :2] = sent[:2]
+        assert into.reshape(SIZE, 4).tolist() == other.tolist()
+    for one in (pairs, spaced):
+        one.Free()
+
+
+@on_few
+def test_repeated_calls_of_any_sizes_are_served_quickly(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for turn in range(3):
+            counts = [turn * 10 + t for t in range(SIZE)]
+            mine = block(RANK, 0, counts[RANK])
+            comm.Gatherv(mine, [np.zeros(sum(counts)), counts] if RANK == 0 else None)
+            comm.Scatterv([np.zeros(sum(counts)), counts] if RANK == 0 else None, mine)
+            even = [turn] * SIZE
+            comm.Alltoallv([np.zeros(sum(even)), even], [np.zeros(sum(even)), even])
+        info = comm.cache_info()
+        assert (info.misses, info.hits) == (3, 6)
+
+
+def wrong(comm: han.Comm, case: str, count: int):
+    """Make a call in which the last rank's block has one element more than its peer says."""
+    counts = [count] * SIZE
+    more = count + (RANK == SIZE - 1)
+    if case == "Gatherv":
+        return comm.Gatherv(np.zeros(more), [np.zeros(sum(counts)), counts] if not RANK else None)
+    if case == "Scatterv":
+        return comm.Scatterv([np.zeros(sum(counts)), counts] if not RANK else None, np.zeros(more))
+    sends = [more if t == 0 else count for t in range(SIZE)]
+    return comm.Alltoallv([np.zeros(sum(sends)), sends], [np.zeros(sum(counts)), counts])
+
+
+@on_few
+@pytest.mark.parametrize("levels", [FLAT, APART], ids=["one", "alone"])
+@pytest.mark.parametrize("case", ["Gatherv", "Scatterv", "Alltoallv"])
+def test_sizes_that_differ_raise_on_the_ranks_that_wait(mpi_ranks, levels, case):
+    comm = new_comm(levels)
+    error, _ = outcome(lambda: [wrong(comm, case, 4), comm.Barrier()])
+    assert isinstance(error, HanError), error
+    assert not isinstance(error, ArgumentError)
+
+
+@on_few
+def test_wrong_arguments_name_the_numbers(mpi_ranks):
+    counts, four = [2] * SIZE, np.zeros(2 * SIZE)
+    bad = {
+        "for itself: 24 bytes": lambda c: c.Gatherv(np.zeros(3), [four, counts], RANK),
+        "overlap": lambda c: c.Alltoallv([four.copy(), counts], [four, (counts, [0] * SIZE)]),
+        "numbers": lambda c: c.Alltoallv([np.zeros(2), [2] * 9], [four, counts]),
+        "negative": lambda c: c.Scatterv([np.zeros(2), [-1] * SIZE], np.zeros(2), RANK),
+    }
+    for text, call in bad.items():
+        alone = new_comm()
+        error, _ = outcome(lambda call=call, alone=alone: call(alone))
+        assert isinstance(error, ArgumentError), (text, error)
+        assert text in str(error), error
