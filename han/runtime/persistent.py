@@ -29,6 +29,7 @@ from han.runtime.engines import Engines
 from han.runtime.maker import Maker
 from han.runtime.measured import MOST_IDLE, MOST_KINDS
 from han.runtime.native_plans import Prepared, identity
+from han.runtime.plans import expect_short
 from han.runtime.request import Prequest, Request
 from han.runtime.slots import Lease, Need, Slot, Slots
 from han.tasks.signature import Signature
@@ -263,6 +264,7 @@ class Persistent:
     def _request(self, kind: Kind, slot: Slot, message: Message) -> Request:
         """Make a request for a parsed call."""
         prepared = self._prepared(kind, slot, message.send, message.recv)
+        expect_short(prepared.program, message)
         begin = self._begin(message, None) if message.begin else None
         return self._on(slot, prepared, message, None, begin)
 

@@ -6,7 +6,12 @@ from collections import Counter, OrderedDict
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
+from han.common.errors import ArgumentError
 from han.message.message import Message
+from han.model.opcodes import MESSAGES
+from han.model.program import Program
 from han.runtime.engines import Engines
 from han.runtime.left import agreement
 from han.runtime.maker import Maker
@@ -52,6 +57,7 @@ class CacheInfo(NamedTuple):
         )
 
 
+MOST_OF_MESSAGE = (1 << 31) - 1  # bytes, as MPI counts them
 NOTHING_KEPT = CacheInfo(0, 0, 0, 0, 0, 0, 0.0, 0)  # of a communicator that is not used yet
 
 
@@ -76,6 +82,7 @@ class Plans:
         key = planned.signature, handles, blocking or not self.apart
         prepared = self._found(key) or self._made(key, planned, message, blocking)
         if prepared is not None:
+            expect_short(prepared.program, message)
             self._maker.offer(prepared, message, self._engines.own, message.send, message.recv)
         return prepared
 
@@ -144,6 +151,19 @@ class Plans:
         """Forget all plans; free their communicators if `free`."""
         self._kept.clear()
         self._maker.clear(free)
+
+
+def expect_short(program: Program, message: Message) -> None:
+    """Raise ArgumentError if a block of own sizes is too large for a message."""
+    if not message.own or program.terms is None:
+        return
+    sizes = np.frombuffer(message.own, np.uint64)[: program.blocks - 1]
+    sent = np.isin(program.code["code"], MESSAGES)
+    moved = sizes[program.terms["block"][sent] - 1]
+    if moved.max(initial=0) > MOST_OF_MESSAGE:
+        raise ArgumentError(
+            f"a block of {moved.max()} bytes between nodes: at most {MOST_OF_MESSAGE} bytes"
+        )
 
 
 def _handles(message: Message) -> tuple[int, int, bool]:

@@ -118,8 +118,9 @@ OPERANDS = [
 
 
 @on_ranks
-def test_objects_are_combined_in_the_order_of_mpi4py(mpi_ranks):
-    with opened(new_comm()) as comm:
+@pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one", "pairs"])
+def test_objects_are_combined_in_the_order_of_mpi4py(mpi_ranks, levels):
+    with opened(new_comm(levels)) as comm:
         for operand, ops in OPERANDS:
             for op in ops:
                 of_both(comm, "allreduce", operand(WORLD.rank), op)
@@ -133,7 +134,8 @@ def test_some_objects_are_large(mpi_ranks):
     """On the root alone, elsewhere alone, on all ranks; a few bytes more than fit, or many."""
     rank, size = WORLD.rank, WORLD.size
     ops = [MPI.SUM, lambda a, b: f"({a}, {b})"]
-    with opened(new_comm()) as comm:
+    with opened(new_comm(TWO_BY_TWO)) as nodes, opened(new_comm()) as comm:
+        of_both(nodes, "gather", "a" * 10_000 * (rank == 1))
         for count in (EAGER_ROOM, 10_000, MOST_TO_ALL):
             for who in ({0}, {1}, {size - 1}, {1, 2}, {*range(size)}):
                 text = chr(97 + rank) * (count if rank in who else 3)
@@ -183,12 +185,12 @@ def test_results_are_copies(mpi_ranks):
 
 
 @on_four
-def test_between_nodes_bcast_is_hans_and_the_others_are_mpi4pys(mpi_ranks):
+def test_between_nodes_large_objects_differ_in_size(mpi_ranks):
     with opened(new_comm(TWO_LEVELS)) as comm:
-        for obj in objects(WORLD.rank):
-            of_both(comm, "bcast", obj, 1)
-            of_both(comm, "allgather", obj)
-            of_both(comm, "allreduce", WORLD.rank)
+        texts = ["a" * (9000 if (k + WORLD.rank) % 3 else 9) for k in range(WORLD.size)]
+        of_both(comm, "scatter", texts if WORLD.rank == 1 else None, 1)
+        of_both(comm, "alltoall", texts)
+        of_both(comm, "allgather", texts[0])
 
 
 @on_three
@@ -591,12 +593,13 @@ def test_statistics_say_who_served_objects(mpi_ranks):
             for comm in (whole, parted):
                 comm.bcast(1)
                 comm.allreduce(WORLD.rank)
+            parted.scan(1)
             whole.gather(b"x" * 2_000_000 * (WORLD.rank == 2))
             whole.reduce(b"x" * 2_000_000)
         finally:
             counting.stop()
     found = {(key.call, key.why): counts.calls for key, counts in counting.record.items()}
     assert found == {
-        ("bcast", ""): 2, ("allreduce", ""): 1, ("allreduce", OBJECTS): 1, ("gather", ""): 1,
+        ("bcast", ""): 2, ("allreduce", ""): 2, ("scan", OBJECTS): 1, ("gather", ""): 1,
         ("reduce", ""): 1,
     }  # fmt: skip

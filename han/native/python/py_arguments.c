@@ -287,6 +287,7 @@ static bool reads_blocks(const han_caller *self, PyObject *o, han_buffer *out, u
     for (int32_t r = 0; r < self->size; r++) {
         sizes[r] *= out->element->size;
         places[r] *= out->element->size;
+        if (sizes[r] > INT32_MAX) return false; /* too large for a message */
     }
     return true;
 }
@@ -304,7 +305,7 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
         b.takes[root] = 0;
         return true;
     }
-    if (!reads(self, args[0], &c->send)) return false;
+    if (!reads(self, args[0], &c->send) || c->send.nbytes > INT32_MAX) return false;
     b.sends[root] = c->send.nbytes;
     return !at_root || (b.sends[root] == b.takes[root] && apart(c));
 }
@@ -321,7 +322,7 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
         b.sends[root] = 0;
         return true;
     }
-    if (!writes(self, args[1], &c->recv)) return false;
+    if (!writes(self, args[1], &c->recv) || c->recv.nbytes > INT32_MAX) return false;
     b.takes[root] = c->recv.nbytes;
     return !at_root || (b.sends[root] == b.takes[root] && apart(c));
 }
