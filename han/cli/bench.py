@@ -23,7 +23,7 @@ from han.measure.bench_machine import look
 from han.measure.merged import rows_of
 from han.measure.programs import ProgramResult, Programs, chosen
 from han.measure.programs import Row as ProgramRow
-from han.model.collectives import COLLECTIVES
+from han.model.collectives import COLLECTIVES, ROWS
 from han.model.element_types import element_type
 from han.model.measurements import Report
 from han.plots import plots
@@ -47,7 +47,8 @@ def bench(
     collectives: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"{', '.join(COLLECTIVES)}. By default all. With --programs groups of rows."
+            help=f"{', '.join(ROWS)}. By default all whose sizes all ranks know. "
+            "With --programs groups of rows."
         ),
     ] = None,
     programs: Annotated[

@@ -16,7 +16,7 @@ from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import format_size
 from han.memory.arena import sharing
-from han.model.collectives import COLLECTIVES, ROWS, Collective
+from han.model.collectives import ROWS, Collective
 from han.model.element_types import OPS, element_type, ops_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -53,7 +53,7 @@ class Case:
 
 def check_case(case: Case, size: int) -> None:
     """Raise ArgumentError for a case that cannot be measured on `size` ranks."""
-    expect_known("collective", case.collective, COLLECTIVES)
+    expect_known("collective", case.collective, ROWS)
     if not 0 <= case.root < size:
         raise ArgumentError(f"root {case.root} is not in 0..{size - 1}")
     expect_known("operation", case.op, OPS)
@@ -118,10 +118,17 @@ class Buffers:
     def arguments(self) -> tuple[object, ...]:
         """Return the arguments of the call, in mpi4py's order."""
         case, shape = self.case, self.case.shape
-        send: tuple[object, ...] = (self.send,) if shape.send else ()
-        recv: tuple[object, ...] = (self.recv,) if shape.recv else ()
+        send: tuple[object, ...] = (self._blocks("send"),) if shape.send else ()
+        recv: tuple[object, ...] = (self._blocks("recv"),) if shape.recv else ()
         op: tuple[object, ...] = (getattr(MPI, case.op.upper()),) if shape.reduces else ()
         return (*send, *recv, *op, *((case.root,) if shape.rooted else ()))
+
+    def _blocks(self, which: str) -> object:
+        """Return a buffer, with the sizes of its blocks if the call takes them."""
+        array, shape = self.send if which == "send" else self.recv, self.case.shape
+        if array is None or not shape.own or getattr(shape, which) != "each":
+            return array
+        return [array, [array.size // self.size] * self.size]
 
 
 @dataclass

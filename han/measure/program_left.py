@@ -35,10 +35,12 @@ def _arguments(comm: MPI.Intracomm, name: str, nbytes: int) -> tuple[Arguments, 
         return (buffer, 0), [buffer]
     send = np.arange(float(n * (size if row.send == "each" else 1)))
     recv = np.zeros(n * (size if row.recv == "each" else 1))
+    source: Any = [send, [n] * size] if row.own and row.send == "each" else send
+    target: Any = [recv, [n] * size] if row.own and row.recv == "each" else recv
     counts = ([n] * size,) if name == "reduce_scatter" else ()
     op = (MPI.SUM,) if row.reduces else ()
     root = (0,) if row.rooted else ()
-    return (send, recv, *counts, *op, *root), [recv]
+    return (source, target, *counts, *op, *root), [recv]
 
 
 def _buffers(mode: Mode, comm: MPI.Intracomm, name: str, nbytes: int) -> Work:

@@ -15,6 +15,9 @@ from mpi4py import MPI
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 import asp
+import fft
+import grid_solver
+import sample_sort
 import train_digits
 from _common import CommKind, Stopwatch, open_comm
 
@@ -109,6 +112,53 @@ def test_shortest_paths_are_those_of_scipy(mpi_ranks, kind):
     for n, dtype in itertools.product((1, 2, 101), asp.DType):
         graph = asp.random_graph(n, 3, seed=n, dtype=dtype)
         assert asp.is_right(comm, graph, distances(comm, graph))
+
+
+@on_ranks
+@with_each
+def test_transforms_are_those_of_numpy(mpi_ranks, kind):
+    comm = open_kind(kind)
+    for n in (1, 3, 64, 65):
+        grid, starts = fft.waves(n, n), fft.starts_of(n, comm.size)
+        mine = grid[starts[comm.rank] : starts[comm.rank + 1]].astype(complex)
+        watch = Stopwatch("total", "compute", "communicate")
+        rows = fft.transform(comm, mine, n, watch, 2)
+        assert fft.is_right(comm, grid, rows)
+        assert not fft.is_right(comm, grid + 1, rows)
+
+
+@on_ranks
+@with_each
+def test_numbers_are_sorted(mpi_ranks, kind):
+    comm = open_kind(kind)
+    for count in (0, 1, 5, 20_000):
+        given = sample_sort.numbers(comm.rank, count * (comm.rank != 1), count)
+        watch = Stopwatch("total", "compute", "communicate")
+        mine = sample_sort.sort(comm, given, watch)
+        assert sample_sort.is_right(comm, given, mine)
+        assert not sample_sort.is_right(comm, given, np.append(mine, 1.0))
+
+
+@on_ranks
+@with_each
+def test_the_solution_is_that_of_scipy(mpi_ranks, kind):
+    comm = open_kind(kind)
+    for side in (1, 2, 7):
+        watch = Stopwatch("total", "compute", "communicate")
+        found = grid_solver.solve(comm, side, 200, watch)
+        assert grid_solver.is_right(comm, side, found)
+        assert not grid_solver.is_right(comm, side, found._replace(part=found.part + 1))
+
+
+@on_three
+@pytest.mark.parametrize("example", [fft, sample_sort, grid_solver], ids=lambda e: e.__name__)
+def test_they_report_what_they_found(mpi_ranks, capsys, example):
+    example.main(kind=CommKind.HAN, config=CONFIG, as_json=True)
+    printed = capsys.readouterr().out
+    if MPI.COMM_WORLD.rank == 0:
+        record = json.loads(printed)
+        assert record["ranks"] == 3
+        assert record["communicate_s"] > 0
 
 
 @on_three
