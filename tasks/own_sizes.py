@@ -34,10 +34,10 @@ def sends(collective: str, root: int, source: int, target: int) -> bool:
     return {"gatherv": target == root, "scatterv": source == root}.get(collective, True)
 
 
-def alike(signature: Signature, size: int, nbytes: int) -> tuple[int, ...]:
-    """Return what each rank sends to each in a call whose blocks are all of one size."""
-    call = signature.collective, signature.root
-    return tuple([nbytes * sends(*call, s, t) for s in range(size) for t in range(size)])
+def alike(collective: str, root: int, size: int, nbytes: int) -> tuple[int, ...]:
+    """Return what each of `size` ranks sends to each where all blocks are of one size."""
+    pairs = [(source, target) for source in range(size) for target in range(size)]
+    return tuple([nbytes * sends(collective, root, *pair) for pair in pairs])
 
 
 def sent_to(rank: int) -> int:

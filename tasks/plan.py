@@ -54,7 +54,8 @@ class Plan(Outline):
         if not self.signature.grains:
             return self
         if self.signature.own and not counts:
-            counts = alike(self.signature, self.topology.size, nbytes)
+            called = self.signature.collective, self.signature.root
+            counts = alike(*called, self.topology.size, nbytes)
         signature = exact(self.signature, nbytes, counts)
         tasks = cut_in_proportion(self.tasks, self.signature, nbytes)
         return replace(self, signature=signature, tasks=tasks, largest=self)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from han.tasks.own_sizes import matrix_of
+from han.tasks.own_sizes import alike, matrix_of
 
 Ranks = tuple[int, ...]
 
@@ -164,7 +164,8 @@ def exscan(size: int, nbytes: int) -> Spec:
 
 
 # Specifications by name, of (ranks, bytes, root). The bytes are those of a block in gather,
-# scatter, allgather, reduce_scatter and alltoall, and those of the message in the others.
+# scatter, allgather, reduce_scatter, alltoall and calls of own sizes, and those of the message in the
+# others.
 SPECS: dict[str, Callable[[int, int, int], Spec]] = {
     "bcast": bcast,
     "reduce": reduce,
@@ -177,6 +178,9 @@ SPECS: dict[str, Callable[[int, int, int], Spec]] = {
     "alltoall": lambda size, nbytes, root: alltoallv([[nbytes] * size] * size),
     "scan": lambda size, nbytes, root: scan(size, nbytes),
     "exscan": lambda size, nbytes, root: exscan(size, nbytes),
+    "gatherv": lambda size, nbytes, root: pairwise(alike("gatherv", root, size, nbytes)),
+    "scatterv": lambda size, nbytes, root: pairwise(alike("scatterv", root, size, nbytes)),
+    "alltoallv": lambda size, nbytes, root: pairwise(alike("alltoallv", root, size, nbytes)),
 }
 # Specifications by name, of the bytes of each rank's block; of own sizes, of each pair's.
 UNEVEN: dict[str, Callable[[Sequence[int]], Spec]] = {

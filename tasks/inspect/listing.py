@@ -184,6 +184,7 @@ FORMS: Mapping[Code, str] = {
     "  (request {request})",
     Code.PULL: "{bytes:>8}  {to} <- {from} of rank {rank}",
     Code.PUSH: "{bytes:>8}  {to} of rank {rank} <- {from}",
+    Code.EXPECT: "          {flag} of rank {rank} is {value}",
 }
 # The details that a form names.
 NAMES = {

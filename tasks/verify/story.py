@@ -24,6 +24,7 @@ FORMS = {
     Code.PULL: "{n} B {0} <- {1} of rank {peer}",
     Code.PUSH: "{n} B {0} of rank {peer} <- {1}",
     Code.COLL: "{n} root {peer}, request {slot}",
+    Code.EXPECT: "{0} of rank {peer} is {n}",
 }
 
 

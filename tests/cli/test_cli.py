@@ -223,7 +223,7 @@ def test_plan_writes_graphs():
         (["explain", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["plan", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["explain", "alreduce", "8"], "did you mean 'allreduce'"),
-        (["explain", "gatherv", "8"], "'gatherv'; calls of Gatherv are left to the MPI library"),
+        (["explain", "scan", "8"], "'scan'; calls of Scan are left to the MPI library"),
         (["explain", "Allgatherv", "8"], "write 'allgather' for calls of Allgatherv"),
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from machines import topology_of
 
 from han.common.units import format_size
-from han.model.collectives import ROWS
+from han.model.collectives import COLLECTIVES, ROWS
 from han.model.facts import COMPOSITIONS
 from han.model.topology import Topology, virtual
 from han.tasks.choice import Choice
@@ -161,7 +161,7 @@ def shown() -> str:
     """Return the choices of usual calls on a few machines as text."""
     return "".join(
         f"{case.line()}\n"
-        for collective in ROWS
+        for collective in COLLECTIVES
         for case in cases(collective)
         if case.machine in SHOWN and case.about.split(" ", 1)[-1] in SHOWN_CALLS
         if case.attach and not case.traits.oversubscribed and case.name == "tree"
@@ -170,4 +170,4 @@ def shown() -> str:
 
 if __name__ == "__main__":
     TEXT.write_text(shown(), encoding="utf-8")
-    DIGESTS.write_text(json.dumps({name: digest(name) for name in ROWS}, indent=1) + "\n")
+    DIGESTS.write_text(json.dumps({name: digest(name) for name in COLLECTIVES}, indent=1) + "\n")

@@ -6,7 +6,7 @@ from math import prod
 from random import Random
 from typing import Any
 
-from han.model.collectives import FUSED, ROWS
+from han.model.collectives import COLLECTIVES, FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.exchange.factors import primes
 from han.submodules.exchange.patterns import PRESETS
@@ -59,7 +59,7 @@ def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
         return ("allreduce",)
     if "leaders" not in found.families and not found.fuses:
         return LANES  # in parts
-    apart = tuple(c for c, row in ROWS.items() if set(row.task_kinds) <= kinds)
+    apart = tuple(c for c in COLLECTIVES if set(ROWS[c].task_kinds) <= kinds)
     return apart or FUSED
 
 

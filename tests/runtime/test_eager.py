@@ -26,7 +26,7 @@ class World:
     """Ranks whose collectives of bytes move what their blocks hold, when all have come."""
 
     def __init__(self) -> None:
-        self.eagers = [Eager(RANKS, together=True) for _ in range(RANKS)]
+        self.eagers = [Eager(RANKS) for _ in range(RANKS)]
         self.barrier = threading.Barrier(RANKS, timeout=20)
         self.arrays: list[tuple[np.ndarray, ...]] = [()] * RANKS
 
@@ -127,7 +127,7 @@ def test_heads_tell_of_different_calls():
 
 def test_a_call_inside_another_one_has_its_own_blocks():
     """As in a signal handler, which Python runs while a rank waits."""
-    eager, inner = Eager(1, together=False), []
+    eager, inner = Eager(1), []
 
     def copies(one, every):
         every[:] = one
@@ -162,7 +162,7 @@ def test_a_collective_without_a_plan_or_with_an_error_gives_its_blocks_back():
         lambda blocks, run: blocks.scatter(run, [b"a"] * RANKS, Call.SCATTER, 0),
         lambda blocks, run: blocks.alltoall(run, [b"a"] * RANKS, Call.ALLTOALL, 0),
     ):
-        eager = Eager(RANKS, together=True)
+        eager = Eager(RANKS)
         used.clear()
         for _ in range(2):
             assert call(eager.blocks, notes) is eager.blocks.unplanned
@@ -173,7 +173,7 @@ def test_a_collective_without_a_plan_or_with_an_error_gives_its_blocks_back():
 
 
 def test_wrong_arguments_are_refused():
-    blocks = Eager(RANKS, together=True).blocks
+    blocks = Eager(RANKS).blocks
     for error, call in (
         (TypeError, lambda: blocks.tell(len, bytearray(3), 1, 0, True)),
         (TypeError, lambda: blocks.tell(len, b"a", "b", 0, True)),

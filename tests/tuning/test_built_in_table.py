@@ -8,7 +8,7 @@ import pytest
 from decisions import DIGESTS, TEXT, digest, machines, shown
 
 from han.common.errors import ConfigError
-from han.model.collectives import ROWS
+from han.model.collectives import COLLECTIVES, ROWS
 from han.model.facts import COMPOSITIONS
 from han.model.topology import virtual
 from han.ranks.discover import Settings, check_agreement
@@ -57,7 +57,7 @@ def test_usual_calls_run_what_a_file_lists():
     assert shown() == TEXT.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("collective", ROWS)
+@pytest.mark.parametrize("collective", COLLECTIVES)
 def test_choices_of_a_large_grid_are_as_they_were(collective):
     assert digest(collective) == json.loads(DIGESTS.read_text())[collective]
 
@@ -71,7 +71,7 @@ def test_every_section_of_the_shipped_table_is_right():
         assert not shipped().rows(section)[-1].when.collective, "the last row serves all calls"
 
 
-@pytest.mark.parametrize("collective", ROWS)
+@pytest.mark.parametrize("collective", COLLECTIVES)
 def test_safe_choices_can_serve_all_calls_that_built_in_ones_can(collective):
     row = ROWS[collective]
     for topology in machines().values():

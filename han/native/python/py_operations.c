@@ -72,6 +72,16 @@ static PyObject *none_or_error(int failed) {
     Py_RETURN_NONE;
 }
 
+/* Append an operation on the block that its options name, for the sizes that they say. */
+static PyObject *emit_named(OperationsObject *self, operation op, const han_options *more) {
+    op.block = more->block;
+    op.count = more->count;
+    op.above = more->above;
+    op.upto = more->upto;
+    op.from = more->from;
+    return none_or_error(han_emit(self, &op));
+}
+
 /* copy(dst, src, nbytes, block=None, count=0, above=0, upto=0) */
 static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
                       PyObject *names) {
@@ -84,13 +94,8 @@ static PyObject *copy(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     if (!self->own)
         return none_or_error(han_emit_copy(self, ref[0], ref[1], nbytes, more.block, more.count));
     han_wrote(self, ref[0]);
-    return none_or_error(han_emit(self, &(operation){.code = HAN_COPY,
-                                                     .refs = {ref[0], ref[1]},
-                                                     .n = nbytes,
-                                                     .each = 1,
-                                                     .block = more.block,
-                                                     .above = more.above,
-                                                     .upto = more.upto}));
+    const operation op = {.code = HAN_COPY, .refs = {ref[0], ref[1]}, .n = nbytes, .each = 1};
+    return emit_named(self, op, &more);
 }
 
 /* reduce(dst, a, b, nbytes, also=None, block=None) */
@@ -140,17 +145,14 @@ static PyObject *attach(OperationsObject *self, const char *name, enum han_code 
     if (!PyArg_ParseTuple(args[3], "iII", &rank, &channel, &slot)) return NULL;
     if (!nbytes) Py_RETURN_NONE;
     if (code == HAN_PULL) han_wrote(self, ref[0]);
-    return none_or_error(han_emit(self, &(operation){.code = code,
-                                                     .refs = {ref[0], ref[1]},
-                                                     .numbers = {channel, slot},
-                                                     .n = nbytes,
-                                                     .each = 1,
-                                                     .at = ref[0]->at,
-                                                     .block = more.block,
-                                                     .above = more.above,
-                                                     .upto = more.upto,
-                                                     .from = more.from,
-                                                     .peer = rank}));
+    const operation op = {.code = code,
+                          .refs = {ref[0], ref[1]},
+                          .numbers = {channel, slot},
+                          .n = nbytes,
+                          .each = 1,
+                          .at = ref[0]->at,
+                          .peer = rank};
+    return emit_named(self, op, &more);
 }
 
 static PyObject *pull(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
@@ -182,13 +184,8 @@ static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssiz
     if (han_take("wait", args, given, flag, 1, number, 2) || han_rank_of(number[1], &rank) ||
         han_take_options("wait", args, given, names, &more))
         return NULL;
-    return none_or_error(han_emit(self, &(operation){.code = HAN_WAIT,
-                                                     .refs = {flag[0]},
-                                                     .n = number[0],
-                                                     .block = more.block,
-                                                     .above = more.above,
-                                                     .upto = more.upto,
-                                                     .peer = rank}));
+    const operation op = {.code = HAN_WAIT, .refs = {flag[0]}, .n = number[0], .peer = rank};
+    return emit_named(self, op, &more);
 }
 
 /* expect(number, nbytes, rank, block) */
@@ -226,19 +223,14 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
                          .above = more.above,
                          .upto = more.upto,
                          .rank = rank};
-    return none_or_error(
-        han_note_receive(self, number[2], what) ||
-        han_emit(self, &(operation){.code = code,
-                                    .refs = {sends ? NULL : ref[0], sends ? ref[0] : NULL},
-                                    .n = number[0],
-                                    .each = 1,
-                                    .block = more.block,
-                                    .count = more.count,
-                                    .above = more.above,
-                                    .upto = more.upto,
-                                    .at = ref[0]->at,
-                                    .peer = rank,
-                                    .slot = number[2]}));
+    const operation op = {.code = code,
+                          .refs = {sends ? NULL : ref[0], sends ? ref[0] : NULL},
+                          .n = number[0],
+                          .each = 1,
+                          .at = ref[0]->at,
+                          .peer = rank,
+                          .slot = number[2]};
+    return han_note_receive(self, number[2], what) ? NULL : emit_named(self, op, &more);
 }
 
 static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
