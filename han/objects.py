@@ -21,7 +21,7 @@ from han import _native
 from han.message import parsers
 from han.object_moves import MOST_TO_ALL, ObjectMoves, Op, decode_each
 from han.runtime.direct import Direct
-from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large
+from han.runtime.eager import TEXTS, Call, Large
 from han.runtime.state import State
 
 # A program may have deleted mpi4py.rc.
@@ -31,6 +31,7 @@ PLAIN = frozenset(
     | {kind for kind in np.sctypeDict.values() if kind not in (np.object_, np.void)}
 )  # predefined operations give the same result on all ranks
 PAIR = 2  # operands whose order needs no tree
+LEAST_ASKED = 64 << 10  # bytes of an object; smaller ones go to the root without a question
 LISTS = (tuple, list)  # also of such lists
 NUMBER = struct.Struct("=q")
 NUMBERS = "biufc"  # and of arrays of these kinds
@@ -129,13 +130,13 @@ class Objects(ObjectMoves):
         self, state: State, direct: Direct, data: bytes, root: int, large: Large | None,
         sizes: list[int], op: Op,
     ) -> list[Any] | None:  # fmt: skip
-        """Move objects to the root or, if all are large and have many bytes, along a tree."""
+        """Move objects to the root or, if all have many bytes, along a tree, as the root says."""
         if large is None:
-            (along_tree,) = direct.receive(root)
+            along_tree = len(data) > LEAST_ASKED and bool(direct.receive(root)[0])
         else:
-            along_tree = AS_TREE and min(sizes) > EAGER_ROOM and sum(sizes) > MOST_TO_ALL
+            along_tree = AS_TREE and min(sizes) > LEAST_ASKED and sum(sizes) > MOST_TO_ALL
             for rank, nbytes in enumerate(sizes):
-                if nbytes > EAGER_ROOM and rank != root:
+                if nbytes > LEAST_ASKED and rank != root:
                     direct.send(bytes([along_tree]), rank)
         if along_tree:
             return self._along_tree(state, direct, data, op, root)

@@ -164,8 +164,8 @@ def exscan(size: int, nbytes: int) -> Spec:
 
 
 # Specifications by name, of (ranks, bytes, root). The bytes are those of a block in gather,
-# scatter, allgather, reduce_scatter, alltoall and calls of own sizes, and those of the message in the
-# others.
+# scatter, allgather, reduce_scatter, alltoall and calls of own sizes; in the others those of the
+# message.
 SPECS: dict[str, Callable[[int, int, int], Spec]] = {
     "bcast": bcast,
     "reduce": reduce,
