@@ -64,7 +64,7 @@ def lower_batch(plan: Plan, builder: Builder, found: Places, tasks: list[Task]) 
 def _deliver(plan: Plan, builder: Builder) -> None:
     """Copy the send buffer to the receive buffer if no level communicates, as on one rank."""
     signature = plan.signature
-    if not (signature.reduces or signature.by_blocks):
+    if not (signature.reduces or signature.by_blocks) or signature.collective == "exscan":
         return
     stream = builder.stream(signature.collective if signature.by_blocks else "reduce", 0)
     stream.copy(RECV, SEND, signature.nbytes)

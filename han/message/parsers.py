@@ -36,6 +36,8 @@ ALLTOALL = _parser("Alltoall", blocks.alltoall)
 REDUCE_SCATTER_BLOCK = _parser("Reduce_scatter_block", blocks.reduce_scatter_block)
 ALLGATHERV = _parser("Allgatherv", uneven.allgatherv)
 REDUCE_SCATTER = _parser("Reduce_scatter", uneven.reduce_scatter)
+SCAN = _parser("Scan", message.scan)
+EXSCAN = _parser("Exscan", message.exscan)
 RECVCOUNTS = _parser("Reduce_scatter", uneven.recvcounts)  # each rank tells its number of elements
 
 

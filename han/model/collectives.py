@@ -35,7 +35,7 @@ class Collective(NamedTuple):
     `uneven`: blocks may differ in size, and all ranks know all sizes. `replaces`: in place, a
     rank's result overwrites data that its peers still read. `synchronises`: a rank that has
     finished knows that every rank has entered. `bundled`: between nodes, blocks travel together;
-    other calls by blocks are MPI's there.
+    other calls by blocks are MPI's there. `prefix`: a rank gets what ranks before it contribute.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Collective(NamedTuple):
     replaces: bool = False
     synchronises: bool = False
     bundled: bool = False
+    prefix: bool = False
     carries: tuple[str, ...] = ()
 
     @property
@@ -99,6 +100,12 @@ _ROWS = (
         letter="rs", reduces=True, uneven=True, replaces=True, synchronises=True, bundled=True,
         carries=("reduce_scatter_block",),
     ),
+    Collective(
+        "scan", "Scan", Coll.SCAN, "once", "once", letter="p", reduces=True, prefix=True,
+    ),
+    Collective(
+        "exscan", "Exscan", Coll.EXSCAN, "once", "once", letter="e", reduces=True, prefix=True,
+    ),
 )  # fmt: skip
 
 ROWS = {row.name: row for row in _ROWS}
@@ -137,6 +144,7 @@ BUNDLED = Names(lambda row: row.bundled)
 SPREADING = Names(lambda row: row.send == "each")  # a rank sends a block to each rank
 ROOTED = Names(lambda row: row.rooted)
 REDUCING = Names(lambda row: row.reduces)
+SCANS = Names(lambda row: row.prefix)
 UNEVEN = Names(lambda row: row.uneven)
 REPLACING = Names(lambda row: row.replaces)
 FUSED = Names(lambda row: row.kinds == BOTH)  # one task may do both on the outermost level
@@ -144,7 +152,7 @@ DATALESS = Names(lambda row: not row.recv)
 KINDS = Names(lambda row: row.letter)  # kinds of tasks
 TREE = Names(lambda row: row.letter and row.kinds)  # kinds of tasks of any level
 FLAT = Names(lambda row: row.letter and not row.kinds)  # kinds of tasks of one level
-LIBRARYS = ("gatherv", "scatterv", "alltoallv", "alltoallw", "scan", "exscan")
+LIBRARYS = ("gatherv", "scatterv", "alltoallv", "alltoallw")
 
 
 def add(row: Collective) -> None:

@@ -34,6 +34,8 @@ class Coll(IntEnum):
     ALLGATHER = 6
     ALLTOALL = 7
     REDUCE_SCATTER = 8
+    SCAN = 9
+    EXSCAN = 10
     BLOCKING = 16
 
 

@@ -41,6 +41,8 @@ enum han_coll {
     HAN_C_ALLGATHER,
     HAN_C_ALLTOALL,
     HAN_C_REDUCE_SCATTER,
+    HAN_C_SCAN,
+    HAN_C_EXSCAN,
     HAN_C_BLOCKING = 16
 };
 

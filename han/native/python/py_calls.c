@@ -159,6 +159,8 @@ DEFINE_METHODS(alltoall, 2)
 DEFINE_METHODS(reduce_scatter_block, 3)
 DEFINE_METHODS(allgatherv, 2)
 DEFINE_METHODS(reduce_scatter, 4)
+DEFINE_METHODS(scan, 3)
+DEFINE_METHODS(exscan, 3)
 
 static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
     return han_expect("recvcounts", n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
@@ -253,6 +255,8 @@ static PyMethodDef calls_methods[] = {
     BOTH(reduce_scatter_block, ", send, recv, op"),
     BOTH(allgatherv, ", send, recv"),
     BOTH(reduce_scatter, ", send, recv, counts, op"),
+    BOTH(scan, ", send, recv, op"),
+    BOTH(exscan, ", send, recv, op"),
     {"recvcounts", HAN_FAST(calls_recvcounts),
      "recvcounts($self, recv, counts, /)\n--\n\n"
      "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."},

@@ -32,7 +32,7 @@ static const number codes[] = {
 static const number collectives[] = {
     COLL(BCAST),          COLL(REDUCE),   COLL(ALLREDUCE), COLL(BARRIER),
     COLL(GATHER),         COLL(SCATTER),  COLL(ALLGATHER), COLL(ALLTOALL),
-    COLL(REDUCE_SCATTER), COLL(BLOCKING), {NULL, 0},
+    COLL(REDUCE_SCATTER), COLL(SCAN), COLL(EXSCAN), COLL(BLOCKING), {NULL, 0},
 };
 static const number bases[] = {
     BASE(NONE), BASE(SEND), BASE(RECV), BASE(SCRATCH), BASE(CHANNEL), BASE(PEER), {NULL, 0},
