@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from han.model.collectives import BOTH, BY_BLOCKS
+from han.model.collectives import BOTH, BY_BLOCKS, SCANS
 from han.tasks.compositions import FAMILIES
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Question, Submodule
@@ -15,7 +15,7 @@ class Null(Submodule):
     about = "does nothing: measures overhead, results are wrong by design"
     correct = False
     algorithms = {
-        "default": Algorithm("nothing", (*BOTH, *BY_BLOCKS), "always", families=FAMILIES),
+        "default": Algorithm("nothing", (*BOTH, *BY_BLOCKS, *SCANS), "always", families=FAMILIES),
         "allreduce": Algorithm(
             "nothing, as one task for both", ("allreduce",), "always", families=FAMILIES
         ),

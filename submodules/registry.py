@@ -24,6 +24,7 @@ ROWS = {  # name: module and class
     "nap": ("han.submodules.nap", "Nap"),
     "ring": ("han.submodules.ring", "Ring"),
     "bundle": ("han.submodules.bundle", "Bundle"),
+    "scan": ("han.submodules.scan", "Scan"),
     "libnbc": ("han.submodules.mpi", "Libnbc"),
     "mpi": ("han.submodules.mpi", "Mpi"),
     "null": ("han.submodules.null", "Null"),

@@ -341,10 +341,12 @@ def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Top
     """Return the topology of a call: with consecutive ranks in domains if operands keep order.
 
     In reproducible calls domains are whole blocks. It has the levels on which the composition
-    `name` works; calls by blocks know nodes and ranks only.
+    `name` works; calls by blocks know nodes and ranks only, and scans know ranks only.
     """
     if signature.by_blocks:
         return topology if topology.whole is not None else topology.one_network
+    if signature.prefix:
+        return topology.flat
     if signature.reduces:
         if signature.canonical:
             topology = topology.aligned

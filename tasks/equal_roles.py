@@ -106,7 +106,8 @@ def roles(plan: Plan) -> Iterator[Role]:
 def _kinds(plan: Plan) -> Callable[[int], Kind | None] | None:
     """Return what tells the kind of a rank, or None if no rank may share its program."""
     active, name = plan.topology.active, plan.choice.composition
-    if plan.signature.by_blocks or not all(plan.parts[level].by_place for level in active):
+    own = plan.signature.by_blocks or plan.signature.prefix
+    if own or not all(plan.parts[level].by_place for level in active):
         return None
     flat = kinds_in_flat(plan)
     if flat is not None or len(active) < 2:

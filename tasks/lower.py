@@ -69,7 +69,7 @@ def lower_batch(plan: Plan, builder: Builder, found: Places, tasks: list[Task]) 
 def _deliver(plan: Plan, builder: Builder) -> None:
     """Copy the send buffer to the receive buffer if no level communicates, as on one rank."""
     signature = plan.signature
-    if not (signature.reduces or signature.by_blocks):
+    if not (signature.reduces or signature.by_blocks) or signature.collective == "exscan":
         return
     kind = ROWS[signature.collective].task_kinds[0] if signature.by_blocks else "reduce"
     stream = builder.stream(kind, 0)

@@ -112,6 +112,11 @@ class Signature:
         return self.start(size) if ROWS[self.collective].send == "each" else self.nbytes
 
     @kept
+    def prefix(self) -> bool:
+        """Whether a rank gets what the ranks before it contribute."""
+        return ROWS[self.collective].prefix
+
+    @kept
     def reduces(self) -> bool:
         """Whether operands are combined."""
         return ROWS[self.collective].reduces

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from han.tasks.own_sizes import alike, matrix_of
@@ -48,6 +48,15 @@ class Spec:
     def sends(self, rank: int) -> int:
         """Return the bytes of a rank's send buffer."""
         return 0 if self.shared else _length(self.before[rank])
+
+    def in_place(self) -> Spec:
+        """Return the same with operands in the receive buffers: rank 0 of an exscan keeps its own.
+
+        Otherwise its receive buffer has no bytes, so that no program may write there.
+        """
+        if self.collective != "exscan":
+            return self
+        return replace(self, after=(self.before[0], *self.after[1:]))
 
     def receives(self, rank: int, one_buffer: bool) -> int:
         """Return the bytes of a rank's receive buffer; `one_buffer`: it is the send buffer too."""

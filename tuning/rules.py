@@ -90,12 +90,12 @@ class RuleTable:
         """Return the signature that a call has here: reproducible if the configuration says so.
 
         The first rule that matches and says something about it decides, even if another rule
-        decides what runs: no rule may be passed over without the result that it asks for. Calls
-        by blocks on several nodes, and those that are the MPI library's, have another order.
+        decides what runs: no rule may be passed over without the result that it asks for. Scans and
+        calls by blocks on several nodes, and those that are the MPI library's, have another order.
         """
         if self.config is None or not (self.config.reproducible or self._saying):
             return signature
-        apart = signature.by_blocks and self.topology.whole is None
+        apart = (signature.by_blocks or signature.prefix) and self.topology.whole is None
         if signature.canonical or signature.device or apart or not matters(signature):
             return signature
         wanted = self.config.reproducible

@@ -98,9 +98,25 @@ def barrier(comm: MPI.Comm) -> Message:
 
 def allreduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
     """Make the message of an allreduce."""
+    return _of_whole_messages("allreduce", sendbuf, recvbuf, op)
+
+
+def scan(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
+    """Make the message of a scan."""
+    return _of_whole_messages("scan", sendbuf, recvbuf, op)
+
+
+def exscan(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object) -> Message:
+    """Make the message of an exclusive scan; rank 0 receives nothing, so it unpacks nothing."""
+    message = _of_whole_messages("exscan", sendbuf, recvbuf, op)
+    return replace(message, end=None) if comm.Get_rank() == 0 else message
+
+
+def _of_whole_messages(collective: str, sendbuf: object, recvbuf: object, op: object) -> Message:
+    """Make the message of a reduction whose result every rank receives."""
     recv = _writable(parse(_no_in_place(recvbuf, "recvbuf"), "recvbuf"))
     send = recv if in_place(sendbuf) else parse(sendbuf, "sendbuf")
-    return _reduction("allreduce", send, recv, op, 0)
+    return _reduction(collective, send, recv, op, 0)
 
 
 def reduce(comm: MPI.Comm, sendbuf: object, recvbuf: object, op: object, root: object) -> Message:

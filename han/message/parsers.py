@@ -40,6 +40,8 @@ ALLTOALLV = _parser("Alltoallv", own_sizes.alltoallv)
 ALLTOALLW = Parser("Alltoallw", own_sizes.alltoallw)
 ALLGATHERV = _parser("Allgatherv", uneven.allgatherv)
 REDUCE_SCATTER = _parser("Reduce_scatter", uneven.reduce_scatter)
+SCAN = _parser("Scan", message.scan)
+EXSCAN = _parser("Exscan", message.exscan)
 RECVCOUNTS = _parser("Reduce_scatter", uneven.recvcounts)  # each rank tells its number of elements
 
 

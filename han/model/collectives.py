@@ -36,7 +36,7 @@ class Collective(NamedTuple):
     rank knows only the sizes of those that it sends or receives. `replaces`: in place, a
     rank's result overwrites data that its peers still read. `synchronises`: a rank that has
     finished knows that every rank has entered. `bundled`: between nodes, blocks travel together;
-    other calls by blocks are MPI's there.
+    other calls by blocks are MPI's there. `prefix`: a rank gets what ranks before it contribute.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Collective(NamedTuple):
     replaces: bool = False
     synchronises: bool = False
     bundled: bool = False
+    prefix: bool = False
     carries: tuple[str, ...] = ()
 
     @property
@@ -113,6 +114,12 @@ _ROWS = (
         "alltoallv", "Alltoallv", Coll.ALLTOALLV, "each", "each", own=True, bundled=True,
         carries=("alltoallw",),
     ),
+    Collective(
+        "scan", "Scan", Coll.SCAN, "once", "once", letter="p", reduces=True, prefix=True,
+    ),
+    Collective(
+        "exscan", "Exscan", Coll.EXSCAN, "once", "once", letter="e", reduces=True, prefix=True,
+    ),
 )  # fmt: skip
 
 ROWS = {row.name: row for row in _ROWS}
@@ -151,6 +158,7 @@ BUNDLED = Names(lambda row: row.bundled and not row.own)
 SPREADING = Names(lambda row: row.send == "each")  # a rank sends a block to each rank
 ROOTED = Names(lambda row: row.rooted)
 REDUCING = Names(lambda row: row.reduces)
+SCANS = Names(lambda row: row.prefix)
 UNEVEN = Names(lambda row: row.uneven)
 REPLACING = Names(lambda row: row.replaces)
 FUSED = Names(lambda row: row.kinds == BOTH)  # one task may do both on the outermost level
@@ -158,7 +166,13 @@ DATALESS = Names(lambda row: not row.recv)
 KINDS = Names(lambda row: row.letter)  # kinds of tasks
 TREE = Names(lambda row: row.letter and row.kinds)  # kinds of tasks of any level
 FLAT = Names(lambda row: row.letter and not row.kinds)  # kinds of tasks of one level
-LIBRARYS = ("scan", "exscan")
+LIBRARYS = (
+    "neighbor_allgather",
+    "neighbor_allgatherv",
+    "neighbor_alltoall",
+    "neighbor_alltoallv",
+    "neighbor_alltoallw",
+)
 
 
 def add(row: Collective) -> None:

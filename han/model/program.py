@@ -37,6 +37,8 @@ class Coll(IntEnum):
     GATHERV = 9
     SCATTERV = 10
     ALLTOALLV = 11
+    SCAN = 12
+    EXSCAN = 13
     BLOCKING = 16
 
 

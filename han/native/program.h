@@ -49,6 +49,8 @@ enum han_coll {
     HAN_C_GATHERV,
     HAN_C_SCATTERV,
     HAN_C_ALLTOALLV,
+    HAN_C_SCAN,
+    HAN_C_EXSCAN,
     HAN_C_BLOCKING = 16
 };
 

@@ -23,6 +23,7 @@ from han.submodules.exchange.steps import at_once
 from han.submodules.parts import blocks as block_cells
 from han.submodules.parts.cells import FLAGS, footprint
 from han.submodules.sm import pairs as of_pairs
+from han.submodules.sm import scan
 from han.submodules.sm.allreduce import ALLREDUCES, WHOLE
 from han.submodules.sm.blocks import KINDS, blocks
 from han.submodules.sm.gather_release import gather, release
@@ -60,6 +61,7 @@ class Sm(Submodule):
             families=("everyone",),
             canonical=True,
         ),
+        **scan.SCANNING,
         "blocks": Algorithm(
             "every block from its owner to its receiver",
             KINDS,
@@ -121,6 +123,8 @@ class Sm(Submodule):
             return share_cells.footprint(plan, level, at_once)
         if plan.signature.own:
             return of_pairs.footprint(plan, level)
+        if plan.signature.prefix:
+            return scan.footprint(plan, level)
         blocked = plan.signature.by_blocks
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
 
@@ -135,6 +139,8 @@ class Sm(Submodule):
             blocks(context)
         elif kind == "allreduce":
             ALLREDUCES[algorithm](context)
+        elif algorithm in scan.SCANNING:
+            scan.lower(context)
         elif kind == "reduce":
             gather(context)
         else:

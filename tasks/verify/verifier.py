@@ -108,7 +108,8 @@ class _Verifier:
         self.plans, self.programs = plans, programs
         self.size = plans[0].topology.size
         self._check_footprints()
-        self.specs = [spec_of(plan.signature, self.size) for plan in plans]
+        found = (spec_of(plan.signature, self.size) for plan in plans)
+        self.specs = [spec.in_place() if in_place else spec for spec in found]
         self.places = AddressSpaces(plans, self.specs, in_place)
         self.events = Events(plans, programs, self.places)
         bounds.check(self.events)

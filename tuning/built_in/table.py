@@ -62,8 +62,12 @@ def _row(use: dict[str, Any], **when: Any) -> dict[str, Any]:
 SAFE: dict[str, list[dict[str, Any]]] = {
     "compositions": [{"name": "safe", "composition": "tree"}],
     "segments": [{"name": "safe", "segment": "whole"}],
-    "cells": [_row({"submodule": "sm", "algorithm": "flat"})],
+    "cells": [
+        _row({"submodule": "sm", "algorithm": "prefix"}, collective=["scan", "exscan"]),
+        _row({"submodule": "sm", "algorithm": "flat"}),
+    ],
     "messages": [
+        _row({"submodule": "scan", "algorithm": "doubling"}, collective=["scan", "exscan"]),
         _row({"submodule": "adapt", "algorithm": "by_rank"}, reproducible=True),
         _row(_ONE_BY_ONE, commutative=False, root={"min": 1}),
         _row({"submodule": "adapt", "algorithm": "binomial"}),

@@ -116,6 +116,19 @@ bool han_read_allreduce(const han_caller *self, PyObject *const *args, han_call 
     return combines(self, args, c) && reduces(c, c->recv.nbytes, c->recv.element, args[2]);
 }
 
+/* send, recv, op */
+bool han_read_scan(const han_caller *self, PyObject *const *args, han_call *c) {
+    c->key.collective = HAN_C_SCAN;
+    return combines(self, args, c) && reduces(c, c->recv.nbytes, c->recv.element, args[2]);
+}
+
+/* send, recv, op; rank 0 receives nothing, so no copy must be delivered there */
+bool han_read_exscan(const han_caller *self, PyObject *const *args, han_call *c) {
+    c->key.collective = HAN_C_EXSCAN;
+    return combines(self, args, c) && c->use != HAN_GAPPED &&
+           reduces(c, c->recv.nbytes, c->recv.element, args[2]);
+}
+
 /* send, recv, op, root */
 bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c) {
     c->key.collective = HAN_C_REDUCE;

@@ -38,6 +38,10 @@ bool han_read_gather(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_scatter(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_allgather(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_alltoall(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_scan(const han_caller *, PyObject *const *args, han_call *);
+
+bool han_read_exscan(const han_caller *, PyObject *const *args, han_call *);
+
 bool han_read_reduce_scatter_block(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_allgatherv(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_reduce_scatter(const han_caller *, PyObject *const *args, han_call *);

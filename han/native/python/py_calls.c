@@ -163,6 +163,8 @@ DEFINE_METHODS(reduce_scatter, 4)
 DEFINE_METHODS(gatherv, 3)
 DEFINE_METHODS(scatterv, 3)
 DEFINE_METHODS(alltoallv, 2)
+DEFINE_METHODS(scan, 3)
+DEFINE_METHODS(exscan, 3)
 
 static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
     return han_expect("recvcounts", n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
@@ -260,6 +262,8 @@ static PyMethodDef calls_methods[] = {
     BOTH(gatherv, ", send, recv, root"),
     BOTH(scatterv, ", send, recv, root"),
     BOTH(alltoallv, ", send, recv"),
+    BOTH(scan, ", send, recv, op"),
+    BOTH(exscan, ", send, recv, op"),
     {"recvcounts", HAN_FAST(calls_recvcounts),
      "recvcounts($self, recv, counts, /)\n--\n\n"
      "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."},

@@ -33,7 +33,7 @@ static const number collectives[] = {
     COLL(BCAST),          COLL(REDUCE),  COLL(ALLREDUCE), COLL(BARRIER),
     COLL(GATHER),         COLL(SCATTER), COLL(ALLGATHER), COLL(ALLTOALL),
     COLL(REDUCE_SCATTER), COLL(GATHERV), COLL(SCATTERV),  COLL(ALLTOALLV),
-    COLL(BLOCKING),       {NULL, 0},
+    COLL(SCAN),           COLL(EXSCAN),  COLL(BLOCKING),  {NULL, 0},
 };
 static const number bases[] = {
     BASE(NONE),  BASE(SEND),    BASE(RECV), BASE(SCRATCH),
