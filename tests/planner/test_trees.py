@@ -170,9 +170,9 @@ def test_built_in_reductions_stay_within_sockets():
         signature = Signature("reduce", nbytes // 8, 8, "sum", "float64", True, True)
         tree = Tree.of(choose(signature, two, NodeTraits()).levels[0].of("reduce"))
         usual = Tree.of(choose(signature, one, NodeTraits()).levels[0].of("reduce"))
-        large = nbytes >= 8192
-        assert usual.shape == ("kary" if large else "knomial")
-        assert usual.radix == (2 if large else 4)
+        binary = nbytes >= 512
+        assert usual.shape == ("kary" if binary else "knomial")
+        assert usual.radix == (2 if binary else 4)
         assert (usual.skew, usual.leaders) == ("left", "none")
         wanted = usual if radix is None else Tree("kary", radix, "right", "last", "kary", radix)
         assert tree == wanted
