@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from han.common.errors import ArgumentError
 from han.common.json_files import Format
-from han.model.collectives import calls, carried
+from han.model.collectives import COLLECTIVES, calls, carried
 from han.model.statistics import FORMAT, VERSION
 
 STATISTICS = Format(FORMAT, VERSION, "record of statistics", "record", ArgumentError)
@@ -79,7 +79,7 @@ def read_mix(path: Path) -> Mix:
 def _kinds(rows: list[_Row]) -> Iterator[Recorded]:
     for row in rows:
         name, how = _named(row.call)
-        if name in calls() and row.nbytes is not None:
+        if name in calls() and carried(name) in COLLECTIVES and row.nbytes is not None:
             nbytes = round(row.nbytes / row.calls / ITEM) * ITEM
             yield Recorded(carried(name), how, max(nbytes, ITEM if row.nbytes else 0), row.calls)
 

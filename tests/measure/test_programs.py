@@ -75,7 +75,8 @@ ROWS = (
     ("Ireduce_scatter_block", 2, 2, 2),
     ("Barrier", 2, 3, 0),
     ("Ibarrier", 2, 3, 0),
-    ("Scan", 2, 7, 70),
+    ("Alltoallw", 2, 7, 70),
+    ("Neighbor_alltoallw", 2, 7, 70),
     ("bcast", 2, 6, None),
     ("Allreduce", 1, 9, 72),
 )
@@ -114,7 +115,7 @@ def test_files_that_are_no_records_of_statistics(tmp_path):
     with pytest.raises(ArgumentError, match=r"rows\.0\.ranks"):
         read_mix(record(tmp_path, ("Bcast", 0, 1, 8)))
     with pytest.raises(ArgumentError, match="no collective of several ranks"):
-        read_mix(record(tmp_path, ("Bcast", 1, 1, 8), ("Scan", 2, 1, 8)))
+        read_mix(record(tmp_path, ("Bcast", 1, 1, 8), ("Alltoallw", 2, 1, 8)))
 
 
 def test_han_has_a_mix():

@@ -417,6 +417,23 @@ class Checker:
         if result.dtype.kind in "fc":
             self.digest.update(result.tobytes())
 
+    def _scan(self, call: Call) -> None:
+        self._prefix(call, self.comm.Scan, self.rank + 1)
+
+    def _exscan(self, call: Call) -> None:
+        self._prefix(call, self.comm.Exscan, self.rank)
+
+    def _prefix(self, call: Call, function: Any, ranks: int) -> None:
+        """Call a scan; with no operands before its own, a rank keeps its buffer as it is."""
+        send = call.data(self.rank)
+        whole, recv = guarded(send)
+        recv[:] = send
+        wanted = by_numpy(ranks, call.dtype, call.op, call.count) if ranks else recv.copy()
+        given = MPI.IN_PLACE if call.in_place else send
+        function(given, recv, mpi_op(call.op))
+        self._untouched(call, send)
+        self._compare(call, wanted, whole, recv)
+
     def _gather(self, call: Call) -> None:
         if self.rank == call.root:
             self._collection(call, lambda *a: self.comm.Gather(*a, root=call.root))

@@ -1,0 +1,106 @@
+"""Scan and Exscan in all forms, on one node and on several, beside the MPI library's."""
+
+import itertools
+
+import numpy as np
+import pytest
+from _support import comm_with, opened
+from mpi4py import MPI
+
+import han
+
+WORLD = MPI.COMM_WORLD
+COUNTS = (0, 1, 6, 7, 513, 1000, 30_000, 100_000)
+KINDS = (("f8", MPI.SUM), ("i4", MPI.MAX), ("c16", MPI.PROD))
+ALL_VARIANTS = True
+
+
+def multiply(left, right, _):
+    """Multiply matrices of 2 x 2 numbers, which does not commute."""
+    a, b = (np.frombuffer(x, "i8").reshape(-1, 2, 2) for x in (left, right))
+    b[:] = a @ b % 10007
+
+
+def run(comm, name, form, *arguments):
+    """Make a call in one of its forms."""
+    if form == "blocking":
+        getattr(comm, name)(*arguments)
+    elif form == "nonblocking":
+        getattr(comm, f"I{name.lower()}")(*arguments).Wait()
+    else:
+        request = getattr(comm, f"{name}_init")(*arguments)
+        for _ in range(2 if arguments[0] is not MPI.IN_PLACE else 1):
+            request.Start()
+            request.Wait()
+        request.Free()
+
+
+def check(comm, name, count, kind, form, in_place):
+    """Compare a call with that of the MPI library; rank 0 of an Exscan keeps what it has."""
+    (dtype, op), rank = kind, comm.rank
+    send = ((np.arange(count) + rank) % 3 + 1).astype(dtype)
+    before = send if in_place else np.full(count, 5, dtype)
+    wanted, found = before.copy(), before.copy()
+    WORLD.Scan(send, wanted, op)
+    if name == "Exscan":
+        WORLD.Exscan(send, wanted, op)
+    if name == "Exscan" and rank == 0:
+        wanted = before
+    run(comm, name, form, MPI.IN_PLACE if in_place else send, found, op)
+    np.testing.assert_allclose(found, wanted)
+
+
+def check_all(comm):
+    forms = ("blocking", "nonblocking", "persistent")
+    for name, count in itertools.product(("Scan", "Exscan"), COUNTS):
+        for kind, form, in_place in itertools.product(KINDS, forms, (False, True)):
+            check(comm, name, count, kind, form, in_place)
+
+
+@pytest.mark.mpi(ranks=[1, 2, 3, 4, 5], timeout=120, unit="s")
+def test_scans_on_one_node(mpi_ranks):
+    with opened(han.Comm(WORLD.Dup())) as comm:
+        check_all(comm)
+        hits = comm._han.calls.hits
+        for name in ("Scan", "Exscan"):
+            check(comm, name, 1000, KINDS[0], "blocking", False)
+        assert comm._han.calls.hits == hits + 2, "the look-up in C serves known calls"
+        assert not comm._han.parts.planner.leaves(signature_of("scan"))
+
+
+def signature_of(collective):
+    from han.tasks.signature import Signature
+
+    return Signature(collective, 1000, 8, "sum", "float64")
+
+
+@pytest.mark.mpi(ranks=[3, 4, 5], timeout=120, unit="s")
+@pytest.mark.parametrize("nodes", ["consecutive", "in turn"])
+def test_scans_on_several_nodes(mpi_ranks, nodes):
+    size = WORLD.size
+    inner = [r // 2 if nodes == "consecutive" else r % 2 for r in range(size)]
+    with opened(comm_with(WORLD, [inner, [0] * size])) as comm:
+        check_all(comm)
+        assert not comm._han.parts.planner.leaves(signature_of("exscan"))
+
+
+@pytest.mark.mpi(ranks=[1, 2, 3, 4, 5], timeout=60, unit="s")
+@pytest.mark.parametrize("name", ["Scan", "Exscan"])
+def test_types_and_operations_that_the_user_defines(mpi_ranks, name):
+    op = MPI.Op.Create(multiply, commute=False)
+    matrix = MPI.INT64_T.Create_contiguous(4).Commit()
+    pairs = np.dtype([("value", "f8"), ("at", "i4")], align=True)
+    with opened(han.Comm(WORLD.Dup())) as comm:
+        for count in (1, 3, 100, 5000):
+            send = np.random.default_rng(comm.rank).integers(0, 100, (count, 2, 2))
+            numbers = np.zeros(count, pairs)
+            numbers["value"], numbers["at"] = np.arange(count) % 5 - comm.rank, comm.rank
+            for one, kind, how in ((send, matrix, op), (numbers, MPI.DOUBLE_INT, MPI.MAXLOC)):
+                wanted, found = np.zeros_like(one), np.zeros_like(one)
+                getattr(WORLD, name)([one, count, kind], [wanted, count, kind], how)
+                getattr(comm, name)([one, count, kind], [found, count, kind], how)
+                if name == "Exscan" and comm.rank == 0:
+                    wanted = np.zeros_like(one)
+                np.testing.assert_array_equal(found, wanted)
+    matrix.Free()
+    op.Free()
