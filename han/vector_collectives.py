@@ -6,11 +6,12 @@ from typing import Any
 
 from mpi4py import MPI
 
-from han.collectives import Collectives, Started
+from han.collectives import Started
 from han.message import parsers
+from han.scans import Scans
 
 
-class VectorCollectives(Collectives):
+class VectorCollectives(Scans):
     """Gatherv, Scatterv, Alltoallv and Alltoallw.
 
     A buffer of blocks is ``[data, counts]``, ``[data, (counts, displacements), type]`` and so on,

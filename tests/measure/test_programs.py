@@ -94,7 +94,7 @@ def test_a_mix_has_the_calls_that_han_knows(tmp_path):
         Recorded("barrier", BLOCKING, 0, 3),
         Recorded("barrier", NONBLOCKING, 0, 3),
     )
-    assert (mix.name, mix.others) == ("stats", 13)
+    assert (mix.name, mix.others) == ("stats", 20)
 
 
 def test_a_sequence_is_the_same_everywhere_and_has_the_weights():

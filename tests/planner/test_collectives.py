@@ -38,8 +38,8 @@ def test_a_collective_has_specification_parsers_and_methods(row):
         assert call.lower() in PARSERS
         method = call.capitalize()
         for name in (method, f"I{method.lower()}", f"{method}_init"):
-            module = "han.vector_collectives" if row.own else "han.collectives"
-            assert getattr(han.Comm, name).__module__ == module
+            own = "vector_collectives" if row.own else "scans" if row.prefix else "collectives"
+            assert getattr(han.Comm, name).__module__ == f"han.{own}"
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
@@ -64,7 +64,7 @@ def test_names_letters_and_codes_are_of_one_collective_each():
 def test_an_added_collective_is_in_every_table(monkeypatch):
     monkeypatch.setattr("han.model.collectives.ROWS", dict(ROWS))
     row = Collective(
-        "everything", "Everything", Coll.ALLTOALL, "each", "each", letter="e", reduces=True,
+        "everything", "Everything", Coll.ALLTOALL, "each", "each", letter="v", reduces=True,
         carries=("everythingv",),
     )  # fmt: skip
     add(row)
