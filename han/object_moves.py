@@ -12,7 +12,6 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.collectives import Collectives
 from han.common.errors import ArgumentError, ArgumentTypeError, HanError
 from han.message import parsers
 from han.message.message import root_of
@@ -21,6 +20,7 @@ from han.runtime.direct import Direct
 from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large, alike
 from han.runtime.left import left_request
 from han.runtime.state import State
+from han.scans import Scans
 
 # What mpi4py gives MPI.pickle
 _native.learn_pickle(MPI.pickle, pickle.dumps, pickle.loads, copyreg.dispatch_table)
@@ -28,7 +28,7 @@ MOST_TO_ALL = 1 << 20  # bytes of all objects that a rank without need of them m
 Op: TypeAlias = MPI.Op | Callable[[Any, Any], Any]
 
 
-class ObjectMoves(Collectives):
+class ObjectMoves(Scans):
     """What calls of objects share: arguments, and collectives of bytes.
 
     If this raises on a rank before a collective has begun, the other ranks, which wait in it, are
