@@ -28,7 +28,7 @@ from han.tasks.signature import Signature
 from han.tuning.rules import RuleTable, use_of
 
 KiB = 1024
-COLLECTIVES = tuple(n for n, row in ROWS.items() if row.recv and not row.by_blocks)
+COLLECTIVES = tuple(n for n, row in ROWS.items() if row.recv and not (row.by_blocks or row.prefix))
 SMALL_CHUNK = 8 * KiB  # as in the paper
 FLAT_RANKS = 4  # up to this number of ranks, one parent serves all others
 BUILT_IN = "built-in"

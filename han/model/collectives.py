@@ -118,7 +118,7 @@ _ROWS = (
         "scan", "Scan", Coll.SCAN, "once", "once", letter="p", reduces=True, prefix=True,
     ),
     Collective(
-        "exscan", "Exscan", Coll.EXSCAN, "once", "once", letter="e", reduces=True, prefix=True,
+        "exscan", "Exscan", Coll.EXSCAN, "once", "once", letter="xp", reduces=True, prefix=True,
     ),
 )  # fmt: skip
 
