@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from han.model.collectives import BUNDLED
 from han.model.program import ALL, Base, Ref
-from han.submodules.measured import BUNDLE_SEGMENT, WINDOW
+from han.submodules.measured import BUNDLE_SEGMENT, FEW, WINDOW
 from han.submodules.parts.lots import Lot, Lots, cut_blocks, single
 from han.submodules.parts.mail import MOST
 from han.tasks.bundles import Members, Shelf
@@ -128,11 +128,13 @@ class _Exchange:
     all others have posted what it sends, and have begun to send what it waits for.
     """
 
+    at_once = WINDOW  # sends under way
+
     def __init__(self, context: Context, task: Task, free: list[int]) -> None:
         self.context, self.task, self.free = context, task, free
         self.stream, self.lots = context.stream, Lots.of(context)
         self.segment = context.choice.get("segment", BUNDLE_SEGMENT)
-        self.window = context.choice.get("window", WINDOW)
+        self.window = context.choice.get("window", self.at_once)
         self.coming = deque[tuple[Lot, int, int]]()  # what has not arrived: its request and giver
         self.sends = deque[int]()  # requests of messages under way
         self.here: set[tuple[int, int]] = set()  # what has arrived: blocks, and their first bytes
@@ -258,6 +260,8 @@ class _Reduction(_Exchange):
 
 class _Pairs(_Exchange):
     """The messages of blocks whose sizes only two ranks know; there is none for an empty block."""
+
+    at_once = FEW
 
     def _cut(self, giver: int, members: Members, taker: int) -> list[Lot]:
         blocks = tuple(self.lots.moves.given(giver, taker))

@@ -19,3 +19,4 @@ TREE_RADIX = 4  # of the trees of `sm`
 SEGMENT = 32 * KiB  # bytes of a message: below the eager limit of every MPI library over TCP
 BUNDLE_SEGMENT = 128 * KiB  # bytes of a message of `bundle`
 WINDOW = 8  # messages under way between two ranks: latency of a network is hidden
+FEW = 2  # the same of blocks that go to many ranks, which would meet in a queue (own-sizes.md)
