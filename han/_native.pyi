@@ -263,7 +263,10 @@ class Operations:
         block: int | None = None, above: int = 0, upto: int = 0,
     ) -> None:  # fmt: skip
         """Load-acquire `rank`'s flag until it reaches ``epoch + k``."""
-    def expect(self, number: Ref, nbytes: int, rank: int, block: int, /) -> None:
+    def expect(
+        self, number: Ref, nbytes: int, rank: int, /, *,
+        block: int | None = None, above: int = 0, upto: int = 0,
+    ) -> None:  # fmt: skip
         """Raise an error unless the number that `rank` has stored is the size of a block."""
     def wait_each(self, flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /) -> None:
         """Wait for the flag of each of `ranks` as ``wait`` does, one after the other."""

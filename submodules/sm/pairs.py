@@ -137,7 +137,7 @@ class _Pairs(ABC):
         for m in self.givers:
             rank, block, cell = group.ranks[m], self._taken(m), self._cell(m, group.me)
             stream.wait(self.context.flag(m, GATHERED), 1, rank)
-            stream.expect(cell, self.nbytes, rank, block)
+            stream.expect(cell, self.nbytes, rank, block=block)
             if self.cells.room:
                 result = self.context.result.behind(block)
                 stream.copy(result, cell + BESIDE, self.nbytes, block=block, upto=self.cells.room)
@@ -221,12 +221,13 @@ class _Written(_Pairs):
         """Write a large block to where it belongs."""
         stream, me = self.context.stream, self.context.group.me
         for m in self.takers:
-            block = self._sent(m)
+            block, place = self._sent(m), self._place(m, me)
+            rank, large = self.context.group.ranks[m], self.cells.room
             self._wait_if_large(m, RELEASED, block)
+            stream.expect(place, self.nbytes, rank, block=block, above=large, upto=ALL)
             stream.push(
                 self.context.result, self.context.source.behind(block), self.nbytes,
-                self._peer(m), block=block, above=self.cells.room, upto=ALL,
-                from_=self._place(m, me) + START,
+                self._peer(m), block=block, above=large, upto=ALL, from_=place + START,
             )  # fmt: skip
         if self.takers:
             stream.post(self.context.flag(me, COPIED), 1)

@@ -180,6 +180,34 @@ def test_sizes_that_differ_raise_on_the_ranks_that_wait(mpi_ranks, levels, case)
 
 
 @on_few
+@pytest.mark.parametrize("case", ["Gatherv", "Scatterv", "Alltoallv"])
+@pytest.mark.parametrize("count", [1, 3000])
+def test_nothing_is_written_beyond_a_buffer(mpi_ranks, case, count):
+    """The last rank sends 9000 elements where a few, or many fewer, are expected."""
+    comm, large = new_comm(), 9000
+    guarded = np.full(SIZE * count + large * SIZE, -1.0)
+    into, counts = guarded[: SIZE * count], [count] * SIZE
+    odd = RANK == SIZE - 1
+    mine = np.zeros(large if odd else count)
+    sends = [large if odd and t == 0 else count for t in range(SIZE)]
+
+    def call():
+        if case == "Gatherv":
+            comm.Gatherv(mine, [into, counts] if not RANK else None)
+        elif case == "Scatterv":
+            last = [count] * (SIZE - 1) + [large]
+            comm.Scatterv([np.zeros(sum(last)), last] if not RANK else None, into[:count])
+        else:
+            comm.Alltoallv([np.zeros(sum(sends)), sends], [into, counts])
+        comm.Barrier()
+
+    error, _ = outcome(call)
+    assert isinstance(error, HanError), error
+    WORLD.Barrier()
+    assert (guarded[into.size :] == -1.0).all()
+
+
+@on_few
 def test_wrong_arguments_name_the_numbers(mpi_ranks):
     counts, four = [2] * SIZE, np.zeros(2 * SIZE)
     bad = {

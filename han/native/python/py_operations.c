@@ -188,19 +188,19 @@ static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssiz
     return emit_named(self, op, &more);
 }
 
-/* expect(number, nbytes, rank, block) */
-static PyObject *expect(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+/* expect(number, nbytes, rank, block=None, above=0, upto=0) */
+static PyObject *expect(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
+                        PyObject *names) {
     const RefObject *ref[1];
-    uint64_t number[3]; /* bytes, rank, block */
+    uint64_t number[2]; /* bytes, rank */
+    han_options more;
     int32_t rank;
-    if (han_take("expect", args, given, ref, 1, number, 3) || han_rank_of(number[1], &rank))
+    if (han_take("expect", args, given, ref, 1, number, 2) || han_rank_of(number[1], &rank) ||
+        han_take_options("expect", args, given, names, &more))
         return NULL;
-    return none_or_error(han_emit(self, &(operation){.code = HAN_EXPECT,
-                                                     .refs = {ref[0]},
-                                                     .n = number[0],
-                                                     .each = 1,
-                                                     .block = (uint32_t)number[2],
-                                                     .peer = rank}));
+    const operation op = {
+        .code = HAN_EXPECT, .refs = {ref[0]}, .n = number[0], .each = 1, .peer = rank};
+    return emit_named(self, op, &more);
 }
 
 /* isend(src, nbytes, rank, request, block=None, count=0, above=0, upto=0), irecv(dst, ...) */
@@ -326,8 +326,8 @@ static PyMethodDef methods[] = {
     {"wait", HAN_FAST_NAMED(wait_for),
      "wait($self, flag, k, rank, /, *, block=None, above=0, upto=0)\n--\n\n"
      "Load-acquire `rank`'s flag until it reaches ``epoch + k``."},
-    {"expect", HAN_FAST(expect),
-     "expect($self, number, nbytes, rank, block, /)\n--\n\n"
+    {"expect", HAN_FAST_NAMED(expect),
+     "expect($self, number, nbytes, rank, /, *, block=None, above=0, upto=0)\n--\n\n"
      "Raise an error unless the number that `rank` has stored is the size of a block."},
     {"wait_each", HAN_FAST(han_wait_each),
      "wait_each($self, flags, k, ranks, /)\n--\n\n"
