@@ -63,7 +63,7 @@ def test_scans_on_one_node(mpi_ranks):
         check_all(comm)
         hits = comm._han.calls.hits
         for name in ("Scan", "Exscan"):
-            check(comm, name, 1000, KINDS[0], "blocking", False)
+            check(comm, name, 513, KINDS[0], "blocking", False)
         assert comm._han.calls.hits == hits + 2, "the look-up in C serves known calls"
         assert not comm._han.parts.planner.leaves(signature_of("scan"))
 
