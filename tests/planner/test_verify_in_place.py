@@ -24,12 +24,12 @@ def one_rank():
 
 
 def test_proofs_in_place_hold_for_two_buffers():
-    """In an exscan in place, rank 0 has something in its receive buffer: its operand."""
+    """Those of scans do not: the operand of rank 0 is its result, or stays, where it is in place."""
     proved = 0
     for number in range(200):
         plans = example(number).plans
         calls = [plan.signature for plan in plans]
-        if all(call.reduces and call.collective != "exscan" for call in calls):
+        if all(call.reduces and not call.prefix for call in calls):
             assert verify(plans, in_place=True).apart, number
             assert verify(plans).events
             proved += 1
