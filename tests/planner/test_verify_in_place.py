@@ -24,7 +24,7 @@ def one_rank():
 
 
 def test_proofs_in_place_hold_for_two_buffers():
-    """Those of scans do not: the operand of rank 0 is its result, or stays, where it is in place."""
+    """Those of scans do not: in place, the operand of rank 0 is its result, or stays there."""
     proved = 0
     for number in range(200):
         plans = example(number).plans
