@@ -11,13 +11,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from han.common.errors import ArgumentError
+from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.blocks import _check_apart
 from han.message.buffers import Buffer, parse
 from han.message.message import CallKey, Message, _no_in_place, _writable, in_place, root_of
@@ -178,9 +178,10 @@ def _exchange(
     blocks = given()
     send = _side(blocks, packs=True)
     _same("recvbuf", rank, send.sizes[rank], recv.sizes[rank])
-    for block in blocks if recv.hook is None and send.hook is None else ():
-        if block.count:
-            _apart(block, into)
+    if _meet(blocks, into):
+        for block in blocks:
+            if block.count:
+                _apart(block, into)
     return _message("alltoallv", 0, send, recv)
 
 
@@ -190,6 +191,17 @@ def _in_its_place(recv: Side, blocks: list[Buffer], root: int) -> Side:
         return recv.without(root)
     others = [b if r != root else replace(b, count=0) for r, b in enumerate(blocks)]
     return _side(others, packs=False)
+
+
+def _meet(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
+    """Return whether any bytes between the first and the last ones of both are the same."""
+    (a, b), (c, d) = _bounds(some), _bounds(others)
+    return max(a, c) < min(b, d)
+
+
+def _bounds(blocks: Sequence[Buffer]) -> tuple[int, int]:
+    bounds = [block.bounds for block in blocks if block.count and not block.device]
+    return min((a for a, _ in bounds), default=0), max((b for _, b in bounds), default=0)
 
 
 def _apart(one: Buffer, blocks: Sequence[Buffer]) -> None:
@@ -205,22 +217,42 @@ def _typed(spec: Any, what: str, size: int) -> list[Buffer]:
     ``[data, (counts, displacements), types]`` and ``[data, types]`` mean the same as in mpi4py.
     """
     data, counts, places, types = _typed_parts(_no_in_place(spec, what), what, size)
-    whole = parse([data, MPI.BYTE], what)
-    if what == "recvbuf":
+    absolute = data is MPI.BOTTOM
+    whole = parse([b"" if absolute else data, MPI.BYTE], what)
+    if absolute:  # displacements are addresses
+        whole = replace(whole, address=0, count=0)
+    elif what == "recvbuf":
         _writable(whole)
-    return [_typed_block(whole, what, *one) for one in zip(counts, places, types, strict=True)]
+    rows = zip(counts, places, types, strict=True)
+    blocks = [_typed_block(whole, what, *row, trusted=absolute) for row in rows]
+    if what == "recvbuf":
+        _check_disjoint(blocks)
+    return blocks
 
 
-def _typed_block(whole: Buffer, what: str, count: int, place: int, kind: MPI.Datatype) -> Buffer:
-    """Return a block of a type of its own in a buffer, which must hold it."""
+def _check_disjoint(blocks: Sequence[Buffer]) -> None:
+    """Raise ArgumentError if blocks without gaps overlap, into which data is received."""
+    found = sorted((*b.bounds, r) for r, b in enumerate(blocks) if b.count and b.dense)
+    for (_, stop, first), (start, _, second) in pairwise(found):
+        if start < stop:
+            raise ArgumentError(f"recvbuf: the blocks of ranks {first} and {second} overlap")
+
+
+def _typed_block(
+    whole: Buffer, what: str, count: int, place: int, kind: MPI.Datatype, trusted: bool
+) -> Buffer:
+    """Return a block of a type of its own in a buffer, which must hold it, if it is not trusted."""
+    if not count:  # its type may be none at all
+        return replace(whole, count=0)
+    if not isinstance(kind, MPI.Datatype):
+        raise ArgumentTypeError(f"{what}: {kind!r} is no MPI.Datatype")
     lower, extent = kind.Get_true_extent()
     step = kind.Get_extent()[1]
     first = place + lower + min(0, (count - 1) * step)
     last = place + lower + extent + max(0, (count - 1) * step)
-    if count and extent and not (first >= 0 and last <= whole.span):
+    if extent and not trusted and not (first >= 0 and last <= whole.span):
         raise ArgumentError(f"{what}: a block of bytes {first} to {last} of {whole.span} bytes")
-    memory = MPI.memory.fromaddress(whole.address, whole.span)
-    one = parse([memory, 0, kind], what)
+    one = parse([b"", 0, kind], what)
     return replace(one, address=whole.address + place, count=count, owner=whole.owner)
 
 
@@ -231,11 +263,15 @@ def _typed_parts(spec: Any, what: str, size: int) -> tuple[Any, Any, Any, Any]:
         data, pair, types = spec
         counts, places = pair
     elif len(spec) == 2:
-        (data, types), counts, places = spec, [1] * size, [0] * size
+        (data, types), counts, places = spec, None, None
     else:
         raise ArgumentError(
             f"{what}: {len(spec)} items, expected [data, counts, displacements, types]"
         )
+    counts = [1] * size if counts is None else counts
+    places = [0] * size if places is None else places
+    if isinstance(types, str | MPI.Datatype):
+        raise ArgumentTypeError(f"{what}: {types!r}: a type for each rank expected")
     numbers = _numbers(counts, f"{what}: counts", size)
     at = _numbers(places, f"{what}: displacements", size, signed=True)
     if len(types) != size:

@@ -46,9 +46,10 @@ LEAST = 2048  # records; fewer fit into a second-level cache, and loops would on
 def roll(program: Program) -> Program:
     """Return the program with loops.
 
-    It is the same one if it has fewer than LEAST records, or loops would save less than half.
+    It is the same one if it has fewer than LEAST records, or loops would save less than half. In
+    one for own sizes each record depends on a block of its own.
     """
-    if len(program.code) < LEAST:
+    if program.own or len(program.code) < LEAST:
         return program
     found = _native.rolled(*_records(program))
     return program if found is None else replace(program, **_fields(program, found))

@@ -294,6 +294,7 @@ class Persistent:
         mapping = windows.mapping(spots, arenas) if readable else windows.held(spots)
         planned = self._planner.planned(called, False, slot.memory).alone
         prepared = self._maker.make(planned, message, slot.engine, mapping=mapping)
+        expect_short(prepared.program, message)
         checks = message.begin or mapping.windows
         begin = self._begin(message, mapping) if checks else None
         return self._on(slot, prepared, message, mapping, begin)

@@ -144,6 +144,21 @@ def test_types_with_gaps_and_types_of_each_block(mpi_ranks):
 
 
 @on_few
+def test_addresses_and_types_that_are_not_there(mpi_ranks):
+    with opened(new_comm()) as comm:
+        sends, takes = np.arange(float(SIZE)) + 10 * RANK, np.full(SIZE, -1.0)
+        at = [sends.ctypes.data + 8 * t for t in range(SIZE)]
+        to = [takes.ctypes.data + 8 * t for t in range(SIZE)]
+        one, types = [1] * SIZE, [D] * SIZE
+        comm.Alltoallw([MPI.BOTTOM, (one, at), types], [MPI.BOTTOM, (one, to), types])
+        assert takes.tolist() == [RANK + 10.0 * s for s in range(SIZE)]
+        only = [int(t == RANK) for t in range(SIZE)]
+        kinds = [D if n else MPI.DATATYPE_NULL for n in only]
+        comm.Alltoallw([sends, only, None, kinds], [takes, only, None, kinds])
+        assert takes[0] == sends[0]
+
+
+@on_few
 def test_repeated_calls_of_any_sizes_are_served_quickly(mpi_ranks):
     with opened(new_comm()) as comm:
         for turn in range(3):

@@ -12,12 +12,14 @@ from machines import PLACEMENTS, topology_of
 from han.config.config import Config
 from han.config.machine import load_machine
 from han.model.collectives import ROWS
+from han.model.loops import LEAST
 from han.model.opcodes import Code
 from han.model.program import Base
 from han.model.topology import Topology
 from han.tasks.lower import lower
 from han.tasks.own_sizes import SMALL, blocks_of, matrix_of, own_sizes
 from han.tasks.plan import Plan
+from han.tasks.samples import lower_with_loops
 from han.tasks.simulate import simulate
 from han.tasks.spec import pairwise
 from han.tasks.verify import Refuted, verify
@@ -108,6 +110,13 @@ def test_a_program_does_not_depend_on_sizes():
     assert len(one.code) == len(program.code)
     assert not np.isin(one.code["base"], (Base.TABLE,)).any()
     assert Code.EXPECT not in one.code["code"]
+
+
+def test_large_programs_have_no_loops():
+    plan = plan_of(machine([0] * 900), "scatterv")
+    program = lower_with_loops(plan, 0)
+    assert len(program.code) > LEAST
+    assert program.strides is None
 
 
 def test_a_block_of_the_wrong_size_is_refuted():

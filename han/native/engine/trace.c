@@ -26,7 +26,9 @@ static han_anchor anchor_now(const han_engine *e) {
     return (han_anchor){now(e->trace), han_now_ns()};
 }
 
-static bool waits(const han_instr *i) { return i->code == HAN_WAIT || i->code == HAN_AWAIT; }
+static bool waits(const han_instr *i) {
+    return i->code == HAN_WAIT || i->code == HAN_AWAIT || i->code & HAN_VOID;
+}
 static bool works(const han_instr *i) { return han_copies(i->code) || han_reduces(i->code); }
 
 void han_trace_before(han_engine *e, uint32_t s, const han_instr *i, uint64_t *ticks) {

@@ -131,6 +131,10 @@ static int fill_strides(han_plan *p, const Py_buffer *strides) {
         PyErr_NoMemory();
         return -1;
     }
+    if (strides->buf && p->own) {
+        PyErr_SetString(PyExc_ValueError, "loops in a program for own sizes");
+        return -1;
+    }
     for (uint32_t s = 0; s < p->n_streams; s++) {
         if (p->streams[s].stop > p->n_code) {
             PyErr_Format(PyExc_ValueError, "stream %u of %u records", s, p->n_code);

@@ -1,6 +1,7 @@
 /* The methods of requests, and their attributes. */
 #include "python/module.h"
 
+#include "engine/sizes.h"
 #include "engine/helper.h"
 #include "engine/queue.h"
 #include "engine/stepping.h"
@@ -32,10 +33,11 @@ static int unready(const request *self) {
 /* Step the run once; what is not over then may be left alone. */
 static void first_step(request *self) {
     han_engine *e = &self->engine->engine;
+    bool brief = self->plan->plan.brief && han_is_brief(&self->run);
     /* Wait or Test raise errors of the run, as in MPI. */
-    if (self->plan->plan.brief) (void)han_try(e, &self->run, 1);
+    if (brief) (void)han_try(e, &self->run, 1);
     if (self->run.status == HAN_OK) return;
-    if (!self->plan->plan.brief || !e->active) {
+    if (!brief || !e->active) {
         Py_BEGIN_ALLOW_THREADS(void)
         han_progress(e, &self->run, false);
         Py_END_ALLOW_THREADS
