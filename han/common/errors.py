@@ -40,6 +40,12 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """An argument of a call is of the wrong kind (an object, a device array, a string)."""
 
 
+class TypeCodeError(ArgumentTypeError, KeyError):
+    """A type code is unknown; mpi4py raises a KeyError."""
+
+    __str__ = Exception.__str__  # that of KeyError shows the text as a literal
+
+
 class SharedMemoryError(HanError, OSError, MemoryError):
     """Shared memory cannot be reserved. The text names size, place and remedy.
 

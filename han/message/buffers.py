@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
-from han.common.errors import ArgumentError, ArgumentTypeError
+from han.common.errors import ArgumentError, ArgumentTypeError, TypeCodeError
 from han.message.dtypes import type_name
 from han.message.memory import Memory, memory_of
 from han.message.reader import BY_CODE, BY_HANDLE, READER, WITH_GAPS, facts, learn_text
@@ -210,7 +210,8 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
     try:
         found = MPI.Datatype.fromcode(datatype)
     except (TypeError, ValueError, KeyError):
-        raise ArgumentTypeError(
+        kind = TypeCodeError if isinstance(datatype, str) else ArgumentTypeError
+        raise kind(
             f"{what}: {datatype!r} is neither an MPI.Datatype nor a type code such as 'd' or 'f8'"
         ) from None
     extents = _facts(found)[1]

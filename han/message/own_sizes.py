@@ -268,6 +268,8 @@ def _typed_parts(spec: Any, what: str, size: int) -> tuple[Any, Any, Any, Any]:
         raise ArgumentError(
             f"{what}: {len(spec)} items, expected [data, counts, displacements, types]"
         )
+    if data is MPI.BOTTOM and (counts is None or places is None):
+        raise ArgumentError(f"{what}: MPI.BOTTOM needs counts and displacements")
     counts = [1] * size if counts is None else counts
     places = [0] * size if places is None else places
     if isinstance(types, str | MPI.Datatype):
