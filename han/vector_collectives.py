@@ -12,7 +12,7 @@ from han.scans import Scans
 
 
 class VectorCollectives(Scans):
-    """Gatherv, Scatterv, Alltoallv and Alltoallw.
+    """Gatherv, Scatterv and Alltoallv.
 
     A buffer of blocks is ``[data, counts]``, ``[data, (counts, displacements), type]`` and so on,
     in elements. Both ranks of a pair pass the same number of bytes for its block.
@@ -49,10 +49,6 @@ class VectorCollectives(Scans):
         if not state.calls.alltoallv(sendbuf, recvbuf):
             self._run(parsers.ALLTOALLV, sendbuf, recvbuf)
 
-    def Alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Do the same with blocks that have types of their own, and displacements in bytes."""
-        self._run(parsers.ALLTOALLW, sendbuf, recvbuf)
-
     # ---- nonblocking ------------------------------------------------------------------------
 
     def Igatherv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
@@ -72,10 +68,6 @@ class VectorCollectives(Scans):
         started = self._quick.ialltoallv(sendbuf, recvbuf)
         return self._start(parsers.ALLTOALLV, sendbuf, recvbuf) if started is False else started
 
-    def Ialltoallw(self, sendbuf: Any, recvbuf: Any) -> Started:
-        """Start :meth:`Alltoallw`; return its request."""
-        return self._start(parsers.ALLTOALLW, sendbuf, recvbuf)
-
     # ---- persistent -------------------------------------------------------------------------
 
     def Gatherv_init(  # type: ignore[override]
@@ -93,7 +85,3 @@ class VectorCollectives(Scans):
     def Alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Alltoallv`; collective."""
         return self._init(parsers.ALLTOALLV, info, sendbuf, recvbuf)
-
-    def Alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
-        """Make a persistent request for :meth:`Alltoallw`; collective."""
-        return self._init(parsers.ALLTOALLW, info, sendbuf, recvbuf)

@@ -1,4 +1,4 @@
-"""Messages of Gatherv, Scatterv, Alltoallv and Alltoallw.
+"""Messages of Gatherv, Scatterv and Alltoallv.
 
 A rank knows the sizes of the blocks that it sends or receives, and of no others. They are part of
 the message, and not of its signature: see :mod:`han.tasks.own_sizes`. Blocks are sent from, and
@@ -9,20 +9,20 @@ after it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from han.common.errors import ArgumentError, ArgumentTypeError
+from han.common.errors import ArgumentError
 from han.message.blocks import _check_apart
 from han.message.buffers import Buffer, parse
 from han.message.message import CallKey, Message, _no_in_place, _writable, in_place, root_of
 from han.message.packing import Hook
-from han.message.uneven import Vector, _all, _mover, _numbers
+from han.message.uneven import Vector, _all, _mover
 from han.tasks.own_sizes import own_sizes
 
 WRAP = 1 << 64  # places may lie before the address of a buffer
@@ -57,27 +57,22 @@ def _nothing(size: int) -> Side:
 
 
 def _side(blocks: Sequence[Buffer], packs: bool) -> Side:
-    """Return the blocks of some buffers; those with gaps are packed, and the others with them."""
-    first, sizes = blocks[0], [b.count * b.size for b in blocks]
-    keep = tuple({id(b.owner): b.owner for b in blocks}.values())
-    device = any(b.device for b in blocks)
-    if device or all(b.dense or not b.count for b in blocks):
-        places = [b.address - first.address for b in blocks]
-        return Side(first.address, sizes, places, keep, None, device)
-    packed = np.empty(sum(sizes), np.uint8)
-    places = [0, *accumulate(sizes)][:-1]
-    parts = [packed[p : p + n] for p, n in zip(places, sizes, strict=True)]
-    hook = _all([_mover(*pair, packs=packs) for pair in zip(blocks, parts, strict=True)])
-    return Side(packed.ctypes.data, sizes, places, (*keep, packed), hook)
+    """Return the blocks of a buffer, which are packed if its elements have gaps."""
+    first = blocks[0]
+    if not (first.dense or first.device):
+        return _packed(blocks, packs)
+    sizes = [b.count * b.size for b in blocks]
+    places = [b.address - first.address for b in blocks]
+    return Side(first.address, sizes, places, (first.owner,), None, first.device)
 
 
-def _copied(blocks: Sequence[Buffer]) -> Side:
-    """Return copies of blocks, in place of which others are received."""
+def _packed(blocks: Sequence[Buffer], packs: bool) -> Side:
+    """Return packed copies of the blocks of a buffer, made before a run, or unpacked after it."""
     sizes = [b.count * b.size for b in blocks]
     packed, places = np.empty(sum(sizes), np.uint8), [0, *accumulate(sizes)][:-1]
     parts = [packed[p : p + n] for p, n in zip(places, sizes, strict=True)]
-    hook = _all([_mover(*pair, packs=True) for pair in zip(blocks, parts, strict=True)])
-    return Side(packed.ctypes.data, sizes, places, (packed,), hook)
+    hook = _all([_mover(*pair, packs=packs) for pair in zip(blocks, parts, strict=True)])
+    return Side(packed.ctypes.data, sizes, places, (blocks[0].owner, packed), hook)
 
 
 def _message(collective: str, root: int, send: Side, recv: Side) -> Message:
@@ -157,25 +152,12 @@ def scatterv(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> 
 
 def alltoallv(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
     """Make the message of an alltoall of blocks whose sizes only two ranks know."""
-    size = comm.Get_size()
-    return _exchange(comm, sendbuf, _blocks(recvbuf, "recvbuf", size),
-                     lambda: _blocks(sendbuf, "sendbuf", size))  # fmt: skip
-
-
-def alltoallw(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
-    """Make the message of an alltoall whose blocks have types of their own."""
-    size = comm.Get_size()
-    return _exchange(comm, sendbuf, _typed(recvbuf, "recvbuf", size),
-                     lambda: _typed(sendbuf, "sendbuf", size))  # fmt: skip
-
-
-def _exchange(
-    comm: MPI.Comm, sendbuf: object, into: list[Buffer], given: Callable[[], list[Buffer]]
-) -> Message:
-    recv, rank = _side(into, packs=False), comm.Get_rank()
-    if in_place(sendbuf):
-        return _message("alltoallv", 0, _copied(into), recv)
-    blocks = given()
+    size, rank = comm.Get_size(), comm.Get_rank()
+    into = _blocks(recvbuf, "recvbuf", size)
+    recv = _side(into, packs=False)
+    if in_place(sendbuf):  # copies of the blocks in place of which others are received
+        return _message("alltoallv", 0, _packed(into, packs=True), recv)
+    blocks = _blocks(sendbuf, "sendbuf", size)
     send = _side(blocks, packs=True)
     _same("recvbuf", rank, send.sizes[rank], recv.sizes[rank])
     if _meet(blocks, into):
@@ -209,73 +191,3 @@ def _apart(one: Buffer, blocks: Sequence[Buffer]) -> None:
     for block in blocks:
         if block.count and not one.device:
             _check_apart(one, block)
-
-
-def _typed(spec: Any, what: str, size: int) -> list[Buffer]:
-    """Return the blocks of ``[data, counts, displacements, types]``; displacements are in bytes.
-
-    ``[data, (counts, displacements), types]`` and ``[data, types]`` mean the same as in mpi4py.
-    """
-    data, counts, places, types = _typed_parts(_no_in_place(spec, what), what, size)
-    absolute = data is MPI.BOTTOM
-    whole = parse([b"" if absolute else data, MPI.BYTE], what)
-    if absolute:  # displacements are addresses
-        whole = replace(whole, address=0, count=0)
-    elif what == "recvbuf":
-        _writable(whole)
-    rows = zip(counts, places, types, strict=True)
-    blocks = [_typed_block(whole, what, *row, trusted=absolute) for row in rows]
-    if what == "recvbuf":
-        _check_disjoint(blocks)
-    return blocks
-
-
-def _check_disjoint(blocks: Sequence[Buffer]) -> None:
-    """Raise ArgumentError if blocks without gaps overlap, into which data is received."""
-    found = sorted((*b.bounds, r) for r, b in enumerate(blocks) if b.count and b.dense)
-    for (_, stop, first), (start, _, second) in pairwise(found):
-        if start < stop:
-            raise ArgumentError(f"recvbuf: the blocks of ranks {first} and {second} overlap")
-
-
-def _typed_block(
-    whole: Buffer, what: str, count: int, place: int, kind: MPI.Datatype, trusted: bool
-) -> Buffer:
-    """Return a block of a type of its own in a buffer, which must hold it, if it is not trusted."""
-    if not count:  # its type may be none at all
-        return replace(whole, count=0)
-    if not isinstance(kind, MPI.Datatype):
-        raise ArgumentTypeError(f"{what}: {kind!r} is no MPI.Datatype")
-    lower, extent = kind.Get_true_extent()
-    step = kind.Get_extent()[1]
-    first = place + lower + min(0, (count - 1) * step)
-    last = place + lower + extent + max(0, (count - 1) * step)
-    if extent and not trusted and not (first >= 0 and last <= whole.span):
-        raise ArgumentError(f"{what}: a block of bytes {first} to {last} of {whole.span} bytes")
-    one = parse([b"", 0, kind], what)
-    return replace(one, address=whole.address + place, count=count, owner=whole.owner)
-
-
-def _typed_parts(spec: Any, what: str, size: int) -> tuple[Any, Any, Any, Any]:
-    if len(spec) == 4:
-        data, counts, places, types = spec
-    elif len(spec) == 3:
-        data, pair, types = spec
-        counts, places = pair
-    elif len(spec) == 2:
-        (data, types), counts, places = spec, None, None
-    else:
-        raise ArgumentError(
-            f"{what}: {len(spec)} items, expected [data, counts, displacements, types]"
-        )
-    if data is MPI.BOTTOM and (counts is None or places is None):
-        raise ArgumentError(f"{what}: MPI.BOTTOM needs counts and displacements")
-    counts = [1] * size if counts is None else counts
-    places = [0] * size if places is None else places
-    if isinstance(types, str | MPI.Datatype):
-        raise ArgumentTypeError(f"{what}: {types!r}: a type for each rank expected")
-    numbers = _numbers(counts, f"{what}: counts", size)
-    at = _numbers(places, f"{what}: displacements", size, signed=True)
-    if len(types) != size:
-        raise ArgumentError(f"{what}: {len(types)} types, one for each of {size} ranks expected")
-    return data, numbers, at, types

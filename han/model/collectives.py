@@ -112,7 +112,6 @@ _ROWS = (
     ),
     Collective(
         "alltoallv", "Alltoallv", Coll.ALLTOALLV, "each", "each", own=True, bundled=True,
-        carries=("alltoallw",),
     ),
     Collective(
         "scan", "Scan", Coll.SCAN, "once", "once", letter="p", reduces=True, prefix=True,
@@ -167,6 +166,7 @@ KINDS = Names(lambda row: row.letter)  # kinds of tasks
 TREE = Names(lambda row: row.letter and row.kinds)  # kinds of tasks of any level
 FLAT = Names(lambda row: row.letter and not row.kinds)  # kinds of tasks of one level
 LIBRARYS = (
+    "alltoallw",
     "neighbor_allgather",
     "neighbor_allgatherv",
     "neighbor_alltoall",

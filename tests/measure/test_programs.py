@@ -76,7 +76,6 @@ ROWS = (
     ("Barrier", 2, 3, 0),
     ("Ibarrier", 2, 3, 0),
     ("Alltoallw", 2, 7, 70),
-    ("Neighbor_alltoallw", 2, 7, 70),
     ("bcast", 2, 6, None),
     ("Allreduce", 1, 9, 72),
 )
@@ -94,7 +93,7 @@ def test_a_mix_has_the_calls_that_han_knows(tmp_path):
         Recorded("barrier", BLOCKING, 0, 3),
         Recorded("barrier", NONBLOCKING, 0, 3),
     )
-    assert (mix.name, mix.others) == ("stats", 20)
+    assert (mix.name, mix.others) == ("stats", 13)
 
 
 def test_a_sequence_is_the_same_everywhere_and_has_the_weights():
