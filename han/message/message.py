@@ -72,6 +72,11 @@ class Message:
         return self.own or self.signature.sizes
 
     @property
+    def own_sizes(self) -> memoryview[int]:
+        """The bytes of the blocks to all ranks, then of those from them, with own sizes."""
+        return memoryview(self.own).cast("Q")[: len(self.own) // 16]
+
+    @property
     def keeps_plan(self) -> bool:
         """Whether a plan may serve a later call: a derived type may be freed before it."""
         return self.numbers is not None or not self.signature.reduces or self.key is not None

@@ -17,8 +17,10 @@ from han.model.loops import STRIDES
 from han.model.native_check import Numbers, check_numbers
 from han.model.program import Area, Base, Code, Coll
 from han.runtime.eager import BLOCK, EAGER_HEAD, EAGER_ROOM, EAGER_SPREAD
+from han.runtime.measured import BRIEF
 from han.runtime.reports import Status
 from han.runtime.slots import MOST_SLOTS
+from han.tasks.own_sizes import SMALL
 from han.trace.recording import ANCHOR, EVENT, HEAD
 
 LAYOUT = (
@@ -45,7 +47,7 @@ def own_numbers() -> Numbers:
         },
         "limits": {
             "CHANNELS": layout.MAX_CHANNELS, "STREAMS": program.MAX_STREAMS,
-            "EPOCH_TAGS": program.EPOCH_TAGS,
+            "EPOCH_TAGS": program.EPOCH_TAGS, "OWN_NBYTES": SMALL, "BRIEF": BRIEF,
         },
         "layout": {name: getattr(layout, name) for name in LAYOUT}
         | {"RING_LEAST": layout.RING_MIN},

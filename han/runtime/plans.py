@@ -155,14 +155,13 @@ class Plans:
 
 def expect_short(program: Program, message: Message) -> None:
     """Raise ArgumentError if a block of own sizes is too large for a message."""
-    if not message.own or program.terms is None:
+    if program.terms is None or max(message.own_sizes, default=0) <= MOST_OF_MESSAGE:
         return
-    sizes = np.frombuffer(message.own, np.uint64)[: program.blocks - 1]
     sent = np.isin(program.code["code"], MESSAGES)
-    moved = sizes[program.terms["block"][sent] - 1]
-    if moved.max(initial=0) > MOST_OF_MESSAGE:
+    largest = max((message.own_sizes[b - 1] for b in program.terms["block"][sent]), default=0)
+    if largest > MOST_OF_MESSAGE:
         raise ArgumentError(
-            f"a block of {moved.max()} bytes between nodes: at most {MOST_OF_MESSAGE} bytes"
+            f"a block of {largest} bytes between nodes: at most {MOST_OF_MESSAGE} bytes"
         )
 
 

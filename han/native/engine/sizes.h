@@ -40,7 +40,9 @@ static inline void han_resolve_one(const han_plan *p, han_instr *i, const han_te
     i->n = t->each == 1 ? length : length / t->each;
 }
 
-enum { HAN_BRIEF = 1 << 17 }; /* bytes that a brief run of own sizes moves at most */
+/* Bytes of the class of all calls of own sizes (tasks/own_sizes.py), and bytes that a run with Python's
+ * lock held moves at most (han/runtime/measured.py). */
+enum { HAN_OWN_NBYTES = 16 << 10, HAN_BRIEF = 64 << 10 };
 
 /* Whether a run of a brief plan is brief. */
 static inline bool han_is_brief(const han_run *run) {

@@ -273,8 +273,6 @@ int han_py_sizes_of(const han_caller *self, const han_call *c, PyObject **out) {
 
 /* ---- blocks whose sizes only two ranks know ------------------------------------------------ */
 
-enum { OWN_NBYTES = 16 << 10 }; /* of the class of all calls: tasks/own_sizes.py */
-
 /* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
  * each begins. */
 typedef struct {
@@ -284,7 +282,7 @@ typedef struct {
 static bool own_blocks_of(const han_caller *self, han_call *c, int32_t collective, own_blocks *b) {
     size_t n = (size_t)self->size;
     c->key.collective = collective;
-    c->key.nbytes = OWN_NBYTES;
+    c->key.nbytes = HAN_OWN_NBYTES;
     c->key.uneven = true;
     c->numbers = (uint32_t)(4 * n);
     c->counts = PyMem_Calloc(4 * n, sizeof *c->counts);
@@ -293,10 +291,10 @@ static bool own_blocks_of(const han_caller *self, han_call *c, int32_t collectiv
 }
 
 /* Read a buffer of blocks, their sizes and where they begin. */
-static bool reads_blocks(const han_caller *self, PyObject *o, han_buffer *out, uint64_t *sizes,
-                         uint64_t *places) {
+static bool reads_blocks(const han_caller *self, PyObject *o, bool only_read, han_buffer *out,
+                         uint64_t *sizes, uint64_t *places) {
     han_blocks b = {.counts = sizes, .places = places, .size = self->size};
-    if (!han_py_read_vector(self->reader, o, &b, out)) return false;
+    if (!han_py_read_any_vector(self->reader, o, only_read, &b, out)) return false;
     for (int32_t r = 0; r < self->size; r++) {
         sizes[r] *= out->element->size;
         places[r] *= out->element->size;
@@ -312,7 +310,8 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && says_in_place(self, args[0]);
-    if (at_root && (!reads_blocks(self, args[1], &c->recv, b.takes, b.to) || c->recv.readonly))
+    if (at_root &&
+        (!reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly))
         return false;
     if (there) {
         b.takes[root] = 0;
@@ -330,7 +329,7 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && says_in_place(self, args[1]);
-    if (at_root && !reads_blocks(self, args[0], &c->send, b.sends, b.from)) return false;
+    if (at_root && !reads_blocks(self, args[0], true, &c->send, b.sends, b.from)) return false;
     if (there) {
         b.sends[root] = 0;
         return true;
@@ -344,7 +343,7 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
 bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
     own_blocks b;
     return !says_in_place(self, args[0]) && own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) &&
-           reads_blocks(self, args[0], &c->send, b.sends, b.from) &&
-           reads_blocks(self, args[1], &c->recv, b.takes, b.to) && !c->recv.readonly &&
+           reads_blocks(self, args[0], true, &c->send, b.sends, b.from) &&
+           reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) && !c->recv.readonly &&
            b.sends[self->rank] == b.takes[self->rank] && apart(c);
 }

@@ -2,6 +2,7 @@
 #ifndef HAN_PY_ARGUMENTS_H
 #define HAN_PY_ARGUMENTS_H
 
+#include "engine/sizes.h"
 #include "python/py_look_up.h"
 #include "python/py_reader.h"
 

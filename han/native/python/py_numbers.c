@@ -6,6 +6,7 @@
 #include "channel.h"
 #include "engine.h"
 #include "engine/board.h"
+#include "engine/sizes.h"
 #include "events.h"
 #include "plan.h"
 #include "program.h"
@@ -87,10 +88,8 @@ static const number peer_base[] = {
     {NULL, 0},
 };
 static const number limits[] = {
-    {"CHANNELS", HAN_MAX_CHANNELS},
-    {"STREAMS", HAN_MAX_STREAMS},
-    {"EPOCH_TAGS", HAN_EPOCH_TAGS},
-    {NULL, 0},
+    {"CHANNELS", HAN_MAX_CHANNELS}, {"STREAMS", HAN_MAX_STREAMS}, {"EPOCH_TAGS", HAN_EPOCH_TAGS},
+    {"OWN_NBYTES", HAN_OWN_NBYTES}, {"BRIEF", HAN_BRIEF},         {NULL, 0},
 };
 static const number layout[] = {
     {"LINE", HAN_LINE},

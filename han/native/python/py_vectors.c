@@ -55,27 +55,63 @@ bool han_py_read_counts(PyObject *o, han_blocks *b) {
 static bool place(PyObject *o, han_blocks *b) {
     uint64_t at = 0;
     if (o && !read_each(o, b->size, b->places)) return false;
-    b->joined = true;
+    b->joined = b->ascending = true;
     for (int32_t r = 0; r < b->size; at += b->counts[r++]) {
+        uint64_t end;
         if (!o) b->places[r] = at;
         if (!b->counts[r]) continue;
         b->joined = b->joined && b->places[r] == at;
-        if (b->places[r] < b->reach ||
-            __builtin_add_overflow(b->places[r], b->counts[r], &b->reach))
-            return false;
+        b->ascending = b->ascending && b->places[r] >= b->reach;
+        if (__builtin_add_overflow(b->places[r], b->counts[r], &end)) return false;
+        if (end > b->reach) b->reach = end;
     }
     return true;
+}
+
+/* Whether no two of a few blocks overlap. */
+static bool apart(const han_blocks *b) {
+    enum { FEW = 64 }; /* all pairs are compared */
+    if (b->ascending) return true;
+    for (int32_t r = 0; r < b->size; r++)
+        for (int32_t s = 0; s < r; s++)
+            if (b->counts[r] && b->counts[s] && b->places[r] < b->places[s] + b->counts[s] &&
+                b->places[s] < b->places[r] + b->counts[r])
+                return false;
+    return b->size <= FEW;
+}
+
+static bool read_placed(const ReaderObject *r, const han_items *items, han_blocks *b,
+                        han_buffer *out) {
+    bool found =
+        items->count && han_py_read_counts(items->count, b) && place(items->displacement, b);
+    han_range all = {.count = b->reach, .counted = true};
+    return found && han_py_read_items(r, items, all, out) && !out->datatype;
 }
 
 bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
     han_items items;
     if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return false;
-    bool found = han_py_items(r, o, &items) && items.count && han_py_read_counts(items.count, b) &&
-                 place(items.displacement, b);
-    han_range all = {.count = b->reach, .counted = true};
-    found = found && han_py_read_items(r, &items, all, out) && !out->datatype;
+    bool found = han_py_items(r, o, &items) && read_placed(r, &items, b, out) && b->ascending;
     han_py_drop_items(&items);
     return found;
+}
+
+/* Divide a buffer without counts. */
+static bool divide(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
+    if (!han_py_read(r, o, 1, out) || out->datatype) return false;
+    uint64_t size = (uint64_t)b->size, n = out->nbytes / out->element->size;
+    for (int32_t k = 0; k < b->size; k++) b->counts[k] = n / size + ((uint64_t)k < n % size);
+    return place(NULL, b);
+}
+
+bool han_py_read_any_vector(const ReaderObject *r, PyObject *o, bool only_read, han_blocks *b,
+                            han_buffer *out) {
+    han_items items;
+    if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return divide(r, o, b, out);
+    bool listed = han_py_items(r, o, &items), whole = listed && !items.count && !items.displacement;
+    bool found = listed && !whole && read_placed(r, &items, b, out) && (only_read || apart(b));
+    han_py_drop_items(&items);
+    return whole ? divide(r, o, b, out) : found;
 }
 
 static PyObject *read_vector(PyObject *module, PyObject *args) {

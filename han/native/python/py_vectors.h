@@ -11,8 +11,9 @@ typedef struct {
     uint64_t total, largest;   /* in all; in the largest block */
     uint64_t reach;            /* where the last block ends */
     int32_t size;
-    bool alike;  /* all blocks are of one size */
-    bool joined; /* they are contiguous in rank order; empty ones may be anywhere */
+    bool alike;     /* all blocks are of one size */
+    bool joined;    /* they are contiguous in rank order; empty ones may be anywhere */
+    bool ascending; /* none begins before the one before it ends; empty ones may be anywhere */
 } han_blocks;
 
 /* Take the memory for the counts, and behind them for the places, which is NULL before: false,
@@ -25,5 +26,10 @@ bool han_py_read_counts(PyObject *, han_blocks *);
 /* Read a buffer of blocks: a list with counts, and maybe displacements. The buffer ends with the last
  * block. Blocks in another order than that of ranks are refused. */
 bool han_py_read_vector(const ReaderObject *, PyObject *, han_blocks *, han_buffer *);
+
+/* The same, for blocks in any order, which may overlap if they are only read. A buffer without counts
+ * is divided evenly; the first ranks get an element more where some are left. */
+bool han_py_read_any_vector(const ReaderObject *, PyObject *, bool only_read, han_blocks *,
+                            han_buffer *);
 
 #endif
