@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, product
 from random import Random
 
 import numpy as np
@@ -87,12 +87,12 @@ def test_they_give_the_results_of_mpi(mpi_ranks, levels):
 @pytest.mark.parametrize("levels", [FLAT, APART], ids=["one", "alone"])
 def test_blocks_in_place(mpi_ranks, levels):
     with opened(new_comm(levels)) as comm:
-        for most in (1, 5, 5000):
+        for most, form in product((1, 5, 5000), (*FORMS, *FORMS)):
             counts = [most * ((RANK + t) % 3) for t in range(SIZE)]  # as much back as there
             buffer, _, places = laid([block(RANK, t, n) for t, n in enumerate(counts)], GAP)
             expected = laid([block(t, RANK, n) for t, n in enumerate(counts)], GAP)[0]
-            comm.Alltoallv(MPI.IN_PLACE, [buffer, (counts, places)])
-            assert buffer.tolist() == expected.tolist()
+            finish(method_of(comm, form, "Alltoallv")(MPI.IN_PLACE, [buffer, (counts, places)]))
+            assert buffer.tolist() == expected.tolist(), form
             for root in range(SIZE):
                 in_place_at_root(comm, root, most)
 
@@ -144,10 +144,14 @@ def test_repeated_calls_of_any_sizes_are_served_quickly(mpi_ranks):
             mine = block(RANK, 0, counts[RANK])
             comm.Gatherv(mine, [np.zeros(sum(counts)), counts] if RANK == 0 else None)
             comm.Scatterv([np.zeros(sum(counts)), counts] if RANK == 0 else None, mine)
-            even = [turn] * SIZE
-            comm.Alltoallv([np.zeros(sum(even)), even], [np.zeros(sum(even)), even])
+            even, whole = [turn] * SIZE, np.zeros(turn * SIZE)
+            comm.Alltoallv([whole, even], [whole.copy(), even])
+            back = [turn * t for t in reversed(range(SIZE))]  # the blocks in another order
+            comm.Alltoallv([whole, (even, back)], [whole.copy(), (even, back)])
+            comm.Alltoallv(MPI.IN_PLACE, [whole, even])
+            comm.Alltoallv(whole, whole.copy())
         info = comm.cache_info()
-        assert (info.misses, info.hits) == (3, 6)
+        assert (info.misses, info.hits) == (3, 15)
 
 
 def wrong(comm: han.Comm, case: str, count: int):

@@ -339,11 +339,29 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
     return !at_root || (b.sends[root] == b.takes[root] && apart(c));
 }
 
+/* Send a copy of the blocks that are in the receive buffer. */
+static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blocks *b) {
+    size_t n = (size_t)self->size * sizeof *b->sends;
+    c->send.owner =
+        PyBytes_FromStringAndSize((const char *)c->recv.data, (Py_ssize_t)c->recv.nbytes);
+    if (!c->send.owner) {
+        PyErr_Clear();
+        return false;
+    }
+    c->send.data = (uint8_t *)PyBytes_AS_STRING(c->send.owner);
+    c->copied = true;
+    memcpy(b->sends, b->takes, n);
+    memcpy(b->from, b->to, n);
+    return true;
+}
+
 /* send, recv */
 bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
     own_blocks b;
-    return !says_in_place(self, args[0]) && own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) &&
-           reads_blocks(self, args[0], true, &c->send, b.sends, b.from) &&
-           reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) && !c->recv.readonly &&
+    if (!own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) ||
+        !reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly)
+        return false;
+    if (says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
+    return reads_blocks(self, args[0], true, &c->send, b.sends, b.from) &&
            b.sends[self->rank] == b.takes[self->rank] && apart(c);
 }

@@ -22,6 +22,7 @@ typedef enum {
 typedef struct {
     han_buffer send, recv; /* the caller releases their objects */
     han_use use;
+    bool copied; /* what is sent is a copy, of this moment: no persistent request may send it */
     han_entry key;
     uint64_t *counts; /* bytes of each block, and behind them where each one is to begin; or NULL;
                        * the caller frees them with PyMem_Free */

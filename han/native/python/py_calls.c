@@ -105,7 +105,7 @@ static PyObject *run(CallsObject *self, const han_call *c, mode go) {
  * of the buffers, the size, the objects that own the buffers, and the sizes of blocks. */
 static PyObject *persistent(CallsObject *self, const han_call *c) {
     PyObject *make = entered(self, c, c->key.collective + HAN_LOOK_UP_INIT);
-    if (!make || c->use != HAN_DIRECT) Py_RETURN_FALSE;
+    if (!make || c->use != HAN_DIRECT || c->copied) Py_RETURN_FALSE;
     PyObject *sizes, *request;
     if (han_py_sizes_of(&self->caller, c, &sizes)) return NULL;
     Py_INCREF(make); /* it may empty the look-up */
@@ -124,6 +124,7 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
     c.use = HAN_DIRECT;
+    c.copied = false;
     c.key = (han_entry){0};
     c.counts = NULL;
     c.numbers = 0;
