@@ -116,6 +116,19 @@ def time_record(seconds: Mapping[str, float]) -> dict[str, float]:
     }
 
 
+def conclude(
+    comm: MPI.Intracomm, kind: CommKind, facts: Mapping[str, Any], watch: Stopwatch,
+    check: tuple[str, bool | None], wrong: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Report facts, times and the name and the answer of a check; exit with 1 if it failed."""
+    name, right = check
+    times = time_record(watch.slowest(comm))
+    record = {"comm": kind.value, "ranks": comm.size, **facts, **times, name: right}
+    report(comm, record, as_json)
+    if right is False:
+        fail(comm, wrong)
+
+
 def fail(comm: MPI.Intracomm, reason: str) -> NoReturn:
     """Exit with status 1; every rank must call it."""
     if comm.rank == 0:

@@ -23,12 +23,11 @@ from _common import (
     JsonOption,
     Stopwatch,
     all_agree,
+    conclude,
     fail,
     from_rank_0,
     open_comm,
-    report,
     run,
-    time_record,
 )
 from mpi4py import MPI
 from scipy.sparse import csr_matrix
@@ -205,19 +204,14 @@ def main(
     rows = solve(comm, graph, watch)
     wanted = graph.n <= CHECK_UP_TO if check is None else check
     right = is_right(comm, graph, rows) if wanted else None
-    record = {
-        "comm": kind.value,
-        "ranks": comm.size,
+    facts = {
         "vertices": graph.n,
         "edges": graph.weight.size,
         "dtype": dtype.value,
         **summary(comm, graph, rows),
-        **time_record(watch.slowest(comm)),
-        "agrees_with_scipy": right,
     }
-    report(comm, record, as_json)
-    if right is False:
-        fail(comm, "the distances differ from SciPy's")
+    wrong = "the distances differ from SciPy's"
+    conclude(comm, kind, facts, watch, ("agrees_with_scipy", right), wrong, as_json)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,9 @@ from _common import (
     JsonOption,
     Stopwatch,
     all_agree,
-    fail,
+    conclude,
     open_comm,
-    report,
     run,
-    time_record,
 )
 from mpi4py import MPI
 
@@ -121,17 +119,9 @@ def main(
     rows = transform(comm, mine, n, watch, turns)
     wanted = n <= CHECK_UP_TO if check is None else check
     right = is_right(comm, grid, rows) if wanted else None
-    record = {
-        "comm": kind.value,
-        "ranks": comm.size,
-        "rows": n,
-        "transforms": turns,
-        **time_record(watch.slowest(comm)),
-        "agrees_with_numpy": right,
-    }
-    report(comm, record, as_json)
-    if right is False:
-        fail(comm, "the transform differs from NumPy's")
+    facts = {"rows": n, "transforms": turns}
+    wrong = "the transform differs from NumPy's"
+    conclude(comm, kind, facts, watch, ("agrees_with_numpy", right), wrong, as_json)
 
 
 if __name__ == "__main__":

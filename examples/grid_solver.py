@@ -19,11 +19,9 @@ from _common import (
     JsonOption,
     Stopwatch,
     all_agree,
-    fail,
+    conclude,
     open_comm,
-    report,
     run,
-    time_record,
 )
 from mpi4py import MPI
 from scipy.sparse import csr_matrix, diags, identity, kron
@@ -133,18 +131,9 @@ def main(
     found = solve(comm, side, most, watch)
     wanted = side <= CHECK_UP_TO if check is None else check
     right = is_right(comm, side, found) if wanted else None
-    record = {
-        "comm": kind.value,
-        "ranks": comm.size,
-        "points": side**3,
-        "steps": found.steps,
-        "residual": found.residual,
-        **time_record(watch.slowest(comm)),
-        "agrees_with_scipy": right,
-    }
-    report(comm, record, as_json)
-    if right is False:
-        fail(comm, "the solution differs from SciPy's")
+    facts = {"points": side**3, "steps": found.steps, "residual": found.residual}
+    wrong = "the solution differs from SciPy's"
+    conclude(comm, kind, facts, watch, ("agrees_with_scipy", right), wrong, as_json)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,9 @@ from _common import (
     JsonOption,
     Stopwatch,
     all_agree,
-    fail,
+    conclude,
     open_comm,
-    report,
     run,
-    time_record,
 )
 from mpi4py import MPI
 
@@ -102,17 +100,12 @@ def main(
     watch = Stopwatch("total", "compute", "communicate")
     mine = sort(comm, given, watch)
     right = is_right(comm, given, mine)
-    record = {
-        "comm": kind.value,
-        "ranks": comm.size,
+    facts = {
         "numbers": comm.allreduce(given.size),
         "largest_part": comm.allreduce(mine.size, op=MPI.MAX),
-        **time_record(watch.slowest(comm)),
-        "sorted": right,
     }
-    report(comm, record, as_json)
-    if not right:
-        fail(comm, "the numbers are not sorted, or not all there")
+    wrong = "the numbers are not sorted, or not all there"
+    conclude(comm, kind, facts, watch, ("sorted", right), wrong, as_json)
 
 
 if __name__ == "__main__":

@@ -114,9 +114,9 @@ class Bundle(Submodule):
     def lower(self, context: Context) -> None:
         """Emit this rank's messages of each task."""
         free: list[int] = []
-        carry = _Reduction if context.stream.kind == "reduce_scatter" else _Exchange
-        if context.builder.signature.own:
-            carry = _Pairs
+        reduces = context.stream.kind == "reduce_scatter"
+        own = _Singly if context.builder.signature.own else _Exchange
+        carry = _Reduction if reduces else own
         for task in context.tasks:
             carry(context, task, free).run()
 
@@ -258,7 +258,7 @@ class _Reduction(_Exchange):
         return self.lots.on(self._room(member), self._received(member, self.context.group.me), lot)
 
 
-class _Pairs(_Exchange):
+class _Singly(_Exchange):
     """The messages of blocks whose sizes only two ranks know; there is none for an empty block."""
 
     at_once = FEW

@@ -123,6 +123,15 @@ class Bundles:
         lanes = min(map(len, nodes)) if composition == "lanes" else 1
         return cls(view.size, root, nodes, lanes)
 
+    @classmethod
+    def of_call(cls, view: Topology, signature: Signature, composition: str) -> Bundles:
+        """Return the bundles of a call.
+
+        Blocks of own sizes go through shared memory only if ranks can attach each other's.
+        """
+        apart = signature.own and not view.attach
+        return cls.of(view, composition, signature.root, apart)
+
     @kept
     def _places(self) -> dict[int, tuple[int, int]]:
         places = enumerate(self.nodes)

@@ -102,8 +102,7 @@ def side_of(view: Topology, level: int) -> str:
 def _tree_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
     levels = levels_of(view, signature)
     if signature.by_blocks and levels and (view.whole is None or signature.own):
-        apart = signature.own and not view.attach
-        bundles = Bundles.of(view, choice.composition, signature.root, apart)
+        bundles = Bundles.of_call(view, signature, choice.composition)
         steps = block_steps(signature.collective, choice.composition, bundles)
         return [(kind, levels[-1] if between else levels[0]) for kind, between in steps]
     return of_tree(signature.collective, levels, bool(levels) and fused(levels[-1]))

@@ -70,8 +70,7 @@ class Outline:
         if not signature.by_blocks or (self.topology.whole is not None and not signature.own):
             return None
         name = self.choice.composition
-        apart = signature.own and not self.topology.attach
-        bundles = Bundles.of(self.topology, name, signature.root, apart)
+        bundles = Bundles.of_call(self.topology, signature, name)
         return BlockSteps(signature.collective, name, bundles, signature.in_place)
 
     @kept

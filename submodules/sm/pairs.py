@@ -30,14 +30,9 @@ BESIDE = LINE // 2  # bytes of a cell for the facts about its block, which begin
 START = np.dtype(np.uint64).itemsize  # of these facts, behind the size
 
 
-def takers_of(moves: Moves, member: int, size: int) -> Members:
-    """Return the other members to which one gives a block."""
-    return tuple(m for m in range(size) if m != member and moves.given(member, m))
-
-
 @dataclass(frozen=True)
 class PairCells:
-    """The cells of a rank: one for each block, of up to `room` bytes."""
+    """The cells of a rank: one for each other member, or a single one, of up to `room` bytes."""
 
     parts: int
     room: int
@@ -97,7 +92,8 @@ class _Pairs(ABC):
     @kept
     def takers(self) -> Members:
         """The members to which this one gives a block."""
-        return takers_of(self.moves, self.context.group.me, self.context.group.size)
+        me, members = self.context.group.me, range(self.context.group.size)
+        return tuple(m for m in members if m != me and self.moves.given(me, m))
 
     @kept
     def givers(self) -> Members:
@@ -173,7 +169,7 @@ class _Pairs(ABC):
 
     def _cell(self, giver: int, taker: int) -> Ref:
         """Return the cell for the block from one member to another."""
-        number = takers_of(self.moves, giver, self.context.group.size).index(taker)
+        number = taker - (taker > giver) if self.cells.parts > 1 else 0
         return self.context.cells(giver) + number * self.cells.stride
 
     def _peer(self, member: int) -> Peer:
