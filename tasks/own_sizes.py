@@ -16,7 +16,7 @@ from math import isqrt
 from han.model.program import OwnBlocks
 from han.tasks.signature import Signature
 
-SMALL = 16 << 10  # bytes; a larger block is read where it is, if ranks can read each other's memory
+SMALL = 32 << 10  # bytes; a larger block is read where it is, if ranks can read each other's memory
 
 
 def own_sizes(collective: str, root: int = 0) -> Signature:

@@ -19,7 +19,7 @@ D = MPI.DOUBLE
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=120, unit="s")
 on_few = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 NODES = {"one": FLAT, "alone": APART, "pairs": TWO_BY_TWO}
-MOST = (0, 1, 3, 700, 2048, 2049, 30_000)  # elements of a block: in cells, and beyond
+MOST = (0, 1, 3, 700, 4096, 4097, 30_000)  # elements of a block: in cells, and beyond
 GAP = 2  # elements between blocks, which stay as they are
 
 

@@ -42,7 +42,7 @@ static inline void han_resolve_one(const han_plan *p, han_instr *i, const han_te
 
 /* Bytes of the class of all calls of own sizes (tasks/own_sizes.py), and bytes that a run with Python's
  * lock held moves at most (han/runtime/measured.py). */
-enum { HAN_OWN_NBYTES = 16 << 10, HAN_BRIEF = 64 << 10 };
+enum { HAN_OWN_NBYTES = 32 << 10, HAN_BRIEF = 64 << 10 };
 
 /* Whether a run of a brief plan is brief. */
 static inline bool han_is_brief(const han_run *run) {
