@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mpi4py import MPI
 
@@ -175,6 +175,7 @@ def _expect_same(own: Config, config: Any) -> None:
 class Attached(MPI.Intracomm):
     """An intra-communicator with a State, which its first collective step makes."""
 
+    _plain: ClassVar[type[MPI.Intracomm]] = MPI.Intracomm  # mpi4py's class of the same kind
     _state: State | None = None
     _config: Any = None  # of a communicator without a State: what its State is made with
 

@@ -65,7 +65,7 @@ class Collectives(Attached):
         state, name = self._found(), f"I{parser.name.lower()}"
         if state is None:
             self._check_live()
-            request = getattr(MPI.Intracomm, name)(self, *parsers.for_mpi(arguments))
+            request = getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
             return HeldRequest(request, arguments)
         served, request = state.start(parser, *arguments)
         if served is Served.BY_HAN and request is not None:
@@ -92,7 +92,7 @@ class Collectives(Attached):
         If the method raises, tell the other ranks, which may wait for this one.
         """
         with self._han.health.notices.leaving():
-            return getattr(MPI.Intracomm, name)(self, *parsers.for_mpi(arguments))
+            return getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
 
     # ---- blocking ---------------------------------------------------------------------------
 

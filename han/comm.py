@@ -16,6 +16,7 @@ from han.communicators import KINDS, Communicators
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
 from han.message.unlocked import set_handle
+from han.neighbours import NeighbourCollectives
 from han.runtime.inherited import Inherited
 from han.runtime.plans import NOTHING_KEPT, CacheInfo
 from han.runtime.state import State
@@ -310,8 +311,8 @@ def _count(comm: MPI.Intracomm, output: str) -> None:
     count_calls(comm, output)
 
 
-class Topocomm(MPI.Topocomm, Comm):
-    """A han.Comm with a topology; its neighbourhood collectives are those of the MPI library."""
+class Topocomm(NeighbourCollectives, Comm):
+    """A han.Comm with a topology."""
 
     _plain = MPI.Topocomm
     __new__ = Comm.__new__  # type: ignore[assignment]  # MPI.Topocomm's would come first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
@@ -42,7 +42,6 @@ class Communicators(Objects):
     returned.
     """
 
-    _plain: ClassVar[type[MPI.Intracomm]] = MPI.Intracomm  # mpi4py's class of the same kind
     _constant = False  # it stands for MPI.COMM_WORLD or MPI.COMM_SELF itself
 
     def _set_up(self) -> bool:

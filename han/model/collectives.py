@@ -112,6 +112,9 @@ _ROWS = (
     ),
     Collective(
         "alltoallv", "Alltoallv", Coll.ALLTOALLV, "each", "each", own=True, bundled=True,
+        carries=(
+            "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv",
+        ),
     ),
     Collective(
         "scan", "Scan", Coll.SCAN, "once", "once", letter="p", reduces=True, prefix=True,
@@ -165,14 +168,7 @@ DATALESS = Names(lambda row: not row.recv)
 KINDS = Names(lambda row: row.letter)  # kinds of tasks
 TREE = Names(lambda row: row.letter and row.kinds)  # kinds of tasks of any level
 FLAT = Names(lambda row: row.letter and not row.kinds)  # kinds of tasks of one level
-LIBRARYS = (
-    "alltoallw",
-    "neighbor_allgather",
-    "neighbor_allgatherv",
-    "neighbor_alltoall",
-    "neighbor_alltoallv",
-    "neighbor_alltoallw",
-)
+LIBRARYS = ("alltoallw", "neighbor_alltoallw")
 
 
 def add(row: Collective) -> None:

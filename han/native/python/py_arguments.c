@@ -4,20 +4,6 @@
 
 #include "python/py_vectors.h"
 
-/* Other objects than these may have an `__int__` that differs from their `__index__`. */
-static bool root_of(PyObject *o, han_entry *key) {
-    uint64_t root;
-    if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer)) return false;
-    bool found = han_py_whole(o, &root) && root <= INT32_MAX;
-    key->root = found ? (int32_t)root : 0;
-    return found;
-}
-
-/* Whether an argument says MPI.IN_PLACE; mpi4py takes None for it. */
-static bool says_in_place(const han_caller *self, const PyObject *o) {
-    return o == self->reader->in_place || o == Py_None;
-}
-
 /* Use the memory of one buffer for the other too. */
 static void share(han_buffer *with, const han_buffer *b) {
     with->data = b->data;
@@ -25,27 +11,12 @@ static void share(han_buffer *with, const han_buffer *b) {
     with->element = b->element;
 }
 
-/* Read a buffer whose elements have no gaps. */
-static bool reads(const han_caller *self, PyObject *o, han_buffer *b) {
-    return han_py_read(self->reader, o, 1, b) && !b->datatype;
-}
-
-static bool writes(const han_caller *self, PyObject *o, han_buffer *b) {
-    return reads(self, o, b) && !b->readonly;
-}
-
-/* Read such a buffer that holds a block of `nbytes` for each rank. */
+/* Read a buffer without gaps that holds a block of `nbytes` for each rank. */
 static bool divides(const han_caller *self, PyObject *o, han_buffer *b, uint64_t *nbytes) {
     uint64_t size = (uint64_t)self->size;
     if (!han_py_read(self->reader, o, size, b) || b->datatype) return false;
     *nbytes = b->nbytes / size;
     return b->nbytes % (size * b->element->size) == 0;
-}
-
-static bool apart(const han_call *c) {
-    const han_buffer *a = &c->send, *b = &c->recv;
-    return !a->nbytes || !b->nbytes || a->data + a->nbytes <= b->data ||
-           b->data + b->nbytes <= a->data;
 }
 
 /* The facts of a reduction of `nbytes` of these elements; false if they are no numbers. */
@@ -70,12 +41,12 @@ static bool same_kind(const han_call *c) { return c->send.element->kind == c->re
 static bool combines(const han_caller *self, PyObject *const *args, han_call *c) {
     if (!reads_operand(self, args[1], &c->recv) || c->recv.readonly) return false;
     if (c->recv.datatype) c->use = HAN_GAPPED;
-    if (says_in_place(self, args[0])) {
+    if (han_says_in_place(self, args[0])) {
         share(&c->send, &c->recv);
         return true;
     }
     return reads_operand(self, args[0], &c->send) && c->send.nbytes == c->recv.nbytes &&
-           same_kind(c) && apart(c);
+           same_kind(c) && han_apart(c);
 }
 
 /* Read the arguments of a rank that receives all blocks. Its own block is in `send`, or in place in
@@ -83,11 +54,11 @@ static bool combines(const han_caller *self, PyObject *const *args, han_call *c)
 static bool collects(const han_caller *self, PyObject *const *args, han_call *c) {
     uint64_t *nbytes = &c->key.nbytes;
     if (!divides(self, args[1], &c->recv, nbytes) || c->recv.readonly) return false;
-    if (says_in_place(self, args[0])) {
+    if (han_says_in_place(self, args[0])) {
         c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
         return true;
     }
-    return reads(self, args[0], &c->send) && c->send.nbytes == *nbytes && apart(c);
+    return han_reads(self, args[0], &c->send) && c->send.nbytes == *nbytes && han_apart(c);
 }
 
 /* ---- collectives -------------------------------------------------------------------------- */
@@ -101,7 +72,7 @@ bool han_read_barrier(const han_caller *self, PyObject *const *args, han_call *c
 /* buf, root */
 bool han_read_bcast(const han_caller *self, PyObject *const *args, han_call *c) {
     c->key.collective = HAN_C_BCAST;
-    if (!root_of(args[1], &c->key) || !han_py_read(self->reader, args[0], 1, &c->recv))
+    if (!han_root_of(args[1], &c->key) || !han_py_read(self->reader, args[0], 1, &c->recv))
         return false;
     if (c->recv.readonly && c->key.root != self->rank) return false;
     if (c->recv.datatype) c->use = HAN_PACKED;
@@ -132,7 +103,7 @@ bool han_read_exscan(const han_caller *self, PyObject *const *args, han_call *c)
 /* send, recv, op, root */
 bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c) {
     c->key.collective = HAN_C_REDUCE;
-    if (!root_of(args[3], &c->key)) return false;
+    if (!han_root_of(args[3], &c->key)) return false;
     bool at_root = c->key.root == self->rank;
     return (at_root ? combines(self, args, c) : reads_operand(self, args[0], &c->send)) &&
            reduces(c, c->send.nbytes, c->send.element, args[2]);
@@ -141,9 +112,9 @@ bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c)
 /* send, recv, root */
 bool han_read_gather(const han_caller *self, PyObject *const *args, han_call *c) {
     c->key.collective = HAN_C_GATHER;
-    if (!root_of(args[2], &c->key)) return false;
+    if (!han_root_of(args[2], &c->key)) return false;
     if (c->key.root == self->rank) return collects(self, args, c);
-    if (!reads(self, args[0], &c->send)) return false;
+    if (!han_reads(self, args[0], &c->send)) return false;
     c->key.nbytes = c->send.nbytes;
     return true;
 }
@@ -152,18 +123,18 @@ bool han_read_gather(const han_caller *self, PyObject *const *args, han_call *c)
 bool han_read_scatter(const han_caller *self, PyObject *const *args, han_call *c) {
     uint64_t *nbytes = &c->key.nbytes;
     c->key.collective = HAN_C_SCATTER;
-    if (!root_of(args[2], &c->key)) return false;
+    if (!han_root_of(args[2], &c->key)) return false;
     if (c->key.root != self->rank) {
-        if (!writes(self, args[1], &c->recv)) return false;
+        if (!han_writes(self, args[1], &c->recv)) return false;
         *nbytes = c->recv.nbytes;
         return true;
     }
     if (!divides(self, args[0], &c->send, nbytes)) return false;
-    if (says_in_place(self, args[1])) {
+    if (han_says_in_place(self, args[1])) {
         c->recv.data = c->send.data + *nbytes * (uint64_t)self->rank;
         return true;
     }
-    return writes(self, args[1], &c->recv) && c->recv.nbytes == *nbytes && apart(c);
+    return han_writes(self, args[1], &c->recv) && c->recv.nbytes == *nbytes && han_apart(c);
 }
 
 /* send, recv */
@@ -177,24 +148,24 @@ bool han_read_alltoall(const han_caller *self, PyObject *const *args, han_call *
     uint64_t sent;
     c->key.collective = HAN_C_ALLTOALL;
     if (!divides(self, args[1], &c->recv, &c->key.nbytes) || c->recv.readonly) return false;
-    if (says_in_place(self, args[0])) {
+    if (han_says_in_place(self, args[0])) {
         c->key.root = 1; /* no root here: tells in-place calls from others */
         share(&c->send, &c->recv);
         return true;
     }
-    return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && apart(c);
+    return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && han_apart(c);
 }
 
 /* send, recv, op */
 bool han_read_reduce_scatter_block(const han_caller *self, PyObject *const *args, han_call *c) {
     uint64_t nbytes;
     c->key.collective = HAN_C_REDUCE_SCATTER;
-    if (says_in_place(self, args[0])) {
+    if (han_says_in_place(self, args[0])) {
         c->key.root = 1; /* as in alltoall */
         if (!divides(self, args[1], &c->recv, &nbytes) || c->recv.readonly) return false;
         share(&c->send, &c->recv);
-    } else if (!writes(self, args[1], &c->recv) || !divides(self, args[0], &c->send, &nbytes) ||
-               nbytes != c->recv.nbytes || !same_kind(c) || !apart(c)) {
+    } else if (!han_writes(self, args[1], &c->recv) || !divides(self, args[0], &c->send, &nbytes) ||
+               nbytes != c->recv.nbytes || !same_kind(c) || !han_apart(c)) {
         return false;
     }
     return reduces(c, nbytes, c->recv.element, args[2]);
@@ -220,11 +191,12 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
     in_bytes(c, &b, size);
     c->key.nbytes = b.largest * size;
     if (!b.joined) c->use = HAN_SCATTERED;
-    if (says_in_place(self, args[0])) {
+    if (han_says_in_place(self, args[0])) {
         c->send.data = c->recv.data + b.places[self->rank];
         return b.joined;
     }
-    return reads(self, args[0], &c->send) && c->send.nbytes == b.counts[self->rank] && apart(c);
+    return han_reads(self, args[0], &c->send) && c->send.nbytes == b.counts[self->rank] &&
+           han_apart(c);
 }
 
 /* send, recv, recvcounts, op */
@@ -232,20 +204,20 @@ bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_
     han_blocks b;
     uint64_t whole;
     c->key.collective = HAN_C_REDUCE_SCATTER;
-    if (says_in_place(self, args[0]) || !han_py_blocks(&b, &c->counts, self->size) ||
-        !han_py_read_counts(args[2], &b) || !writes(self, args[1], &c->recv) ||
-        !reads(self, args[0], &c->send))
+    if (han_says_in_place(self, args[0]) || !han_py_blocks(&b, &c->counts, self->size) ||
+        !han_py_read_counts(args[2], &b) || !han_writes(self, args[1], &c->recv) ||
+        !han_reads(self, args[0], &c->send))
         return false;
     uint64_t size = c->recv.element->size;
     if (__builtin_mul_overflow(b.total, size, &whole)) return false;
     in_bytes(c, &b, size);
     return c->send.nbytes == whole && c->recv.nbytes == b.counts[self->rank] && same_kind(c) &&
-           apart(c) && reduces(c, b.largest * size, c->recv.element, args[3]);
+           han_apart(c) && reduces(c, b.largest * size, c->recv.element, args[3]);
 }
 
 static bool count_of(const han_caller *self, PyObject *o, int64_t *out) {
     han_buffer b = {0};
-    bool found = writes(self, o, &b);
+    bool found = han_writes(self, o, &b);
     if (found) *out = (int64_t)(b.nbytes / b.element->size);
     han_py_release(&b);
     return found;
@@ -269,99 +241,4 @@ int han_py_sizes_of(const han_caller *self, const han_call *c, PyObject **out) {
     Py_ssize_t n = (Py_ssize_t)(numbers * sizeof *c->counts);
     *out = PyBytes_FromStringAndSize((const char *)c->counts, n);
     return *out ? 0 : -1;
-}
-
-/* ---- blocks whose sizes only two ranks know ------------------------------------------------ */
-
-/* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
- * each begins. */
-typedef struct {
-    uint64_t *sends, *takes, *from, *to;
-} own_blocks;
-
-static bool own_blocks_of(const han_caller *self, han_call *c, int32_t collective, own_blocks *b) {
-    size_t n = (size_t)self->size;
-    c->key.collective = collective;
-    c->key.nbytes = HAN_OWN_NBYTES;
-    c->key.uneven = true;
-    c->numbers = (uint32_t)(4 * n);
-    c->counts = PyMem_Calloc(4 * n, sizeof *c->counts);
-    *b = (own_blocks){c->counts, c->counts + n, c->counts + 2 * n, c->counts + 3 * n};
-    return c->counts;
-}
-
-/* Read a buffer of blocks, their sizes and where they begin. */
-static bool reads_blocks(const han_caller *self, PyObject *o, bool only_read, han_buffer *out,
-                         uint64_t *sizes, uint64_t *places) {
-    han_blocks b = {.counts = sizes, .places = places, .size = self->size};
-    if (!han_py_read_any_vector(self->reader, o, only_read, &b, out)) return false;
-    for (int32_t r = 0; r < self->size; r++) {
-        sizes[r] *= out->element->size;
-        places[r] *= out->element->size;
-        if (sizes[r] > INT32_MAX) return false; /* too large for a message */
-    }
-    return true;
-}
-
-/* send, recv, root */
-bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_GATHERV, &b)) return false;
-    int32_t root = c->key.root;
-    if (root >= self->size) return false;
-    bool at_root = root == self->rank, there = at_root && says_in_place(self, args[0]);
-    if (at_root &&
-        (!reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly))
-        return false;
-    if (there) {
-        b.takes[root] = 0;
-        return true;
-    }
-    if (!reads(self, args[0], &c->send) || c->send.nbytes > INT32_MAX) return false;
-    b.sends[root] = c->send.nbytes;
-    return !at_root || (b.sends[root] == b.takes[root] && apart(c));
-}
-
-/* send, recv, root */
-bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_SCATTERV, &b)) return false;
-    int32_t root = c->key.root;
-    if (root >= self->size) return false;
-    bool at_root = root == self->rank, there = at_root && says_in_place(self, args[1]);
-    if (at_root && !reads_blocks(self, args[0], true, &c->send, b.sends, b.from)) return false;
-    if (there) {
-        b.sends[root] = 0;
-        return true;
-    }
-    if (!writes(self, args[1], &c->recv) || c->recv.nbytes > INT32_MAX) return false;
-    b.takes[root] = c->recv.nbytes;
-    return !at_root || (b.sends[root] == b.takes[root] && apart(c));
-}
-
-/* Send a copy of the blocks that are in the receive buffer. */
-static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blocks *b) {
-    size_t n = (size_t)self->size * sizeof *b->sends;
-    c->send.owner =
-        PyBytes_FromStringAndSize((const char *)c->recv.data, (Py_ssize_t)c->recv.nbytes);
-    if (!c->send.owner) {
-        PyErr_Clear();
-        return false;
-    }
-    c->send.data = (uint8_t *)PyBytes_AS_STRING(c->send.owner);
-    c->copied = true;
-    memcpy(b->sends, b->takes, n);
-    memcpy(b->from, b->to, n);
-    return true;
-}
-
-/* send, recv */
-bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) ||
-        !reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly)
-        return false;
-    if (says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
-    return reads_blocks(self, args[0], true, &c->send, b.sends, b.from) &&
-           b.sends[self->rank] == b.takes[self->rank] && apart(c);
 }

@@ -29,6 +29,40 @@ typedef struct {
     uint32_t numbers; /* how many of these a run needs */
 } han_call;
 
+/* ---- what several readers do ---------------------------------------------------------------- */
+
+/* Other objects than these may have an `__int__` that differs from their `__index__`. */
+static inline bool han_root_of(PyObject *o, han_entry *key) {
+    uint64_t root;
+    if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer)) return false;
+    bool found = han_py_whole(o, &root) && root <= INT32_MAX;
+    key->root = found ? (int32_t)root : 0;
+    return found;
+}
+
+/* Whether an argument says MPI.IN_PLACE; mpi4py takes None for it. */
+static inline bool han_says_in_place(const han_caller *self, const PyObject *o) {
+    return o == self->reader->in_place || o == Py_None;
+}
+
+/* Read a buffer whose elements have no gaps. */
+static inline bool han_reads(const han_caller *self, PyObject *o, han_buffer *b) {
+    return han_py_read(self->reader, o, 1, b) && !b->datatype;
+}
+
+static inline bool han_writes(const han_caller *self, PyObject *o, han_buffer *b) {
+    return han_reads(self, o, b) && !b->readonly;
+}
+
+/* Whether a call sends and receives in different memory. */
+static inline bool han_apart(const han_call *c) {
+    const han_buffer *a = &c->send, *b = &c->recv;
+    return !a->nbytes || !b->nbytes || a->data + a->nbytes <= b->data ||
+           b->data + b->nbytes <= a->data;
+}
+
+/* ---- readers -------------------------------------------------------------------------------- */
+
 /* Read arguments into a call that is all zero; false, without an exception, if they are refused. */
 typedef bool (*han_reading)(const han_caller *, PyObject *const *args, han_call *);
 
@@ -41,9 +75,7 @@ bool han_read_scatter(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_allgather(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_alltoall(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_scan(const han_caller *, PyObject *const *args, han_call *);
-
 bool han_read_exscan(const han_caller *, PyObject *const *args, han_call *);
-
 bool han_read_reduce_scatter_block(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_allgatherv(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_reduce_scatter(const han_caller *, PyObject *const *args, han_call *);
@@ -54,6 +86,8 @@ bool han_read_recvcounts(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_gatherv(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_scatterv(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_alltoallv(const han_caller *, PyObject *const *args, han_call *);
+/* The neighbours of this rank, send, recv. */
+bool han_read_neighbours(const han_caller *, PyObject *const *args, han_call *);
 
 /* The sizes of blocks that differ, as bytes that a request owns; NULL if there are none. 0 or -1. */
 int han_py_sizes_of(const han_caller *, const han_call *, PyObject **out);

@@ -164,6 +164,7 @@ DEFINE_METHODS(reduce_scatter, 4)
 DEFINE_METHODS(gatherv, 3)
 DEFINE_METHODS(scatterv, 3)
 DEFINE_METHODS(alltoallv, 2)
+DEFINE_METHODS(neighbours, 3)
 DEFINE_METHODS(scan, 3)
 DEFINE_METHODS(exscan, 3)
 
@@ -263,6 +264,7 @@ static PyMethodDef calls_methods[] = {
     BOTH(gatherv, ", send, recv, root"),
     BOTH(scatterv, ", send, recv, root"),
     BOTH(alltoallv, ", send, recv"),
+    BOTH(neighbours, ", ranks, send, recv"),
     BOTH(scan, ", send, recv, op"),
     BOTH(exscan, ", send, recv, op"),
     {"recvcounts", HAN_FAST(calls_recvcounts),

@@ -1,0 +1,170 @@
+/* Reads the arguments of calls in which a rank knows the sizes of its own blocks only. */
+#include <string.h>
+
+#include "python/py_arguments.h"
+#include "python/py_vectors.h"
+
+/* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
+ * each begins. */
+typedef struct {
+    uint64_t *sends, *takes, *from, *to;
+} own_blocks;
+
+static bool own_blocks_of(const han_caller *self, han_call *c, int32_t collective, own_blocks *b) {
+    size_t n = (size_t)self->size;
+    c->key.collective = collective;
+    c->key.nbytes = HAN_OWN_NBYTES;
+    c->key.uneven = true;
+    c->numbers = (uint32_t)(4 * n);
+    c->counts = PyMem_Calloc(4 * n, sizeof *c->counts);
+    *b = (own_blocks){c->counts, c->counts + n, c->counts + 2 * n, c->counts + 3 * n};
+    return c->counts;
+}
+
+/* Read a buffer of blocks, their sizes and where they begin. */
+static bool reads_blocks(const han_caller *self, PyObject *o, bool only_read, han_buffer *out,
+                         uint64_t *sizes, uint64_t *places) {
+    han_blocks b = {.counts = sizes, .places = places, .size = self->size};
+    if (!han_py_read_any_vector(self->reader, o, only_read, &b, out)) return false;
+    for (int32_t r = 0; r < self->size; r++) {
+        sizes[r] *= out->element->size;
+        places[r] *= out->element->size;
+        if (sizes[r] > INT32_MAX) return false; /* too large for a message */
+    }
+    return true;
+}
+
+/* send, recv, root */
+bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks b;
+    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_GATHERV, &b)) return false;
+    int32_t root = c->key.root;
+    if (root >= self->size) return false;
+    bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[0]);
+    if (at_root &&
+        (!reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly))
+        return false;
+    if (there) {
+        b.takes[root] = 0;
+        return true;
+    }
+    if (!han_reads(self, args[0], &c->send) || c->send.nbytes > INT32_MAX) return false;
+    b.sends[root] = c->send.nbytes;
+    return !at_root || (b.sends[root] == b.takes[root] && han_apart(c));
+}
+
+/* send, recv, root */
+bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks b;
+    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_SCATTERV, &b)) return false;
+    int32_t root = c->key.root;
+    if (root >= self->size) return false;
+    bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[1]);
+    if (at_root && !reads_blocks(self, args[0], true, &c->send, b.sends, b.from)) return false;
+    if (there) {
+        b.sends[root] = 0;
+        return true;
+    }
+    if (!han_writes(self, args[1], &c->recv) || c->recv.nbytes > INT32_MAX) return false;
+    b.takes[root] = c->recv.nbytes;
+    return !at_root || (b.sends[root] == b.takes[root] && han_apart(c));
+}
+
+/* Send a copy of the blocks that are in the receive buffer. */
+static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blocks *b) {
+    size_t n = (size_t)self->size * sizeof *b->sends;
+    c->send.owner =
+        PyBytes_FromStringAndSize((const char *)c->recv.data, (Py_ssize_t)c->recv.nbytes);
+    if (!c->send.owner) {
+        PyErr_Clear();
+        return false;
+    }
+    c->send.data = (uint8_t *)PyBytes_AS_STRING(c->send.owner);
+    c->copied = true;
+    memcpy(b->sends, b->takes, n);
+    memcpy(b->from, b->to, n);
+    return true;
+}
+
+/* send, recv */
+bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks b;
+    if (!own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) ||
+        !reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly)
+        return false;
+    if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
+    return reads_blocks(self, args[0], true, &c->send, b.sends, b.from) &&
+           b.sends[self->rank] == b.takes[self->rank] && han_apart(c);
+}
+
+/* ---- neighbours ---------------------------------------------------------------------------- */
+
+/* The neighbours of a rank, as they lie in a bytes object: the ranks that it sends to, then those that
+ * it receives from. A negative one is no process: its block is in the buffer, and stays there. */
+typedef struct {
+    int32_t same;    /* each gets the whole send buffer */
+    int32_t counted; /* blocks have counts of their own */
+    int32_t targets, sources;
+    int32_t ranks[];
+} neighbours;
+
+static const neighbours *neighbours_of(const han_caller *self, PyObject *o) {
+    if (!PyBytes_Check(o) || PyBytes_GET_SIZE(o) < (Py_ssize_t)sizeof(neighbours)) return NULL;
+    const neighbours *n = (const neighbours *)PyBytes_AS_STRING(o);
+    Py_ssize_t ranks = (PyBytes_GET_SIZE(o) - (Py_ssize_t)sizeof *n) / (Py_ssize_t)sizeof *n->ranks;
+    if (n->targets < 0 || n->sources < 0 || (Py_ssize_t)n->targets + n->sources != ranks)
+        return NULL;
+    for (Py_ssize_t k = 0; k < ranks; k++)
+        if (n->ranks[k] >= self->size) return NULL;
+    return n;
+}
+
+/* Divide a buffer into `b->size` equal blocks. */
+static bool divides(const han_caller *self, PyObject *o, const han_blocks *b, han_buffer *out) {
+    const uint64_t size = (uint64_t)b->size;
+    if (!han_py_read(self->reader, o, size, out) || out->datatype) return false;
+    const uint64_t elements = out->nbytes / out->element->size;
+    for (uint64_t k = 0; k < size; k++) {
+        b->counts[k] = elements / size;
+        b->places[k] = k * (elements / size);
+    }
+    return elements % size == 0;
+}
+
+/* Read a buffer with a block for each of `n` neighbours, and tell its size and place by rank. */
+static bool reads_from(const han_caller *self, PyObject *o, bool only_read, bool counted, int32_t n,
+                       const int32_t *ranks, han_buffer *out, uint64_t *sizes, uint64_t *places) {
+    han_blocks b;
+    uint64_t *counts;
+    if (!n) return true;
+    bool found = han_py_blocks(&b, &counts, n) &&
+                 (counted ? han_py_read_any_vector(self->reader, o, only_read, &b, out)
+                          : divides(self, o, &b, out));
+    for (int32_t k = 0; found && k < n; k++) {
+        if (ranks[k] < 0) continue;
+        sizes[ranks[k]] = b.counts[k] * out->element->size;
+        places[ranks[k]] = b.places[k] * out->element->size;
+        found = sizes[ranks[k]] <= INT32_MAX;
+    }
+    PyMem_Free(counts);
+    return found;
+}
+
+/* neighbours, send, recv: an alltoall of blocks that are empty but for those of neighbours, of which
+ * none is named twice */
+bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks b;
+    const neighbours *n = neighbours_of(self, args[0]);
+    if (!n || !own_blocks_of(self, c, HAN_C_ALLTOALLV, &b)) return false;
+    if (n->same) {
+        if (!han_reads(self, args[1], &c->send) || c->send.nbytes > INT32_MAX) return false;
+        for (int32_t k = 0; k < n->targets; k++)
+            if (n->ranks[k] >= 0) b.sends[n->ranks[k]] = c->send.nbytes;
+    } else if (!reads_from(self, args[1], true, n->counted, n->targets, n->ranks, &c->send, b.sends,
+                           b.from)) {
+        return false;
+    }
+    return reads_from(self, args[2], false, n->counted, n->sources, n->ranks + n->targets, &c->recv,
+                      b.takes, b.to) &&
+           !c->recv.readonly && b.sends[self->rank] == b.takes[self->rank] && han_apart(c);
+}

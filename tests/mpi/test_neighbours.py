@@ -1,0 +1,231 @@
+"""Neighbourhood collectives on grids and graphs, as the edges of all ranks tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from _support import APART, FLAT, FORMS, TWO_BY_TWO, finish, method_of, new_comm, opened, outcome
+from mpi4py import MPI
+
+import han
+from han.common.errors import ArgumentError, HanError
+
+WORLD = MPI.COMM_WORLD
+SIZE, RANK = WORLD.size, WORLD.rank
+NODES = {"one": FLAT, "alone": APART, "pairs": TWO_BY_TWO}
+MOST = (0, 1, 700, 4097, 30_000)  # elements of a block: in cells, and beyond
+on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=120, unit="s")
+on_few = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+
+
+def grid(periods: tuple[bool, ...]) -> Callable[[han.Comm], Any]:
+    def make(comm: han.Comm) -> Any:
+        return comm.Create_cart(MPI.Compute_dims(SIZE, len(periods)), periods)
+
+    return make
+
+
+def star(comm: han.Comm) -> Any:
+    if SIZE == 1:
+        return comm.Create_graph([1], [0])  # mpi4py takes one without edges for no rank
+    edges = [*range(1, SIZE), *[0] * (SIZE - 1)]
+    return comm.Create_graph([SIZE - 1 + r for r in range(SIZE)], edges)
+
+
+def drawn(most: int) -> Callable[[han.Comm], Any]:
+    """Return what makes a random graph, in which a rank is named up to `most` times by another."""
+
+    def make(comm: han.Comm) -> Any:
+        times = [[Random(100 * s + t).randint(0, most) for t in range(SIZE)] for s in range(SIZE)]
+        sources = [s for s in range(SIZE) for _ in range(times[s][RANK])]
+        targets = [t for t in range(SIZE) for _ in range(times[RANK][t])]
+        mixed = Random(RANK)
+        mixed.shuffle(sources)
+        mixed.shuffle(targets)
+        return comm.Create_dist_graph_adjacent(sources, targets)
+
+    return make
+
+
+SHAPES = {
+    "line": grid((False,)),
+    "ring": grid((True,)),  # of one or two ranks: the same rank on both sides
+    "torus": grid((True, True)),
+    "tube": grid((False, True)),
+    "star": star,
+    "graph": drawn(1),
+    "graph of double edges": drawn(3),
+}
+
+
+class Edge(NamedTuple):
+    """An edge from one rank to another: its places among the blocks of both."""
+
+    source: int
+    target: int
+    sent: int
+    taken: int
+
+    def data(self, count: int, same: bool) -> np.ndarray:
+        return np.arange(count) + 1e6 * self.source + 1e3 * (0 if same else self.sent)
+
+
+def edges_of(comm: MPI.Topocomm) -> list[Edge]:
+    """Return the edges of all ranks, as MPI pairs them."""
+    there = WORLD.allgather(comm.inoutedges)
+    grids = isinstance(comm, MPI.Cartcomm)
+    found = []
+    for source, (_, targets) in enumerate(there):
+        for k, target in enumerate(targets):
+            if target < 0:
+                continue
+            places = [j for j, s in enumerate(there[target][0]) if s == source]
+            number = targets[:k].count(target)  # of the edges between these two
+            found.append(Edge(source, target, k, k ^ 1 if grids else places[number]))
+    return found
+
+
+def laid(blocks: list[np.ndarray], gap: int) -> tuple[np.ndarray, list[int], list[int]]:
+    """Return an array of blocks with gaps, their counts and where they begin."""
+    starts = [*accumulate((b.size + gap for b in blocks), initial=gap)]
+    whole = np.full(starts[-1], -1.0)
+    for block, at in zip(blocks, starts, strict=False):
+        whole[at : at + block.size] = block
+    return whole, [b.size for b in blocks], starts[:-1]
+
+
+class Exchange:
+    """Calls on one communicator, and what they should receive."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm, edges = comm, edges_of(comm)
+        self.out = {e.sent: e for e in edges if e.source == RANK}
+        self.into = {e.taken: e for e in edges if e.target == RANK}
+        self.sources, self.targets = map(len, comm.inoutedges)
+
+    def check(self, form: str, most: int) -> None:
+        self._equal("Neighbor_allgather", form, most, same=True)
+        self._equal("Neighbor_alltoall", form, most, same=False)
+        self._counted("Neighbor_allgatherv", form, most, gap=3, same=True)
+        self._counted("Neighbor_alltoallv", form, most, gap=0, same=False)
+        self._counted("Neighbor_alltoallv", form, most, gap=2, same=False)
+
+    def _equal(self, name: str, form: str, count: int, same: bool) -> None:
+        if same:
+            send = Edge(RANK, 0, 0, 0).data(count, same)
+        else:
+            send = np.full((self.targets, count), -2.0)
+            for k, edge in self.out.items():
+                send[k] = edge.data(count, same)
+        result = np.full((self.sources, count), -1.0)
+        wanted = result.copy()
+        for j, edge in self.into.items():
+            wanted[j] = edge.data(count, same)
+        finish(method_of(self.comm, form, name)(send, result))
+        assert result.tolist() == wanted.tolist(), (name, form, count)
+
+    def _counted(self, name: str, form: str, most: int, gap: int, same: bool) -> None:
+        def count(edge: Edge | None) -> int:
+            if edge is None:
+                return 2  # beyond the edge of a grid
+            return most * (edge.source + 1 + (0 if same else edge.sent)) // (SIZE + 6)
+
+        received = [self.into.get(j) for j in range(self.sources)]
+        blocks = [e.data(count(e), same) if e else np.full(2, -1.0) for e in received]
+        wanted, counts, starts = laid(blocks, gap)
+        result = np.full(wanted.size, -1.0)
+        send: Any = Edge(RANK, 0, 0, 0).data(count(Edge(RANK, 0, 0, 0)), same)
+        if not same:
+            sent = [self.out.get(k) for k in range(self.targets)]
+            data = [e.data(count(e), same) if e else np.full(2, -2.0) for e in sent]
+            whole, given, places = laid(data, gap)
+            send = [whole, (given, places), MPI.DOUBLE]
+        finish(method_of(self.comm, form, name)(send, [result, (counts, starts), MPI.DOUBLE]))
+        assert result.tolist() == wanted.tolist(), (name, form, most, gap)
+
+
+@on_ranks
+@pytest.mark.parametrize("levels", NODES.values(), ids=[*NODES])
+def test_blocks_arrive_where_the_topology_says(mpi_ranks, levels):
+    with opened(new_comm(levels)) as comm:
+        for make in SHAPES.values():
+            with opened(make(comm)) as shaped:
+                calls = Exchange(shaped)
+                for form in FORMS:
+                    for most in MOST:
+                        calls.check(form, most)
+                assert shaped.cache_info().currsize > 0
+
+
+@on_few
+def test_results_are_those_of_the_library(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for shape in ("line", "star", "graph"):
+            with opened(SHAPES[shape](comm)) as shaped:
+                sources, targets = map(len, shaped.inoutedges)
+                send, one = np.arange(5.0 * targets) + 100 * RANK, np.arange(5.0) + 100 * RANK
+                for name, data in (("Neighbor_alltoall", send), ("Neighbor_allgather", one)):
+                    result, wanted = np.full((2, sources * 5), -1.0)
+                    getattr(shaped, name)(data, result)
+                    getattr(MPI.Topocomm, name)(shaped, data, wanted)
+                    assert result.tolist() == wanted.tolist(), (shape, name)
+
+
+@on_few
+def test_repeated_calls_of_any_sizes_are_served_quickly(mpi_ranks):
+    with opened(new_comm()) as comm, opened(SHAPES["graph"](comm)) as shaped:
+        sources, targets = map(len, shaped.inoutedges)
+        for count in (1, 3, 5000):
+            send, result = np.ones((targets, count)), np.zeros((sources, count))
+            shaped.Neighbor_alltoall(send, result)
+            shaped.Neighbor_allgather(np.ones(count), result)
+        before = shaped.cache_info().hits
+        shaped.Neighbor_alltoall([np.ones((targets, 7)), 7, MPI.DOUBLE], np.zeros((sources, 7)))
+        shaped.Neighbor_allgatherv(np.ones(7), [np.zeros(sources * 7), [7] * sources])
+        assert shaped.cache_info().hits == before + 2
+
+
+@on_few
+def test_types_with_gaps_are_packed(mpi_ranks):
+    pairs = MPI.DOUBLE.Create_vector(2, 1, 2).Create_resized(0, 32).Commit()
+    with opened(new_comm()) as comm, opened(SHAPES["ring"](comm)) as shaped:
+        send, into = np.arange(8.0) + 100 * RANK, np.full(8, -1.0)
+        shaped.Neighbor_alltoall([send, 1, pairs], [into, 1, pairs])
+        below, above = (RANK - 1) % SIZE, (RANK + 1) % SIZE
+        wanted = [4.0 + 100 * below, -1, 6.0 + 100 * below, -1]
+        wanted += [0.0 + 100 * above, -1, 2.0 + 100 * above, -1]
+        assert into.tolist() == wanted
+    pairs.Free()
+
+
+@on_few
+def test_wrong_arguments_are_refused(mpi_ranks):
+    with opened(new_comm()) as comm, opened(SHAPES["ring"](comm)) as shaped:
+        fine = np.zeros(4)
+        wrong = {
+            "cannot share evenly": (np.zeros(3), fine),
+            "not allowed": (MPI.IN_PLACE, fine),
+            "read-only": (fine, np.broadcast_to(0.0, (4,)).copy()),
+        }
+        wrong["read-only"][1].flags.writeable = False
+        for text, buffers in wrong.items():
+            with pytest.raises(ArgumentError, match=text):
+                shaped.Neighbor_alltoall(*buffers)
+        with pytest.raises(ArgumentError, match="one for each"):
+            shaped.Neighbor_alltoallv([fine, [1] * 3], [np.zeros(4), [1] * 3])
+        shaped.Neighbor_alltoall(fine, np.zeros(4))
+
+
+@on_few
+def test_sizes_that_differ_raise_on_both_ranks(mpi_ranks):
+    with opened(new_comm()) as comm, opened(SHAPES["ring"](comm)) as shaped:
+        fine = np.zeros(4)
+        mine = np.zeros(2 if RANK else 4)
+        error, seconds = outcome(lambda: (shaped.Neighbor_alltoall(mine, fine), shaped.Barrier()))
+        assert isinstance(error, HanError)
+        assert seconds < 10
