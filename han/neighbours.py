@@ -8,33 +8,41 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from han.collectives import Collectives, Started
-from han.message.neighbours import Neighbours, message_of
+from han.message.message import Message
+from han.message.neighbours import Edges, message_of
 from han.message.parsers import Parser
+from han.runtime.state import Served
 
 
-class Kind(NamedTuple):
-    """A call of one communicator: its parser, and the neighbours as the look-up takes them."""
+class Step(NamedTuple):
+    """A call, or a step of it: its parser, and the neighbours as the look-up takes them."""
 
     parser: Parser
     ranks: bytes
+
+
+class Kind:
+    """A neighbourhood collective of one communicator; a blocking call goes in `steps`."""
+
+    def __init__(self, name: str, edges: Edges, same: bool, counted: bool) -> None:
+        def step(each: Edges) -> Step:
+            def parse(_: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
+                return message_of(each, same, counted, sendbuf, recvbuf)
+
+            return Step(Parser(name, parse), each.packed(same, counted))
+
+        self.whole, self.steps = step(edges), tuple(map(step, edges.steps()))
 
 
 class Kinds:
     """The neighbourhood collectives of one communicator."""
 
     def __init__(self, comm: MPI.Topocomm) -> None:
-        edges = Neighbours(comm)
-
-        def kind(name: str, *how: bool) -> Kind:
-            def parse(_: MPI.Comm, *arguments: object) -> Any:
-                return message_of(edges, *how, *arguments)
-
-            return Kind(Parser(name, parse), edges.packed(*how))
-
-        self.allgather = kind("Neighbor_allgather", True, False)
-        self.allgatherv = kind("Neighbor_allgatherv", True, True)
-        self.alltoall = kind("Neighbor_alltoall", False, False)
-        self.alltoallv = kind("Neighbor_alltoallv", False, True)
+        edges = Edges(comm)
+        self.allgather = Kind("Neighbor_allgather", edges, same=True, counted=False)
+        self.allgatherv = Kind("Neighbor_allgatherv", edges, same=True, counted=True)
+        self.alltoall = Kind("Neighbor_alltoall", edges, same=False, counted=False)
+        self.alltoallv = Kind("Neighbor_alltoallv", edges, same=False, counted=True)
 
 
 class NeighbourCollectives(MPI.Topocomm, Collectives):
@@ -70,8 +78,11 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
 
     def _run_kind(self, kind: Kind, *buffers: Any) -> None:
         state = self._state or self._han
-        if not state.calls.neighbours(kind.ranks, *buffers):
-            self._run(kind.parser, *buffers)
+        for parser, ranks in kind.steps:
+            if state.calls.neighbours(ranks, *buffers):
+                continue
+            if self._run(parser, *buffers) is not Served.BY_HAN:
+                return  # the library's call is a whole one
 
     # ---- nonblocking ------------------------------------------------------------------------
 
@@ -92,8 +103,9 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
         return self._start_kind(self._kinds.alltoallv, sendbuf, recvbuf)
 
     def _start_kind(self, kind: Kind, *buffers: Any) -> Started:
-        started = self._quick.ineighbours(kind.ranks, *buffers)
-        return self._start(kind.parser, *buffers) if started is False else started
+        parser, ranks = kind.whole
+        started: Any = self._quick.ineighbours(ranks, *buffers)
+        return self._start(parser, *buffers) if started is False else started
 
     # ---- persistent -------------------------------------------------------------------------
 
@@ -122,5 +134,6 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
         return self._init_kind(self._kinds.alltoallv, info, sendbuf, recvbuf)
 
     def _init_kind(self, kind: Kind, info: MPI.Info, *buffers: Any) -> Started:
-        made: Any = self._quick.neighbours_init(kind.ranks, *buffers)
-        return self._init(kind.parser, info, *buffers) if made is False else made
+        parser, ranks = kind.whole
+        made: Any = self._quick.neighbours_init(ranks, *buffers)
+        return self._init(parser, info, *buffers) if made is False else made

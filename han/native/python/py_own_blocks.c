@@ -106,17 +106,17 @@ typedef struct {
     int32_t counted; /* blocks have counts of their own */
     int32_t targets, sources;
     int32_t ranks[];
-} neighbours;
+} edges;
 
-static const neighbours *neighbours_of(const han_caller *self, PyObject *o) {
-    if (!PyBytes_Check(o) || PyBytes_GET_SIZE(o) < (Py_ssize_t)sizeof(neighbours)) return NULL;
-    const neighbours *n = (const neighbours *)PyBytes_AS_STRING(o);
-    Py_ssize_t ranks = (PyBytes_GET_SIZE(o) - (Py_ssize_t)sizeof *n) / (Py_ssize_t)sizeof *n->ranks;
-    if (n->targets < 0 || n->sources < 0 || (Py_ssize_t)n->targets + n->sources != ranks)
+static const edges *edges_of(const han_caller *self, PyObject *o) {
+    if (!PyBytes_Check(o) || PyBytes_GET_SIZE(o) < (Py_ssize_t)sizeof(edges)) return NULL;
+    const edges *e = (const edges *)PyBytes_AS_STRING(o);
+    Py_ssize_t ranks = (PyBytes_GET_SIZE(o) - (Py_ssize_t)sizeof *e) / (Py_ssize_t)sizeof *e->ranks;
+    if (e->targets < 0 || e->sources < 0 || (Py_ssize_t)e->targets + e->sources != ranks)
         return NULL;
     for (Py_ssize_t k = 0; k < ranks; k++)
-        if (n->ranks[k] >= self->size) return NULL;
-    return n;
+        if (e->ranks[k] >= self->size) return NULL;
+    return e;
 }
 
 /* Divide a buffer into `b->size` equal blocks. */
@@ -131,40 +131,57 @@ static bool divides(const han_caller *self, PyObject *o, const han_blocks *b, ha
     return elements % size == 0;
 }
 
-/* Read a buffer with a block for each of `n` neighbours, and tell its size and place by rank. */
-static bool reads_from(const han_caller *self, PyObject *o, bool only_read, bool counted, int32_t n,
-                       const int32_t *ranks, han_buffer *out, uint64_t *sizes, uint64_t *places) {
-    han_blocks b;
-    uint64_t *counts;
-    if (!n) return true;
-    bool found = han_py_blocks(&b, &counts, n) &&
-                 (counted ? han_py_read_any_vector(self->reader, o, only_read, &b, out)
-                          : divides(self, o, &b, out));
-    for (int32_t k = 0; found && k < n; k++) {
-        if (ranks[k] < 0) continue;
-        sizes[ranks[k]] = b.counts[k] * out->element->size;
-        places[ranks[k]] = b.places[k] * out->element->size;
-        found = sizes[ranks[k]] <= INT32_MAX;
+/* Take the whole buffer for each of `b->size` blocks. */
+static bool repeats(const han_caller *self, PyObject *o, const han_blocks *b, han_buffer *out) {
+    if (!han_reads(self, o, out)) return false;
+    for (int32_t k = 0; k < b->size; k++) b->counts[k] = out->nbytes / out->element->size;
+    return true;
+}
+
+/* Read a buffer with a block for each neighbour, and count in bytes. */
+static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, bool sent,
+                        han_blocks *b, han_buffer *out) {
+    if (!b->size) return true;
+    bool found = sent && e->same ? repeats(self, o, b, out)
+                 : e->counted    ? han_py_read_any_vector(self->reader, o, sent, b, out)
+                                 : divides(self, o, b, out);
+    for (int32_t k = 0; found && k < b->size; k++) {
+        b->counts[k] *= out->element->size;
+        b->places[k] *= out->element->size;
+        found = b->counts[k] <= INT32_MAX; /* else too large for a message */
     }
-    PyMem_Free(counts);
     return found;
 }
 
-/* neighbours, send, recv: an alltoall of blocks that are empty but for those of neighbours, of which
- * none is named twice */
-bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    const neighbours *n = neighbours_of(self, args[0]);
-    if (!n || !own_blocks_of(self, c, HAN_C_ALLTOALLV, &b)) return false;
-    if (n->same) {
-        if (!han_reads(self, args[1], &c->send) || c->send.nbytes > INT32_MAX) return false;
-        for (int32_t k = 0; k < n->targets; k++)
-            if (n->ranks[k] >= 0) b.sends[n->ranks[k]] = c->send.nbytes;
-    } else if (!reads_from(self, args[1], true, n->counted, n->targets, n->ranks, &c->send, b.sends,
-                           b.from)) {
-        return false;
+/* Tell the blocks of edges by rank. Those of one rank must be contiguous, else false. */
+static bool joins(const han_blocks *b, const int32_t *ranks, uint64_t *sizes, uint64_t *places) {
+    bool found = true;
+    for (int32_t k = 0; k < b->size; k++) {
+        const int32_t r = ranks[k];
+        if (r < 0 || !b->counts[k]) continue;
+        if (!sizes[r]) places[r] = b->places[k];
+        found = found && places[r] + sizes[r] == b->places[k];
+        sizes[r] += b->counts[k];
+        found = found && sizes[r] <= INT32_MAX;
     }
-    return reads_from(self, args[2], false, n->counted, n->sources, n->ranks + n->targets, &c->recv,
-                      b.takes, b.to) &&
-           !c->recv.readonly && b.sends[self->rank] == b.takes[self->rank] && han_apart(c);
+    return found;
+}
+
+/* The neighbours of this rank, send, recv: an alltoall of blocks that are empty but for those of
+ * neighbours. */
+bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks own;
+    const edges *e = edges_of(self, args[0]);
+    if (!e || !own_blocks_of(self, c, HAN_C_ALLTOALLV, &own)) return false;
+    uint64_t *sent = NULL, *taken = NULL;
+    han_blocks to, from;
+    bool found = han_py_blocks(&to, &sent, e->targets) &&
+                 han_py_blocks(&from, &taken, e->sources) &&
+                 reads_edges(self, args[1], e, true, &to, &c->send) &&
+                 reads_edges(self, args[2], e, false, &from, &c->recv) && !c->recv.readonly &&
+                 han_apart(c) && joins(&to, e->ranks, own.sends, own.from) &&
+                 joins(&from, e->ranks + e->targets, own.takes, own.to);
+    PyMem_Free(sent);
+    PyMem_Free(taken);
+    return found && own.sends[self->rank] == own.takes[self->rank];
 }
