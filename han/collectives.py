@@ -41,8 +41,8 @@ class Collectives(Attached):
     - RevokedError if an earlier error has made the communicator unusable.
     """
 
-    def _run(self, parser: Parser, *arguments: object) -> Served:
-        """Run a blocking call that the look-up did not serve; return who has served it."""
+    def _run(self, parser: Parser, *arguments: object) -> None:
+        """Run a blocking call that the look-up did not serve."""
         state = self._han
         served = state.run(parser, *arguments)
         if served is Served.BY_MPI:
@@ -50,7 +50,6 @@ class Collectives(Attached):
             left_request(request, state.health, parser.name).Wait()
         elif served is Served.ON_DEVICE:  # MPI libraries lack some nonblocking calls there
             self._mpis(served, parser.name, *arguments)
-        return served
 
     @property
     def _quick(self) -> Any:

@@ -8,41 +8,39 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from han.collectives import Collectives, Started
+from han.message import parsers
 from han.message.message import Message
 from han.message.neighbours import Edges, message_of
 from han.message.parsers import Parser
-from han.runtime.state import Served
+
+CALLS = "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv"
+BOTH = 2  # processes of a periodic dimension in which both neighbours are the same one
 
 
-class Step(NamedTuple):
-    """A call, or a step of it: its parser, and the neighbours as the look-up takes them."""
+class Kind(NamedTuple):
+    """A call of one communicator: its parser, and the neighbours as the look-up takes them."""
 
     parser: Parser
     ranks: bytes
 
 
-class Kind:
-    """A neighbourhood collective of one communicator; a blocking call goes in `steps`."""
+def kinds_of(comm: MPI.Topocomm) -> dict[str, Kind]:
+    """Return the calls of a communicator that han serves: all or none, the same on all ranks."""
+    if isinstance(comm, MPI.Cartcomm):
+        dims, periods, _ = comm.Get_topo()
+        if any(period and dim <= BOTH for dim, period in zip(dims, periods, strict=True)):
+            return {}
+    edges = Edges(comm)
 
-    def __init__(self, name: str, edges: Edges, same: bool, counted: bool) -> None:
-        def step(each: Edges) -> Step:
-            def parse(_: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
-                return message_of(each, same, counted, sendbuf, recvbuf)
+    def kind(name: str) -> Kind:
+        how = "allgather" in name, name.endswith("v")
 
-            return Step(Parser(name, parse), each.packed(same, counted))
+        def parse(_: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
+            return message_of(edges, *how, sendbuf, recvbuf)
 
-        self.whole, self.steps = step(edges), tuple(map(step, edges.steps()))
+        return Kind(Parser(name, parse), edges.packed(*how))
 
-
-class Kinds:
-    """The neighbourhood collectives of one communicator."""
-
-    def __init__(self, comm: MPI.Topocomm) -> None:
-        edges = Edges(comm)
-        self.allgather = Kind("Neighbor_allgather", edges, same=True, counted=False)
-        self.allgatherv = Kind("Neighbor_allgatherv", edges, same=True, counted=True)
-        self.alltoall = Kind("Neighbor_alltoall", edges, same=False, counted=False)
-        self.alltoallv = Kind("Neighbor_alltoallv", edges, same=False, counted=True)
+    return {name: kind(name) for name in CALLS}
 
 
 class NeighbourCollectives(MPI.Topocomm, Collectives):
@@ -50,62 +48,68 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
 
     A buffer of blocks has one for each neighbour, in the order of MPI. For a neighbour that is no
     process, beyond the edge of a grid, the block is there, and stays as it is. Both ranks of a pair
-    pass the same number of bytes. If two processes of a periodic grid are neighbours on both sides,
-    what goes in one direction arrives from the other one.
+    pass the same number of bytes. In a grid with a periodic dimension of one or two processes the
+    calls are the MPI library's.
     """
 
     @cached_property
-    def _kinds(self) -> Kinds:
-        return Kinds(self)
+    def _kinds(self) -> dict[str, Kind]:
+        return kinds_of(self)
+
+    def _librarys(self, name: str, *arguments: Any) -> Any:
+        return getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
 
     # ---- blocking ---------------------------------------------------------------------------
 
     def Neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send `sendbuf` to each neighbour; receive one block of each into `recvbuf`."""
-        self._run_kind(self._kinds.allgather, sendbuf, recvbuf)
+        self._run_kind("Neighbor_allgather", sendbuf, recvbuf)
 
     def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send `sendbuf` to each neighbour; receive blocks of different sizes into `recvbuf`."""
-        self._run_kind(self._kinds.allgatherv, sendbuf, recvbuf)
+        self._run_kind("Neighbor_allgatherv", sendbuf, recvbuf)
 
     def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send a block of `sendbuf` to each neighbour; receive one of each into `recvbuf`."""
-        self._run_kind(self._kinds.alltoall, sendbuf, recvbuf)
+        self._run_kind("Neighbor_alltoall", sendbuf, recvbuf)
 
     def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:
         """Exchange blocks of different sizes with the neighbours."""
-        self._run_kind(self._kinds.alltoallv, sendbuf, recvbuf)
+        self._run_kind("Neighbor_alltoallv", sendbuf, recvbuf)
 
-    def _run_kind(self, kind: Kind, *buffers: Any) -> None:
+    def _run_kind(self, name: str, *buffers: Any) -> None:
+        kind = self._kinds.get(name)
+        if kind is None:
+            self._librarys(name, *buffers)
+            return
         state = self._state or self._han
-        for parser, ranks in kind.steps:
-            if state.calls.neighbours(ranks, *buffers):
-                continue
-            if self._run(parser, *buffers) is not Served.BY_HAN:
-                return  # the library's call is a whole one
+        if not state.calls.neighbours(kind.ranks, *buffers):
+            self._run(kind.parser, *buffers)
 
     # ---- nonblocking ------------------------------------------------------------------------
 
     def Ineighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_allgather`; return its request."""
-        return self._start_kind(self._kinds.allgather, sendbuf, recvbuf)
+        return self._start_kind("Neighbor_allgather", sendbuf, recvbuf)
 
     def Ineighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_allgatherv`; return its request."""
-        return self._start_kind(self._kinds.allgatherv, sendbuf, recvbuf)
+        return self._start_kind("Neighbor_allgatherv", sendbuf, recvbuf)
 
     def Ineighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_alltoall`; return its request."""
-        return self._start_kind(self._kinds.alltoall, sendbuf, recvbuf)
+        return self._start_kind("Neighbor_alltoall", sendbuf, recvbuf)
 
     def Ineighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_alltoallv`; return its request."""
-        return self._start_kind(self._kinds.alltoallv, sendbuf, recvbuf)
+        return self._start_kind("Neighbor_alltoallv", sendbuf, recvbuf)
 
-    def _start_kind(self, kind: Kind, *buffers: Any) -> Started:
-        parser, ranks = kind.whole
-        started: Any = self._quick.ineighbours(ranks, *buffers)
-        return self._start(parser, *buffers) if started is False else started
+    def _start_kind(self, name: str, *buffers: Any) -> Started:
+        kind = self._kinds.get(name)
+        if kind is None:
+            return self._librarys(f"I{name.lower()}", *buffers)  # type: ignore[no-any-return]
+        started: Any = self._quick.ineighbours(kind.ranks, *buffers)
+        return self._start(kind.parser, *buffers) if started is False else started
 
     # ---- persistent -------------------------------------------------------------------------
 
@@ -113,27 +117,29 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_allgather`; collective."""
-        return self._init_kind(self._kinds.allgather, info, sendbuf, recvbuf)
+        return self._init_kind("Neighbor_allgather", info, sendbuf, recvbuf)
 
     def Neighbor_allgatherv_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_allgatherv`; collective."""
-        return self._init_kind(self._kinds.allgatherv, info, sendbuf, recvbuf)
+        return self._init_kind("Neighbor_allgatherv", info, sendbuf, recvbuf)
 
     def Neighbor_alltoall_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_alltoall`; collective."""
-        return self._init_kind(self._kinds.alltoall, info, sendbuf, recvbuf)
+        return self._init_kind("Neighbor_alltoall", info, sendbuf, recvbuf)
 
     def Neighbor_alltoallv_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_alltoallv`; collective."""
-        return self._init_kind(self._kinds.alltoallv, info, sendbuf, recvbuf)
+        return self._init_kind("Neighbor_alltoallv", info, sendbuf, recvbuf)
 
-    def _init_kind(self, kind: Kind, info: MPI.Info, *buffers: Any) -> Started:
-        parser, ranks = kind.whole
-        made: Any = self._quick.neighbours_init(ranks, *buffers)
-        return self._init(parser, info, *buffers) if made is False else made
+    def _init_kind(self, name: str, info: MPI.Info, *buffers: Any) -> Started:
+        kind = self._kinds.get(name)
+        if kind is None:
+            return self._librarys(f"{name}_init", *buffers, info)  # type: ignore[no-any-return]
+        made: Any = self._quick.neighbours_init(kind.ranks, *buffers)
+        return self._init(kind.parser, info, *buffers) if made is False else made

@@ -2,16 +2,13 @@
 
 They are alltoalls of blocks whose sizes only two ranks know (:mod:`han.message.own_sizes`): the
 block is empty where two ranks are no neighbours. If a graph names a rank several times, its blocks
-make one, which is packed and unpacked unless they are contiguous. In a periodic grid of two
-processes both neighbours are the same: there a blocking call goes in two steps, one for each
-direction.
+make one, which is packed and unpacked unless they are contiguous.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from copy import copy
 
 from mpi4py import MPI
 
@@ -20,8 +17,6 @@ from han.message.buffers import Buffer, parse
 from han.message.message import Message, _no_in_place, _writable
 from han.message.own_sizes import Side, _apart, _meet, _message, _packed, _side
 from han.message.uneven import Vector
-
-BOTH = 2  # processes of a periodic dimension in which both neighbours are the same
 
 
 class Edges:
@@ -34,46 +29,27 @@ class Edges:
     def __init__(self, comm: MPI.Topocomm) -> None:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.sources, self.targets = comm.inoutedges
-        self.narrow = isinstance(comm, MPI.Cartcomm) and _is_narrow(comm)
-
-    def steps(self) -> tuple[Edges, ...]:
-        """Return the edges of each step in which a blocking call goes; as many on all ranks."""
-        if not self.narrow:
-            return (self,)
-        return self._towards(0), self._towards(1)
-
-    def _towards(self, way: int) -> Edges:
-        """Return the edges that lead in one direction of each dimension."""
-        found = copy(self)
-        found.narrow = False
-        found.targets = _every_other(self.targets, way)
-        found.sources = _every_other(self.sources, 1 - way)
-        return found
 
     def packed(self, same: bool, counted: bool) -> bytes:
-        """Return the neighbours as the look-up in C takes them; empty if it cannot serve them.
+        """Return the neighbours as the look-up in C takes them.
 
         `same`: each neighbour gets the whole send buffer. `counted`: blocks have counts.
         """
         numbers = len(self.targets), len(self.sources), *self.targets, *self.sources
-        return struct.pack(f"={2 + len(numbers)}i", same, counted, *numbers) * (not self.narrow)
+        return struct.pack(f"={2 + len(numbers)}i", same, counted, *numbers)
 
     def sent(self, blocks: Sequence[Buffer]) -> Side:
-        """Return the blocks to the neighbours, by rank; for each as it receives them."""
-        # what goes in one direction of a grid comes from the other one
-        order = [k ^ int(self.narrow) for k in range(len(blocks))]
-        return self._by_rank(blocks, self.targets, order, packs=True)
+        """Return the blocks to the neighbours, by rank."""
+        return self._by_rank(blocks, self.targets, packs=True)
 
     def received(self, blocks: Sequence[Buffer]) -> Side:
         """Return the blocks from the neighbours, by rank."""
-        return self._by_rank(blocks, self.sources, range(len(blocks)), packs=False)
+        return self._by_rank(blocks, self.sources, packs=False)
 
-    def _by_rank(
-        self, blocks: Sequence[Buffer], ranks: Sequence[int], order: Sequence[int], packs: bool
-    ) -> Side:
-        """Return the blocks for, or from, each rank; those of one rank are joined in an order."""
-        known = sorted((ranks[k], at, k) for at, k in enumerate(order) if ranks[k] >= 0)
-        chosen, owners = [blocks[k] for *_, k in known], [rank for rank, *_ in known]
+    def _by_rank(self, blocks: Sequence[Buffer], ranks: Sequence[int], packs: bool) -> Side:
+        """Return the blocks for, or from, each rank; those of one rank are joined."""
+        known = sorted((rank, k) for k, rank in enumerate(ranks) if rank >= 0)
+        chosen, owners = [blocks[k] for _, k in known], [rank for rank, _ in known]
         side = _side(chosen, packs) if known else Side(0, [], [])
         if len({*owners}) < len(owners) and side.hook is None and not side.device:
             side = _packed(chosen, packs)
@@ -82,17 +58,6 @@ class Edges:
             sizes[rank] += nbytes
             places[rank] = place
         return side._replace(sizes=sizes, places=places)
-
-
-def _is_narrow(comm: MPI.Cartcomm) -> bool:
-    """Return whether a process has the same neighbour on both sides in some direction."""
-    dims, periods, _ = comm.Get_topo()
-    return any(period and dim <= BOTH for dim, period in zip(dims, periods, strict=True))
-
-
-def _every_other(ranks: Sequence[int], way: int) -> list[int]:
-    """Return ranks of one direction in each dimension, and no process in the place of others."""
-    return [rank if k % 2 == way else MPI.PROC_NULL for k, rank in enumerate(ranks)]
 
 
 def _equal(spec: object, what: str, number: int) -> list[Buffer]:

@@ -394,7 +394,7 @@ WHEN = [
     ),
     *(
         ({"collective": name}, f"unknown collective; calls of {name.capitalize()} are left to")
-        for name in (*LIBRARYS, "ineighbor_alltoall")
+        for name in (*LIBRARYS, "ineighbor_alltoallw")
     ),
     ({"bytes": {"min": "2KiB", "max": "1KiB"}}, "min 2048 is larger than max 1024"),
     ({"bytes": {"mini": 1}}, "when.bytes.mini: unknown key; did you mean 'min'? Known: max, min"),

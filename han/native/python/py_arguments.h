@@ -83,12 +83,6 @@ bool han_read_reduce_scatter(const han_caller *, PyObject *const *args, han_call
  * numbers for them. */
 bool han_read_recvcounts(const han_caller *, PyObject *const *args, han_call *);
 
-bool han_read_gatherv(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_scatterv(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_alltoallv(const han_caller *, PyObject *const *args, han_call *);
-/* The neighbours of this rank, send, recv. */
-bool han_read_neighbours(const han_caller *, PyObject *const *args, han_call *);
-
 /* The sizes of blocks that differ, as bytes that a request owns; NULL if there are none. 0 or -1. */
 int han_py_sizes_of(const han_caller *, const han_call *, PyObject **out);
 

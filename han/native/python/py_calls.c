@@ -10,6 +10,7 @@
 #include "python/py_arguments.h"
 #include "python/py_copies.h"
 #include "python/py_look_up.h"
+#include "python/py_own_blocks.h"
 #include "python/py_ref.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"

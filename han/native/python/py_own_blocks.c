@@ -1,7 +1,7 @@
-/* Reads the arguments of calls in which a rank knows the sizes of its own blocks only. */
+#include "python/py_own_blocks.h"
+
 #include <string.h>
 
-#include "python/py_arguments.h"
 #include "python/py_vectors.h"
 
 /* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
