@@ -14,6 +14,7 @@ from han.model.collectives import calls
 OBJECTS = "objects, which mpi4py pickles and sends"
 NEVER = "collectives that han does not have"
 UNFIT = "calls that no rule and no submodule can serve"
+NARROW = "calls with neighbours in a grid in which both may be the same process"
 DEVICE = "calls on memory of a device"
 
 

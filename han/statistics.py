@@ -17,9 +17,9 @@ from typing import Any
 from mpi4py import MPI
 
 from han.collectives import Collectives
-from han.counted_calls import DEVICE, OBJECTS, UNFIT, Method, methods
+from han.counted_calls import DEVICE, NARROW, OBJECTS, UNFIT, Method, methods
 from han.model.statistics import CountedCalls, Counts, size_range
-from han.object_moves import ObjectMoves
+from han.neighbours import NeighbourCollectives
 from han.objects import Objects
 from han.runtime.left import LeftPrequest, LeftRequest
 from han.runtime.request import Request
@@ -51,8 +51,10 @@ class Counting:
             for method in methods():
                 self._replace(cls, method.name, functools.partial(self._call, method))
         self._replace(Collectives, "_mpis", functools.partial(self._leaving, _why_mpis))
-        for cls, name in ((Objects, "_mpi4pys"), (ObjectMoves, "_move")):
-            self._replace(cls, name, functools.partial(self._leaving, lambda *_: OBJECTS))
+        pickled = functools.partial(self._leaving, lambda *_: OBJECTS)
+        self._replace(Objects, "_mpi4pys", pickled)
+        narrow = functools.partial(self._leaving, lambda *_: NARROW)
+        self._replace(NeighbourCollectives, "_librarys", narrow)
         for cls in (Request, LeftRequest):
             self._replace(cls, "Wait", functools.partial(self._step, 0))
         for cls in (Request, LeftPrequest):
