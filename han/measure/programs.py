@@ -21,7 +21,7 @@ from han.common.errors import WrongResultError
 from han.common.suggest import expect_known
 from han.common.tables import shown_table
 from han.common.units import format_us, spans
-from han.measure import program_left, program_mix, program_rows
+from han.measure import program_left, program_mix, program_rows, program_vectors
 from han.measure.bench import SIDES, Settings
 from han.measure.bench_machine import Machine, document, heading
 from han.measure.program_mix import DEFAULT, MIXED, mixed
@@ -139,8 +139,8 @@ def summary(results: Sequence[ProgramResult]) -> str:
 
 
 GROUPS = (
-    program_rows.SPELLINGS, SIZES, program_rows.OBJECTS, program_rows.COMMUNICATORS,
-    program_rows.PERSISTENT, MIXED, program_mix.SOLVER,
+    program_rows.SPELLINGS, SIZES, program_vectors.VECTORS, program_rows.OBJECTS,
+    program_rows.COMMUNICATORS, program_rows.PERSISTENT, MIXED, program_mix.SOLVER,
 )  # fmt: skip
 ROUNDS_OF_PASSES = 3  # at most, as each one makes communicators
 MUCH_LONGER = 5  # times the seconds of a row for a first pass, so that it has many sizes
@@ -158,6 +158,7 @@ def chosen(groups: Sequence[str] = (), replay: Path | None = None) -> list[Row]:
         expect_known("group of rows", name, (*GROUPS, program_left.LEFT))
     rows: list[Row] = [
         *program_rows.ROWS,
+        *program_vectors.ROWS,
         SMALL,
         LARGE,
         BLOCKS,

@@ -114,26 +114,54 @@ def in_place_at_root(comm: han.Comm, root: int, most: int) -> None:
         assert back.tolist() == mine.tolist()
 
 
-@on_few
-def test_types_with_gaps_are_packed(mpi_ranks):
-    pairs = D.Create_vector(2, 1, 2)  # of three numbers the first and the last one
-    spaced = pairs.Create_resized(0, 32).Commit()
-    with opened(new_comm()) as comm:
-        full = np.arange(4.0 * SIZE) + 100 * RANK
-        counts, into = [1] * SIZE, np.full(4 * SIZE, -1.0)
-        comm.Alltoallv([full, counts, spaced], [into, counts, spaced])
-        expected = np.full((SIZE, 4), -1.0)
-        for s in range(SIZE):
-            expected[s, ::2] = (np.arange(4.0 * SIZE) + 100 * s)[4 * RANK : 4 * RANK + 4 : 2]
-        assert into.reshape(SIZE, 4).tolist() == expected.tolist()
-        for root in range(SIZE):
-            into[:] = -1.0
-            comm.Gatherv([full, 1, spaced], [into, counts, spaced] if root == RANK else None, root)
-            if root == RANK:
-                assert into.reshape(SIZE, 4)[:, 2].tolist() == [2.0 + 100 * s for s in range(SIZE)]
-                assert (into.reshape(SIZE, 4)[:, 1::2] == -1.0).all()
-    for one in (pairs, spaced):
+@pytest.fixture
+def spaced():
+    """A type of two numbers, 2 apart, of every 4."""
+    pairs = D.Create_vector(2, 1, 2)
+    made = pairs.Create_resized(0, 32).Commit()
+    yield made
+    for one in (pairs, made):
         one.Free()
+
+
+def numbers(rank: int) -> np.ndarray:
+    """Return four numbers for each rank, of which a spaced type takes two."""
+    return (np.arange(4.0 * SIZE) + 100 * rank).reshape(SIZE, 4)
+
+
+@on_few
+def test_types_with_gaps_are_packed(mpi_ranks, spaced):
+    counts, order = [1] * SIZE, [*reversed(range(SIZE))]
+    with opened(new_comm()) as comm:
+        for _, root in product(range(3), range(SIZE)):
+            hits, at_root = comm.cache_info().hits, root == RANK
+            full, into = numbers(RANK), np.full((SIZE, 4), -1.0)
+            comm.Alltoallv([full, counts, spaced], [into, (counts, order), spaced])
+            expected = np.full((SIZE, 4), -1.0)
+            for s in range(SIZE):
+                expected[order[s], ::2] = numbers(s)[RANK, ::2]
+            assert into.tolist() == expected.tolist()
+
+            dense = np.full((SIZE, 2), -1.0)  # the other side may have another type
+            comm.Alltoallv([full, (counts, order), spaced], [dense, [2] * SIZE])
+            assert dense.tolist() == [numbers(s)[order[RANK], ::2].tolist() for s in range(SIZE)]
+
+            into[:] = -1.0
+            comm.Gatherv([full, 1, spaced], [into, counts, spaced] if at_root else None, root)
+            if at_root:
+                assert into[:, ::2].tolist() == [numbers(s)[0, ::2].tolist() for s in range(SIZE)]
+            assert (into[:, 1::2] == -1.0).all()
+
+            one = np.full(4, -1.0)
+            comm.Scatterv([full, counts, spaced] if at_root else None, [one, 1, spaced], root)
+            assert one.tolist() == [numbers(root)[RANK, 0], -1, numbers(root)[RANK, 2], -1]
+            if at_root:  # its own block stays where it is
+                into[:] = -1.0
+                into[root] = 7.0
+            here = MPI.IN_PLACE if at_root else [full, 1, spaced]
+            comm.Gatherv(here, [into, counts, spaced] if at_root else None, root)
+            assert not at_root or into[root].tolist() == [7.0] * 4
+        assert comm.cache_info().hits == hits + 5
 
 
 @on_few

@@ -17,6 +17,7 @@ typedef enum {
     HAN_PACKED,    /* a broadcast of a derived type: packed, in a copy, which the root sends */
     HAN_GAPPED,    /* elements with gaps: in a copy; their data is delivered */
     HAN_SCATTERED, /* blocks that are apart: in a copy; they are delivered one by one */
+    HAN_TYPED,     /* blocks of a derived type whose sizes two ranks know: the same */
 } han_use;
 
 typedef struct {
@@ -57,8 +58,9 @@ static inline bool han_writes(const han_caller *self, PyObject *o, han_buffer *b
 /* Whether a call sends and receives in different memory. */
 static inline bool han_apart(const han_call *c) {
     const han_buffer *a = &c->send, *b = &c->recv;
-    return !a->nbytes || !b->nbytes || a->data + a->nbytes <= b->data ||
-           b->data + b->nbytes <= a->data;
+    const uint64_t sent = a->datatype ? a->span : a->nbytes;
+    const uint64_t received = b->datatype ? b->span : b->nbytes;
+    return !sent || !received || a->data + sent <= b->data || b->data + received <= a->data;
 }
 
 /* ---- readers -------------------------------------------------------------------------------- */

@@ -15,9 +15,10 @@ typedef struct {
     PyObject *owner;            /* keeps the memory; a new reference, or NULL */
     bool readonly;
     /* Of elements of a derived type, or with gaps: their type, a new reference; their number; bytes
-     * of their data; bytes from the first one to the end of the memory. */
+     * of their data; bytes from the first one to the end of the memory, and to that of the data. */
     PyObject *datatype;
-    uint64_t count, packed, room;
+    uint64_t count, packed, room, span;
+    uint64_t size, extent; /* bytes of data of such an element, and from one to the next */
 } han_buffer;
 
 /* Classes: a tuple of those whose objects are no memory, and MPI.buffer. */

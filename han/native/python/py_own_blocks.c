@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "python/py_copies.h"
 #include "python/py_vectors.h"
 
 /* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
@@ -21,17 +22,51 @@ static bool own_blocks_of(const han_caller *self, han_call *c, int32_t collectiv
     return c->counts;
 }
 
+/* Turn sizes and places from elements into bytes; false if a block is too large for a message. */
+static bool in_bytes(const han_buffer *b, int32_t blocks, uint64_t *sizes, uint64_t *places) {
+    const uint64_t size = b->datatype ? b->size : b->element->size;
+    const uint64_t extent = b->datatype ? b->extent : b->element->size;
+    bool found = true;
+    for (int32_t k = 0; k < blocks; k++) {
+        sizes[k] *= size;
+        places[k] *= extent;
+        found = found && sizes[k] <= INT32_MAX;
+    }
+    return found;
+}
+
 /* Read a buffer of blocks, their sizes and where they begin. */
 static bool reads_blocks(const han_caller *self, PyObject *o, bool only_read, han_buffer *out,
                          uint64_t *sizes, uint64_t *places) {
     han_blocks b = {.counts = sizes, .places = places, .size = self->size};
-    if (!han_py_read_any_vector(self->reader, o, only_read, &b, out)) return false;
-    for (int32_t r = 0; r < self->size; r++) {
-        sizes[r] *= out->element->size;
-        places[r] *= out->element->size;
-        if (sizes[r] > INT32_MAX) return false; /* too large for a message */
+    return han_py_read_any_vector(self->reader, o, only_read, &b, out) &&
+           in_bytes(out, self->size, sizes, places);
+}
+
+/* Read a buffer that is one block. */
+static bool reads_block(const han_caller *self, PyObject *o, han_buffer *out, uint64_t *nbytes) {
+    if (!han_py_read(self->reader, o, 1, out)) return false;
+    *nbytes = out->nbytes;
+    return *nbytes <= INT32_MAX;
+}
+
+/* See to elements of derived types: those to send are packed, in a copy. */
+static bool packs(const han_caller *self, han_call *c, const own_blocks *b) {
+    uint64_t total = 0;
+    if (c->recv.datatype) c->use = HAN_TYPED;
+    if (!c->send.datatype) return true;
+    for (int32_t r = 0; r < self->size; r++) total += b->sends[r];
+    PyObject *copy = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    if (!copy) {
+        PyErr_Clear();
+        return false;
     }
-    return true;
+    uint8_t *packed = (uint8_t *)PyBytes_AS_STRING(copy);
+    bool done = !han_py_pack_blocks(self->reader, &c->send, self->size, b->sends, b->from, packed);
+    Py_XSETREF(c->send.owner, copy);
+    c->send.data = packed;
+    c->copied = true;
+    return done;
 }
 
 /* send, recv, root */
@@ -46,11 +81,10 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
         return false;
     if (there) {
         b.takes[root] = 0;
-        return true;
+        return packs(self, c, &b);
     }
-    if (!han_reads(self, args[0], &c->send) || c->send.nbytes > INT32_MAX) return false;
-    b.sends[root] = c->send.nbytes;
-    return !at_root || (b.sends[root] == b.takes[root] && han_apart(c));
+    return reads_block(self, args[0], &c->send, &b.sends[root]) &&
+           (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && packs(self, c, &b);
 }
 
 /* send, recv, root */
@@ -63,16 +97,16 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
     if (at_root && !reads_blocks(self, args[0], true, &c->send, b.sends, b.from)) return false;
     if (there) {
         b.sends[root] = 0;
-        return true;
+        return packs(self, c, &b);
     }
-    if (!han_writes(self, args[1], &c->recv) || c->recv.nbytes > INT32_MAX) return false;
-    b.takes[root] = c->recv.nbytes;
-    return !at_root || (b.sends[root] == b.takes[root] && han_apart(c));
+    return reads_block(self, args[1], &c->recv, &b.takes[root]) && !c->recv.readonly &&
+           (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && packs(self, c, &b);
 }
 
 /* Send a copy of the blocks that are in the receive buffer. */
 static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blocks *b) {
     size_t n = (size_t)self->size * sizeof *b->sends;
+    if (c->recv.datatype) return false;
     c->send.owner =
         PyBytes_FromStringAndSize((const char *)c->recv.data, (Py_ssize_t)c->recv.nbytes);
     if (!c->send.owner) {
@@ -94,7 +128,7 @@ bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call 
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
     return reads_blocks(self, args[0], true, &c->send, b.sends, b.from) &&
-           b.sends[self->rank] == b.takes[self->rank] && han_apart(c);
+           b.sends[self->rank] == b.takes[self->rank] && han_apart(c) && packs(self, c, &b);
 }
 
 /* ---- neighbours ---------------------------------------------------------------------------- */
@@ -119,11 +153,15 @@ static const edges *edges_of(const han_caller *self, PyObject *o) {
     return e;
 }
 
+static uint64_t elements_of(const han_buffer *b) {
+    return b->datatype ? b->count : b->nbytes / b->element->size;
+}
+
 /* Divide a buffer into `b->size` equal blocks. */
 static bool divides(const han_caller *self, PyObject *o, const han_blocks *b, han_buffer *out) {
     const uint64_t size = (uint64_t)b->size;
-    if (!han_py_read(self->reader, o, size, out) || out->datatype) return false;
-    const uint64_t elements = out->nbytes / out->element->size;
+    if (!han_py_read(self->reader, o, size, out)) return false;
+    const uint64_t elements = elements_of(out);
     for (uint64_t k = 0; k < size; k++) {
         b->counts[k] = elements / size;
         b->places[k] = k * (elements / size);
@@ -133,8 +171,8 @@ static bool divides(const han_caller *self, PyObject *o, const han_blocks *b, ha
 
 /* Take the whole buffer for each of `b->size` blocks. */
 static bool repeats(const han_caller *self, PyObject *o, const han_blocks *b, han_buffer *out) {
-    if (!han_reads(self, o, out)) return false;
-    for (int32_t k = 0; k < b->size; k++) b->counts[k] = out->nbytes / out->element->size;
+    if (!han_py_read(self->reader, o, 1, out)) return false;
+    for (int32_t k = 0; k < b->size; k++) b->counts[k] = elements_of(out);
     return true;
 }
 
@@ -145,22 +183,19 @@ static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, boo
     bool found = sent && e->same ? repeats(self, o, b, out)
                  : e->counted    ? han_py_read_any_vector(self->reader, o, sent, b, out)
                                  : divides(self, o, b, out);
-    for (int32_t k = 0; found && k < b->size; k++) {
-        b->counts[k] *= out->element->size;
-        b->places[k] *= out->element->size;
-        found = b->counts[k] <= INT32_MAX; /* else too large for a message */
-    }
-    return found;
+    return found && in_bytes(out, b->size, b->counts, b->places);
 }
 
-/* Tell the blocks of edges by rank. Those of one rank must be contiguous, else false. */
-static bool joins(const han_blocks *b, const int32_t *ranks, uint64_t *sizes, uint64_t *places) {
+/* Tell the blocks of edges by rank. Those of one rank must be contiguous, and of no derived type,
+ * else false. */
+static bool joins(const han_buffer *buffer, const han_blocks *b, const int32_t *ranks,
+                  uint64_t *sizes, uint64_t *places) {
     bool found = true;
     for (int32_t k = 0; k < b->size; k++) {
         const int32_t r = ranks[k];
         if (r < 0 || !b->counts[k]) continue;
         if (!sizes[r]) places[r] = b->places[k];
-        found = found && places[r] + sizes[r] == b->places[k];
+        found = found && places[r] + sizes[r] == b->places[k] && !(sizes[r] && buffer->datatype);
         sizes[r] += b->counts[k];
         found = found && sizes[r] <= INT32_MAX;
     }
@@ -179,9 +214,10 @@ bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call
                  han_py_blocks(&from, &taken, e->sources) &&
                  reads_edges(self, args[1], e, true, &to, &c->send) &&
                  reads_edges(self, args[2], e, false, &from, &c->recv) && !c->recv.readonly &&
-                 han_apart(c) && joins(&to, e->ranks, own.sends, own.from) &&
-                 joins(&from, e->ranks + e->targets, own.takes, own.to);
+                 han_apart(c) && joins(&c->send, &to, e->ranks, own.sends, own.from) &&
+                 joins(&c->recv, &from, e->ranks + e->targets, own.takes, own.to) &&
+                 own.sends[self->rank] == own.takes[self->rank] && packs(self, c, &own);
     PyMem_Free(sent);
     PyMem_Free(taken);
-    return found && own.sends[self->rank] == own.takes[self->rank];
+    return found;
 }

@@ -103,6 +103,9 @@ static bool take_derived(const ReaderObject *r, PyObject *type, const han_range 
     if (b->count && (__builtin_mul_overflow(b->count - 1, (uint64_t)f.extent, &span) ||
                      __builtin_add_overflow(span, (uint64_t)f.behind, &span)))
         return false;
+    b->size = (uint64_t)f.size;
+    b->extent = (uint64_t)f.extent;
+    b->span = span;
     b->nbytes = b->packed = b->count * (uint64_t)f.size;
     b->element = &no_numbers;
     b->datatype = Py_NewRef(type);

@@ -85,18 +85,19 @@ static bool read_placed(const ReaderObject *r, const han_items *items, han_block
     bool found =
         items->count && han_py_read_counts(items->count, b) && place(items->displacement, b);
     han_range all = {.count = b->reach, .counted = true};
-    return found && han_py_read_items(r, items, all, out) && !out->datatype;
+    return found && han_py_read_items(r, items, all, out);
 }
 
 bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
     han_items items;
     if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return false;
-    bool found = han_py_items(r, o, &items) && read_placed(r, &items, b, out) && b->ascending;
+    bool found = han_py_items(r, o, &items) && read_placed(r, &items, b, out) && b->ascending &&
+                 !out->datatype;
     han_py_drop_items(&items);
     return found;
 }
 
-/* Divide a buffer without counts. */
+/* Divide a buffer without counts; none of a derived type. */
 static bool divide(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
     if (!han_py_read(r, o, 1, out) || out->datatype) return false;
     uint64_t size = (uint64_t)b->size, n = out->nbytes / out->element->size;

@@ -27,8 +27,8 @@ bool han_py_read_counts(PyObject *, han_blocks *);
  * block. Blocks in another order than that of ranks are refused. */
 bool han_py_read_vector(const ReaderObject *, PyObject *, han_blocks *, han_buffer *);
 
-/* The same, for blocks in any order, which may overlap if they are only read. A buffer without counts
- * is divided evenly; the first ranks get an element more where some are left. */
+/* The same, for blocks in any order, of derived types too, which may overlap if they are only read. A
+ * buffer without counts is divided evenly; the first ranks get an element more where some are left. */
 bool han_py_read_any_vector(const ReaderObject *, PyObject *, bool only_read, han_blocks *,
                             han_buffer *);
 

@@ -1,0 +1,132 @@
+"""Rows of ``han bench --programs``: blocks whose sizes two ranks know, scans, and neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from han.measure.bench_calls import Array, restart
+from han.measure.program_rows import COUNT, ProgramRow, Work, pair
+
+VECTORS = "vectors"  # the group
+LENGTHS = range(1, 26)  # numbers in a block, one after the other
+GAP = 2  # numbers between blocks
+
+
+def _whole(comm: MPI.Intracomm, count: int = COUNT) -> tuple[Array, Array]:
+    """Return an array with a block to send to each rank, and one to receive as many."""
+    return pair(comm, count * comm.Get_size())
+
+
+def _gatherv(comm: MPI.Intracomm) -> Work:
+    (_, recv), (send, _) = _whole(comm), pair(comm)
+    counts = [COUNT] * comm.Get_size()
+    return Work(partial(comm.Gatherv, send, [recv, counts], 0), [recv])
+
+
+def _scatterv(comm: MPI.Intracomm) -> Work:
+    size, (_, recv) = comm.Get_size(), pair(comm)
+    send = np.arange(float((COUNT + GAP) * size))
+    places = [(COUNT + GAP) * rank for rank in range(size)]
+    given = [send, ([COUNT] * size, places), MPI.DOUBLE]
+    return Work(partial(comm.Scatterv, given, recv, 0), [recv])
+
+
+def _new_sizes(make: Callable[[MPI.Intracomm, int], Work], comm: MPI.Intracomm) -> Work:
+    works = [make(comm, count) for count in LENGTHS]
+
+    def call() -> None:
+        for work in works:
+            work.call()
+
+    return Work(call, [result for work in works for result in work.results], len(works))
+
+
+def _alltoallv(comm: MPI.Intracomm, count: int) -> Work:
+    (send, recv), counts = _whole(comm, count), [count] * comm.Get_size()
+    return Work(partial(comm.Alltoallv, [send, counts], [recv, counts]), [recv])
+
+
+def _scan(comm: MPI.Intracomm, count: int) -> Work:
+    send, recv = pair(comm, count)
+    return Work(partial(comm.Scan, send, recv), [recv])
+
+
+def _in_place(comm: MPI.Intracomm) -> Work:
+    size, rank = comm.Get_size(), comm.Get_rank()
+    both = np.repeat(np.arange(size) + float(rank), COUNT)  # the same after any number of calls
+    counts = [COUNT] * size
+    return Work(partial(comm.Alltoallv, MPI.IN_PLACE, [both, counts]), [both])
+
+
+def _reversed(comm: MPI.Intracomm) -> Work:
+    (send, recv), size = _whole(comm), comm.Get_size()
+    places = [COUNT * rank for rank in reversed(range(size))]
+    blocks = [COUNT] * size, places
+    return Work(partial(comm.Alltoallv, [send, blocks], [recv, blocks]), [recv])
+
+
+def _of_columns(comm: MPI.Intracomm) -> Work:
+    size = comm.Get_size()
+    column = MPI.DOUBLE.Create_vector(COUNT, 1, size).Create_resized(0, 8).Commit()
+    send, recv = np.arange(float(COUNT * size)) + comm.Get_rank(), np.zeros(COUNT * size)
+    ones = [1] * size
+    call = partial(comm.Alltoallv, [send, ones, column], [recv, ones, column])
+    return Work(call, [recv], free=column.Free)
+
+
+def _from_init_to_free(comm: MPI.Intracomm) -> Work:
+    (send, recv), counts = _whole(comm), [COUNT] * comm.Get_size()
+
+    def call() -> None:
+        request = comm.Alltoallv_init([send, counts], [recv, counts])
+        restart(request.Start, request.Wait)
+        request.Free()
+
+    return Work(call, [recv])
+
+
+def _on_line(name: str, comm: MPI.Intracomm) -> Work:
+    """Call a collective of neighbours on ranks in a row."""
+    line = comm.Create_cart([comm.Get_size()], [False])
+    line.Barrier()  # nonblocking calls do not set a communicator up
+    sources, targets = map(len, line.inoutedges)
+    send, _ = pair(line, COUNT * (1 if "allgather" in name else targets))
+    recv = np.zeros(COUNT * sources)
+    given: list[Any] = [send, recv]
+    if name.endswith("v"):
+        given = [[send, [COUNT] * targets], [recv, [COUNT] * sources]]
+    method = getattr(line, name)
+    call = (lambda: method(*given).Wait()) if name[0] == "I" else partial(method, *given)
+    return Work(call, [recv], free=line.Free)
+
+
+def _line_and_call(comm: MPI.Intracomm) -> Work:
+    recv = np.zeros(2 * COUNT)
+
+    def call() -> None:
+        work = _on_line("Neighbor_alltoall", comm)
+        work.call()
+        recv[:] = work.results[0]
+        work.free()
+
+    return Work(call, [recv])
+
+
+ON_LINE = "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Ineighbor_alltoall"
+ROWS = (
+    ProgramRow(VECTORS, "Gatherv(a, [a, n])", _gatherv),
+    ProgramRow(VECTORS, "Scatterv([a, (n, d), type], a)", _scatterv),
+    ProgramRow(VECTORS, f"Alltoallv of {len(LENGTHS)} sizes", partial(_new_sizes, _alltoallv)),
+    ProgramRow(VECTORS, "Alltoallv(IN_PLACE, [a, n])", _in_place),
+    ProgramRow(VECTORS, "Alltoallv of blocks in another order", _reversed),
+    ProgramRow(VECTORS, "Alltoallv of columns of a matrix", _of_columns),
+    ProgramRow(VECTORS, "Alltoallv_init, Start, Wait, Free", _from_init_to_free),
+    ProgramRow(VECTORS, f"Scan of {len(LENGTHS)} sizes", partial(_new_sizes, _scan)),
+    *(ProgramRow(VECTORS, f"{name} on a line", partial(_on_line, name)) for name in ON_LINE),
+    ProgramRow(VECTORS, "Create_cart, Neighbor_alltoall, Free", _line_and_call),
+)
