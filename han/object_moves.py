@@ -6,7 +6,7 @@ import copyreg
 import pickle
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from mpi4py import MPI
@@ -23,8 +23,21 @@ from han.vector_collectives import VectorCollectives
 
 # What mpi4py gives MPI.pickle
 _native.learn_pickle(MPI.pickle, pickle.dumps, pickle.loads, copyreg.dispatch_table)
-MOST_TO_ALL = 1 << 20  # bytes of all objects that a rank without need of them may get
 Op: TypeAlias = MPI.Op | Callable[[Any, Any], Any]
+
+
+class Few(NamedTuple):
+    """How many bytes are few, so that operands of a reduction need no tree.
+
+    An object of up to `asked` goes to the root without a question. Ranks without need of them may
+    get objects of up to `to_all` together.
+    """
+
+    asked: int
+    to_all: int
+
+
+INSIDE, BETWEEN = Few(64 << 10, 1 << 20), Few(12 << 10, 96 << 10)  # a node, and nodes
 
 
 class ObjectMoves(VectorCollectives):
@@ -213,6 +226,11 @@ class ObjectMoves(VectorCollectives):
             every = _joined(items, stride)
             self._carry(state, Call.ALLTOALL, quick, parser, every, into)
         return decode_each(_cut(whole, sizes, stride))
+
+
+def few_of(state: State) -> Few:
+    """Return how many bytes are few on a communicator."""
+    return INSIDE if state.parts.topology.nodes == 1 else BETWEEN
 
 
 def decode_each(items: Sequence[Any]) -> list[Any]:

@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.message import parsers
-from han.object_moves import MOST_TO_ALL, ObjectMoves, Op, decode_each
+from han.object_moves import ObjectMoves, Op, decode_each, few_of
 from han.runtime.direct import Direct
 from han.runtime.eager import TEXTS, Call, Large
 from han.runtime.state import State
@@ -31,7 +31,6 @@ PLAIN = frozenset(
     | {kind for kind in np.sctypeDict.values() if kind not in (np.object_, np.void)}
 )  # predefined operations give the same result on all ranks
 PAIR = 2  # operands whose order needs no tree
-LEAST_ASKED = 64 << 10  # bytes of an object; smaller ones go to the root without a question
 LISTS = (tuple, list)  # also of such lists
 NUMBER = struct.Struct("=q")
 NUMBERS = "biufc"  # and of arrays of these kinds
@@ -132,11 +131,12 @@ class Objects(ObjectMoves):
     ) -> list[Any] | None:  # fmt: skip
         """Move objects to the root or, if all have many bytes, along a tree, as the root says."""
         if large is None:
-            along_tree = len(data) > LEAST_ASKED and bool(direct.receive(root)[0])
+            along_tree = len(data) > few_of(state).asked and bool(direct.receive(root)[0])
         else:
-            along_tree = AS_TREE and min(sizes) > LEAST_ASKED and sum(sizes) > MOST_TO_ALL
+            few = few_of(state)
+            along_tree = AS_TREE and min(sizes) > few.asked and sum(sizes) > few.to_all
             for rank, nbytes in enumerate(sizes):
-                if nbytes > LEAST_ASKED and rank != root:
+                if nbytes > few.asked and rank != root:
                     direct.send(bytes([along_tree]), rank)
         if along_tree:
             return self._along_tree(state, direct, data, op, root)
@@ -158,7 +158,7 @@ class Objects(ObjectMoves):
         found = self._tell(state, data, call)
         if found.__class__ is Large:
             sizes = found.sizes(0, Call.ALLREDUCE, Call.COMBINE)
-            if AS_TREE and sum(sizes) > MOST_TO_ALL:
+            if AS_TREE and sum(sizes) > few_of(state).to_all:
                 direct = Direct(state.health, number, TEXTS[Call.ALLREDUCE])
                 made = self._along_tree(state, direct, data, op, 0)
                 return self._broadcast(state, made[0] if made else None, Call.RESULT, 0)
