@@ -25,6 +25,7 @@ from han.common.errors import WrongResultError
 from han.common.units import plural
 from han.measure.bench_calls import Array, Buffers, Call
 from han.model.measurements import Times
+from han.ranks.clocks import system
 from han.runtime.alike import ALIKE
 from han.runtime.roots import ROOTS
 
@@ -183,7 +184,6 @@ def summary(us: Mapping[str, Array], counts: Mapping[str, int]) -> dict[str, Tim
 
 
 STAT = Path("/proc/stat")
-BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells kernels apart: nodes may be containers
 BUSY = (1, 2, 3, 6, 7)  # fields of its first line: user, nice, system, interrupts
 WORTH_TELLING = 0.2  # processors
 SHORTEST = 0.2  # seconds: the kernel counts in steps of 10 ms
@@ -201,11 +201,7 @@ class Used(NamedTuple):
 def used_since(begun: Sequence[float]) -> Used:
     """Return what this rank has seen since ``now()`` returned `begun`."""
     elapsed, busy, own = (b - a for a, b in zip(begun, now(), strict=True))
-    try:
-        kernel = BOOT.read_text().strip()
-    except OSError:
-        kernel = MPI.Get_processor_name()
-    return Used(kernel, elapsed, busy, own)
+    return Used(system(), elapsed, busy, own)
 
 
 def others(used: list[Used]) -> float:
