@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from han.model.program import Ref
 from han.submodules.measured import SEGMENT
-from han.submodules.parts.mail import MOST, Mail, Transfer
+from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
 from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
@@ -38,10 +38,8 @@ class Scan(Submodule):
 
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""
-        element = question.signature.element
-        if element > MOST:
-            return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
-        return order_kept(question, self.algorithms[question.choice.algorithm])
+        kept = order_kept(question, self.algorithms[question.choice.algorithm])
+        return misfit(question.signature.element) or kept
 
     def lower(self, context: Context) -> None:
         """Emit this rank's part of the scan of each task."""

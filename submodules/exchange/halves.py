@@ -201,8 +201,7 @@ class Spread:
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...], members: int) -> Spread:
         """Lay out the tasks of a level's stream; a single one goes to small slots if it fits."""
-        geometry, signature = plan.geometries[level], plan.signature
-        assert geometry is not None
+        geometry, signature = plan.geometry(level), plan.signature
         choice, largest = plan.choice.levels[level].of("bcast"), max(t.nbytes for t in tasks)
         small = len(tasks) == 1 and largest <= PAGE
         pattern, partition = in_cells(choice, members, signature.grain)

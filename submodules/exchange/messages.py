@@ -29,7 +29,7 @@ from han.submodules.exchange.patterns import (
 from han.submodules.exchange.steps import OWN, Blocks, Fold, Steps, Take, spans
 from han.submodules.measured import SEGMENT
 from han.submodules.parts.fold import fold
-from han.submodules.parts.mail import MOST, Mail, Transfer
+from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
 from han.submodules.parts.pieces import cut, in_strides
 from han.tasks.canonical import linear, rooms
 from han.tasks.context import Context
@@ -73,9 +73,9 @@ Arriving = dict[int, list[Transfer]]  # by member
 
 def unfit(question: Question) -> str | None:
     """Return the reason why an exchange in messages cannot serve the call, or None."""
-    choice, element = question.choice, question.signature.element
-    if element > MOST:
-        return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
+    choice, large = question.choice, misfit(question.signature.element)
+    if large is not None:
+        return large
     if asked_factors(choice) is not None and choice.algorithm in PRESETS:
         return own_factors(choice.algorithm)
     return misfit_of(choice, question.topology.widest(question.level))

@@ -156,8 +156,7 @@ class Rounds:
 
     @classmethod
     def _fit(cls, plan: Outline, level: int, kind: str) -> Rounds:
-        geometry, choice = plan.geometries[level], plan.choice.levels[level].of(kind)
-        assert geometry is not None, "supports() lets only levels with shared memory pass"
+        geometry, choice = plan.geometry(level), plan.choice.levels[level].of(kind)
         tasks, grain = plan.worked[kind, level], plan.signature.grain
         largest = max(task.nbytes for task in tasks)
         whole = _is_whole(choice, kind, largest)

@@ -12,6 +12,13 @@ MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 Start = Callable[[Ref, int, int, int], None]  # a stream's method that starts a message
 
 
+def misfit(element: int) -> str | None:
+    """Return why elements of so many bytes cannot be sent, or None."""
+    if element <= MOST:
+        return None
+    return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
+
+
 @dataclass(slots=True)
 class Transfer:
     """Messages of `step` bytes that carry the bytes [start, stop) of the message at `place`.
