@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from han.model.timeline import TaskTime, Timeline, remarks, shape_name, shares
-from han.plots.plots import COLORS, GREY, pyplot, save
+from han.plots.plots import COLORS, GREY, new_figure, save
 from han.trace.timeline_parts import select
 
 MOST_LANES = 20  # in a panel; of more ranks, only some are drawn
@@ -40,13 +40,13 @@ def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
     share of that time in which the task copies or reduces. A thin line before the bar is the time
     in which the task waits for other tasks or ranks. Raises PlotError.
     """
-    plt = pyplot()
     panels = [panel_of(timeline) for timeline in timelines]
     heights = [HEAD + LANE * max(1, len(panel.lanes)) for panel in panels]
-    figure, axes = plt.subplots(
-        len(panels), 1, figsize=(WIDTH, 0.7 + sum(heights)), sharex=True, squeeze=False,
-        gridspec_kw={"height_ratios": heights}, layout="constrained",
+    figure, axes = new_figure(
+        WIDTH, 0.7 + sum(heights), len(panels), sharex=True, squeeze=False,
+        gridspec_kw={"height_ratios": heights},
     )  # fmt: skip
+    figure.set_layout_engine("constrained")
     longest = max((t.end - t.begin for t in timelines), default=0.0) or 1e-6
     unit, name = next((u for u in UNITS if longest >= 2 * u[0]), UNITS[-1])
     colors = _colors(timelines)
