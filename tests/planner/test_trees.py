@@ -24,8 +24,7 @@ from han.tasks.contract import Question
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 18

@@ -19,7 +19,7 @@ from han.tasks.compositions import COMPOSITIONS, TREE, as_called, composition, s
 from han.tasks.contract import Algorithm, Parameter, Submodule
 from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import choose
 from han.tuning.rules import RuleTable
 from han.tuning.search.limits import EVERYTHING, Limits
 
