@@ -60,8 +60,7 @@ def unfit(question: Question) -> str | None:
     """Return the reason why members cannot reduce and broadcast through cells, or None."""
     topology, level, choice = question.topology, question.level, question.choice
     element = question.signature.element
-    sizes = [n for n in topology.group_sizes[level] if n > 1]
-    reason = misfit_of_any(choice, sizes)
+    reason = misfit_of_any(choice, topology.group_sizes[level])
     if reason is not None:
         return reason
     taken = least(choice, topology.widest(level), element) + BANKS * lines(element)
