@@ -64,8 +64,7 @@ def _exchange(context: Context, task: Task) -> None:
     sent = [
         mail.send(context.source, task.start, task.stop, member, MOST) for member in letters.sends
     ]
-    for transfer in (*received, *sent):
-        mail.complete(transfer)
+    mail.complete_all((*received, *sent))
     if letters.folds:
         _fold(context, task, received, letters.before)
 

@@ -10,7 +10,6 @@ Source: Hillis and Steele (doubling).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 from han.model.program import Ref
 from han.submodules.measured import SEGMENT
@@ -75,7 +74,7 @@ def _double(context: Context, task: Task) -> None:
         sent = None
         if me + distance < size:
             sent = mail.send(total, start, stop, me + distance, MOST)
-        _complete(mail, [one for one in (got, sent) if one is not None])
+        mail.complete_all(filter(None, (got, sent)))
         if got is not None:
             here, before = result.to(start), room.to(start)
             if inclusive or me + 2 * distance < size:
@@ -86,11 +85,6 @@ def _double(context: Context, task: Task) -> None:
             elif not inclusive:
                 stream.reduce(here, before, here, task.nbytes)
         distance *= 2
-
-
-def _complete(mail: Mail, transfers: Sequence[Transfer]) -> None:
-    for transfer in transfers:
-        mail.complete(transfer)
 
 
 # ---- chain --------------------------------------------------------------------------------------

@@ -131,8 +131,8 @@ class Exchange:
         for arriving, leaving in self._once("gather", self._first, self._gathered):
             received = [self.receive(self.work, (a, b), member) for member, a, b in arriving]
             sends += [self.send(self.work, (a, b), member) for member, a, b in leaving]
-            self.complete(received)
-        self.complete(sends)
+            self.mail.complete_all(received)
+        self.mail.complete_all(sends)
 
     @property
     def _first(self) -> int:
@@ -187,11 +187,6 @@ class Exchange:
         start, stop = run
         return self.mail.send(place, self.start + start, self.start + stop, member, self.most)
 
-    def complete(self, transfers: Sequence[Transfer]) -> None:
-        """Wait for all messages of some transfers."""
-        for transfer in transfers:
-            self.mail.complete(transfer)
-
     def _own(self, stage: int) -> list[Fold]:
         """Return what this member combines in a stage, in numbers of blocks."""
         if stage not in self._folded:
@@ -231,7 +226,7 @@ class Exchange:
         sends = [self.send(self.mine, (first, last), m) for m, first, last in departures]
         for fold_ in folds:
             self._fold(fold_, arriving, sends)
-        self.complete(sends)
+        self.mail.complete_all(sends)
         if folds:
             self.mine = self.work
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from han.model.program import Ref
@@ -84,3 +84,8 @@ class Mail:
             self.stream.test(request)
         self._free += requests
         transfer.done += len(requests)
+
+    def complete_all(self, transfers: Iterable[Transfer]) -> None:
+        """Wait for all messages of some transfers."""
+        for transfer in transfers:
+            self.complete(transfer)
