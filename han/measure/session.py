@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -22,6 +21,7 @@ from mpi4py import MPI
 
 from han.comm import Comm
 from han.common.errors import WrongResultError
+from han.common.grouped import grouped
 from han.common.units import plural
 from han.measure.bench_calls import Array, Buffers, Call
 from han.model.measurements import Times
@@ -209,9 +209,7 @@ def others(used: list[Used]) -> float:
 
     The kernel counts the time in which processors were busy; what ranks used of it is subtracted.
     """
-    machines: defaultdict[str, list[Used]] = defaultdict(list)
-    for one in used:
-        machines[one.kernel].append(one)
+    machines = grouped((one.kernel, one) for one in used)
     return max(map(_others_on, machines.values()), default=0.0)
 
 

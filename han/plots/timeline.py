@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from han.common.grouped import grouped
 from han.model.timeline import TaskTime, Timeline, remarks, shape_name, shares
 from han.plots.plots import COLORS, GREY, new_figure, save
 from han.trace.timeline_parts import select
@@ -106,9 +107,8 @@ def _telling(timeline: Timeline) -> list[int]:
     streams = dict.fromkeys(timeline.ranks, 0)
     for lane in _lanes(timeline):
         streams[lane[0]] += 1
-    nodes: dict[int, list[int]] = {}
-    for r in sorted(streams, key=lambda r: (-streams[r], r)):
-        nodes.setdefault(timeline.nodes[r] if r < len(timeline.nodes) else 0, []).append(r)
+    ranks = sorted(streams, key=lambda r: (-streams[r], r))
+    nodes = grouped((timeline.nodes[r] if r < len(timeline.nodes) else 0, r) for r in ranks)
     turns = [(k, node, r) for node, ranks in sorted(nodes.items()) for k, r in enumerate(ranks)]
     return [r for _, _, r in sorted(turns, key=lambda turn: (turn[0] // 2, *turn))]
 
@@ -124,9 +124,7 @@ def _draw(
 ) -> None:
     place = {lane: k for k, lane in enumerate(panel.lanes)}
     begin = panel.timeline.begin
-    lanes: dict[tuple[Lane, str], list[TaskTime]] = {}
-    for t in panel.timeline.times:
-        lanes.setdefault(((t.rank, t.request, t.stream), t.kind), []).append(t)
+    lanes = grouped((((t.rank, t.request, t.stream), t.kind), t) for t in panel.timeline.times)
     for (lane, kind), times in lanes.items():
         _draw_tasks(axis, place[lane], times, begin, unit, colors[kind])
     for t in panel.timeline.times:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from han.common.atomic import write_output
+from han.common.grouped import grouped
 from han.common.units import format_size, format_us
 from han.measure.tune.quality import QualityRow, summaries
 from han.model.series import Panel
@@ -127,9 +128,7 @@ def curves(table: TunedTable, path: Path) -> None:
 
 def choices(table: TunedTable, path: Path) -> None:
     """Draw a map of the choices: a row for each kind of call, a colour for each choice."""
-    every: dict[str, list[Row]] = {}
-    for one in (row for row in table.rows if row.measured):
-        every.setdefault(label(one.measured[0]), []).append(one)
+    every = grouped((label(row.measured[0]), row) for row in table.rows if row.measured)
     figure, axis = new_figure(9, 1.5 + 0.5 * len(every))
     colors: dict[str, str] = {}
     for place, rows in enumerate(every.values()):

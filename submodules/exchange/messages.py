@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
+from han.common.grouped import grouped
 from han.model.channel_layout import lines
 from han.model.program import Ref
 from han.submodules.exchange.layout import partition_of
@@ -144,10 +145,10 @@ class Exchange:
         return tuple([self._gathers(step) for step in range(first + 1, self.steps.gathers + 1)])
 
     def _gathers(self, step: int) -> Gathering:
-        takes = _by_member(self.takes(self.me, step)).items()
+        takes = grouped(self.takes(self.me, step)).items()
         arriving = [(member, *run) for member, blocks in takes for run in self.runs(blocks)]
         takers = self.steps.takers(self.me, step)
-        given = [(m, _by_member(self.takes(m, step)).get(self.me, [])) for m in takers]
+        given = [(m, grouped(self.takes(m, step)).get(self.me, [])) for m in takers]
         leaving = [(member, *run) for member, blocks in given for run in self.runs(blocks)]
         return tuple(arriving), tuple(leaving)
 
@@ -331,13 +332,6 @@ class Exchange:
 
 def _operands(folds: Iterable[Fold], member: int) -> dict[int, list[Blocks]]:
     """Return the blocks that a member with these folds receives, by the member that sends them."""
-    return _by_member(
-        [(source, blocks) for blocks, sources in folds for source, _ in sources if source != member]
+    return grouped(
+        (source, blocks) for blocks, sources in folds for source, _ in sources if source != member
     )
-
-
-def _by_member(takes: Iterable[Take]) -> dict[int, list[Blocks]]:
-    found: dict[int, list[Blocks]] = {}
-    for member, blocks in takes:
-        found.setdefault(member, []).append(blocks)
-    return found

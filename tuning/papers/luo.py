@@ -8,15 +8,14 @@ the paper; here the fastest of a few choices counts.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 
+from han.common.grouped import grouped
 from han.common.units import format_size
 from han.model.series import Panel
-from han.model.timeline import TaskTime
 from han.tasks.choice import Choice
 from han.tasks.outline import Outline
 from han.tasks.plan import Plan
@@ -261,8 +260,6 @@ def _measured(where: Where, way: Way, signature: Signature) -> list[Ranks]:
     plan: Plan = plan_of(where, way.rules, signature)
     spans = simulated(where, plan, spans=True).simulation.spans
     stage_of = {str(task): k for task, k in plan.stages.items()}
-    times: dict[int, list[TaskTime]] = defaultdict(list)
-    for one in spans:
-        times[one.rank].append(one)
-    ranks = [stage_seconds(times[rank], stage_of, 0.0) for rank in range(where.size)]
+    times = grouped((one.rank, one) for one in spans)
+    ranks = [stage_seconds(times.get(r, []), stage_of, 0.0) for r in range(where.size)]
     return list(zip(*ranks, strict=True))
