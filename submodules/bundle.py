@@ -18,7 +18,7 @@ from han.model.collectives import BUNDLED
 from han.model.program import ALL, Base, Ref
 from han.submodules.measured import BUNDLE_SEGMENT, FEW, WINDOW
 from han.submodules.parts.lots import Lot, Lots, cut_blocks, single
-from han.submodules.parts.mail import MOST
+from han.submodules.parts.mail import MOST, misfit
 from han.tasks.bundles import Members, Shelf
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule
@@ -106,10 +106,7 @@ class Bundle(Submodule):
         alone = topology.whole is not None and not (signature.own and not topology.attach)
         if alone or question.level != topology.active[-1]:
             return "blocks travel together between nodes only"
-        if signature.element > MOST:
-            size = signature.element
-            return f"elements of {size} bytes do not fit into a message of {MOST} bytes"
-        return None
+        return misfit(signature.element)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's messages of each task."""

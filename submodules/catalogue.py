@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from han.config.catalogue import Catalogue, ParameterInfo, SubmoduleInfo
+from han.config.catalogue import Catalogue, SubmoduleInfo
 from han.submodules.registry import registered
 from han.tasks.compositions import COMPOSITIONS
 from han.tasks.contract import Submodule
@@ -16,10 +16,7 @@ def catalogue() -> Catalogue:
         {
             name: SubmoduleInfo(
                 tuple(part.algorithms),
-                {
-                    key: ParameterInfo(p.kind, p.minimum, p.maximum, p.choices, p.joint)
-                    for key, p in part.parameters.items()
-                },
+                part.parameters,
                 _serving(part, ("outermost",)),
                 _serving(part, ("inside", "node")),
                 {algorithm: part.taken(algorithm) for algorithm in part.algorithms},

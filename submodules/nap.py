@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from han.model.program import Ref
 from han.submodules.parts.fold import fold
-from han.submodules.parts.mail import MOST, Mail, Transfer
+from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
 from han.tasks.canonical import linear
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, Submodule
@@ -43,10 +43,7 @@ class Nap(Submodule):
 
     def supports(self, question: Question) -> str | None:
         """Return None if it can serve the call, else the reason."""
-        element = question.signature.element
-        if element > MOST:
-            return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
-        return None
+        return misfit(question.signature.element)
 
     def lower(self, context: Context) -> None:
         """Emit this rank's messages of each task."""
@@ -67,8 +64,7 @@ def _exchange(context: Context, task: Task) -> None:
     sent = [
         mail.send(context.source, task.start, task.stop, member, MOST) for member in letters.sends
     ]
-    for transfer in (*received, *sent):
-        mail.complete(transfer)
+    mail.complete_all((*received, *sent))
     if letters.folds:
         _fold(context, task, received, letters.before)
 

@@ -20,7 +20,7 @@ from itertools import chain
 from han.model.channel_layout import lines
 from han.model.program import Ref
 from han.submodules.measured import WINDOW
-from han.submodules.parts.mail import MOST, Mail, Transfer
+from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
@@ -49,10 +49,8 @@ class Ring(Submodule):
 
     def supports(self, question: Question) -> str | None:
         """Return None if it can serve the call, else the reason."""
-        element = question.signature.element
-        if element > MOST:
-            return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
-        return order_kept(question, self.algorithms[question.choice.algorithm])
+        kept = order_kept(question, self.algorithms[question.choice.algorithm])
+        return misfit(question.signature.element) or kept
 
     def lower(self, context: Context) -> None:
         """Emit this rank's messages and reductions of each task."""

@@ -10,11 +10,10 @@ Source: Hillis and Steele (doubling).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 from han.model.program import Ref
 from han.submodules.measured import SEGMENT
-from han.submodules.parts.mail import MOST, Mail, Transfer
+from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
 from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
 from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
@@ -38,10 +37,8 @@ class Scan(Submodule):
 
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""
-        element = question.signature.element
-        if element > MOST:
-            return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
-        return order_kept(question, self.algorithms[question.choice.algorithm])
+        kept = order_kept(question, self.algorithms[question.choice.algorithm])
+        return misfit(question.signature.element) or kept
 
     def lower(self, context: Context) -> None:
         """Emit this rank's part of the scan of each task."""
@@ -77,7 +74,7 @@ def _double(context: Context, task: Task) -> None:
         sent = None
         if me + distance < size:
             sent = mail.send(total, start, stop, me + distance, MOST)
-        _complete(mail, [one for one in (got, sent) if one is not None])
+        mail.complete_all(filter(None, (got, sent)))
         if got is not None:
             here, before = result.to(start), room.to(start)
             if inclusive or me + 2 * distance < size:
@@ -88,11 +85,6 @@ def _double(context: Context, task: Task) -> None:
             elif not inclusive:
                 stream.reduce(here, before, here, task.nbytes)
         distance *= 2
-
-
-def _complete(mail: Mail, transfers: Sequence[Transfer]) -> None:
-    for transfer in transfers:
-        mail.complete(transfer)
 
 
 # ---- chain --------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from han.model.channel_layout import Geometry
 from han.model.program import GIVEN, SHOWN, Base, Ref
 from han.tasks.outline import Outline
 
@@ -18,12 +17,6 @@ class Addresses:
         self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
         self.requests = 0  # how many there are
         self.scratch_bytes = 0
-
-    def geometry(self, level: int) -> Geometry:
-        """Return the layout of a level's channel."""
-        geometry = self.plan.geometries[level]
-        assert geometry is not None, "supports() lets only levels with shared memory pass"
-        return geometry
 
     def channel(self, level: int) -> int:
         """Return the number of a level's channel; levels without one do not count."""

@@ -14,7 +14,7 @@ from han.tasks.bundles import Moves
 from han.tasks.canonical import Order, canonical, linear, starts_of
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
-from han.tasks.stream import Builder, Stream
+from han.tasks.stream import Builder, Peer, Stream
 
 
 class Letters(NamedTuple):
@@ -96,13 +96,18 @@ class Context:
 
     def cells(self, member: int) -> Ref:
         """Return the address of a member's cells."""
-        geometry = self.builder.geometry(self.group.level)
+        geometry = self.builder.plan.geometry(self.group.level)
         return self._area(Area.CELLS) + geometry.area_at(self.group.slots[member])
 
     def mapped(self, place: Ref, member: int) -> Ref:
         """Return the address, in this rank's mapping, of a place in a member's buffer."""
         channel = self.builder.channel(self.group.level)
         return place.within(PeerBase(place.base, channel, self.group.slots[member]).number)
+
+    def peer(self, member: int) -> Peer:
+        """Return a member, and where it shows its buffers."""
+        group, channel = self.group, self.builder.channel(self.group.level)
+        return Peer(group.ranks[member], channel, group.slots[member])
 
     @kept
     def _flags(self) -> Ref:

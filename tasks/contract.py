@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from han.config.catalogue import Parameter as Parameter  # what submodules declare
 from han.config.catalogue import not_taken
 from han.model.topology import Topology
 from han.tasks.canonical import NOT_CANONICAL
@@ -19,34 +20,6 @@ from han.tasks.signature import Signature
 PLAIN = ("leaders", "lane", "parts")  # families of groups in which every member has an operand
 ANY = (*PLAIN, "everyone")  # also of groups in which some members have none
 TRIED_SIZES = (4096, 64, 256, 1000, 65536)  # of pieces, in tests
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of an algorithm.
-
-    A ``size`` (bytes), an ``int``, a ``bool`` or ``factors`` (whole numbers) within a range, or a
-    ``name`` among `choices`. Tests set it to the values of `tried`, which are small, so that small
-    messages take many pieces. A test that needs only one value takes the first. `joint`: all kinds
-    of tasks of a level have the same value. `asked`: only users set it, as it changes results; the
-    tuner does not try it.
-    """
-
-    kind: Literal["size", "int", "bool", "name", "factors"]
-    about: str
-    minimum: int = 0
-    maximum: int = 1 << 40
-    choices: tuple[str, ...] = ()
-    tried: tuple[int, ...] = ()
-    joint: bool = False
-    asked: bool = False
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """The values that tests draw from; if empty, tests do not set the parameter."""
-        if self.kind == "bool":
-            return (False, True)
-        return self.choices or self.tried
 
 
 @dataclass(frozen=True)

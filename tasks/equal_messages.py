@@ -15,6 +15,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from han.common.grouped import grouped
 from han.model.opcodes import PEERS, Code
 from han.model.program import CHANNELS, Program
 from han.tasks.compositions import composition
@@ -99,7 +100,5 @@ def _kind(plan: Plan, some: list[list[Task]], rank: int) -> Kind | None:
 
 def _some(tasks: Sequence[Task]) -> list[Task]:
     """Return the first tasks of each size."""
-    found: dict[int, list[Task]] = {}
-    for task in tasks:
-        found.setdefault(task.nbytes, []).append(task)
-    return [task for some in found.values() for task in some[:TRIED]]
+    sizes = grouped((task.nbytes, task) for task in tasks)
+    return [task for some in sizes.values() for task in some[:TRIED]]

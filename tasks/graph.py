@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from han.model.collectives import FLAT, TREE
@@ -164,10 +164,5 @@ class Tasks(Staged):
 
 def summarise(names: Iterable[str]) -> str:
     """Join the names of stages, repeated ones once: ``ib, 14 x sbib, sb``."""
-    runs: list[list[object]] = []
-    for name in names:
-        if runs and runs[-1][1] == name:
-            runs[-1][0] = int(str(runs[-1][0])) + 1
-        else:
-            runs.append([1, name])
-    return ", ".join(str(n) if k == 1 else f"{k} x {n}" for k, n in runs)
+    runs = [(name, len(list(same))) for name, same in groupby(names)]
+    return ", ".join(name if times == 1 else f"{times} x {name}" for name, times in runs)

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import count
 from math import prod
 
+from han.config.rails import local_ranks
 from han.model.topology import Group, Topology
 from han.tasks.choice import Choice, LevelChoice
 
@@ -163,9 +165,5 @@ def _evenly(lanes: int, units: int) -> tuple[int, ...]:
 
 def in_turn(rails: list[int]) -> list[int]:
     """Return positions in an order in which the rails come one after the other."""
-    number: dict[int, int] = {}
-    keys = []
-    for position, rail in enumerate(rails):
-        number[rail] = number.get(rail, -1) + 1
-        keys.append((number[rail], rail, position))
+    keys = zip(local_ranks(rails), rails, count(), strict=False)
     return [position for _, _, position in sorted(keys)]

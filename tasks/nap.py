@@ -27,6 +27,14 @@ from han.tasks.lanes import inner_levels
 Nodes = tuple[tuple[int, ...], ...]
 
 
+def steps_of(count: int, base: int) -> int:
+    """Return the least number of steps with ``base ** steps >= count``."""
+    steps, held = 0, 1
+    while held < count:
+        steps, held = steps + 1, held * base
+    return steps
+
+
 class Round(NamedTuple):
     """A node's place in a round: its group is cut into `bounds`, it is in subgroup `own`."""
 
@@ -57,10 +65,7 @@ class Nap:
     @cached_property
     def rounds(self) -> int:
         """The least number with ``base ** rounds >= nodes``."""
-        rounds, held = 0, 1
-        while held < len(self.nodes):
-            rounds, held = rounds + 1, held * self.base
-        return rounds
+        return steps_of(len(self.nodes), self.base)
 
     def round(self, node: int, number: int) -> Round:
         """Return a node's place in a round; the first is 1, which joins neighbours."""

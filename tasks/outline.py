@@ -78,6 +78,12 @@ class Outline:
         """The levels that have channels, by the number of the channel."""
         return tuple([k for k, geometry in enumerate(self.geometries) if geometry is not None])
 
+    def geometry(self, level: int) -> Geometry:
+        """Return the layout of a level's channel."""
+        geometry = self.geometries[level]
+        assert geometry is not None, "supports() lets only levels with shared memory pass"
+        return geometry
+
     @kept
     def _layouts(self) -> dict[object, Any]:
         return {}

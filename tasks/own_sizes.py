@@ -60,11 +60,11 @@ def blocks_of(counts: Sequence[int], rank: int) -> OwnBlocks:
     """Return the blocks of a rank in one call, whose buffers hold them in the order of ranks."""
     rows = matrix_of(counts)
     sends, takes = rows[rank], [row[rank] for row in rows]
-    starts = [*_starts(sends), *_starts(takes)]
     columns = [[row[k] for row in rows] for k in range(len(rows))]
-    far = [_starts(one)[rank] for one in (*columns, *rows)]
-    return OwnBlocks([0, *sends, *takes], [0, *starts], [0, *far])
+    far = [starts(one)[rank] for one in (*columns, *rows)]
+    return OwnBlocks([0, *sends, *takes], [0, *starts(sends), *starts(takes)], [0, *far])
 
 
-def _starts(counts: Sequence[int]) -> list[int]:
+def starts(counts: Sequence[int]) -> list[int]:
+    """Return where blocks of some sizes begin that lie one behind the other."""
     return [0, *accumulate(counts)][:-1]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
-from han.tasks.own_sizes import alike, matrix_of
+from han.tasks.own_sizes import alike, matrix_of, starts
 
 Ranks = tuple[int, ...]
 
@@ -76,16 +75,10 @@ def _portion(start: int, length: int, ranks: Ranks, offset: int = 0) -> tuple[Po
     return (Portion(start, start + length, ranks, offset),) if length and ranks else ()
 
 
-def _starts(counts: Sequence[int]) -> list[int]:
-    return [0, *accumulate(counts)][:-1]
-
-
 def _joined(counts: Sequence[int]) -> tuple[Portion, ...]:
     """Return all contributions in rank order, contiguous."""
-    starts = _starts(counts)
-    return tuple(
-        p for r, (s, n) in enumerate(zip(starts, counts, strict=True)) for p in _portion(s, n, (r,))
-    )
+    placed = enumerate(zip(starts(counts), counts, strict=True))
+    return tuple(p for r, (start, n) in placed for p in _portion(start, n, (r,)))
 
 
 def bcast(size: int, nbytes: int, root: int) -> Spec:
@@ -125,17 +118,17 @@ def allgatherv(counts: Sequence[int]) -> Spec:
 
 def scatterv(counts: Sequence[int], root: int) -> Spec:
     """Each rank gets its part of the root's contribution."""
-    size, starts = len(counts), _starts(counts)
+    size, places = len(counts), starts(counts)
     before = tuple(_portion(0, sum(counts), (root,)) if r == root else () for r in range(size))
-    after = tuple(_portion(0, counts[r], (root,), starts[r]) for r in range(size))
+    after = tuple(_portion(0, counts[r], (root,), places[r]) for r in range(size))
     return Spec("scatter", before, after)
 
 
 def reduce_scatter(counts: Sequence[int]) -> Spec:
     """Each rank gets its part of the combination of all contributions."""
-    size, starts = len(counts), _starts(counts)
+    size, places = len(counts), starts(counts)
     everyone = tuple(range(size))
-    after = tuple(_portion(0, counts[r], everyone, starts[r]) for r in range(size))
+    after = tuple(_portion(0, counts[r], everyone, places[r]) for r in range(size))
     return Spec("reduce_scatter", _own([sum(counts)] * size), after)
 
 
@@ -144,12 +137,12 @@ def alltoallv(counts: Sequence[Sequence[int]]) -> Spec:
     size = len(counts)
     after = []
     for r in range(size):
-        starts = _starts([row[r] for row in counts])
+        places = starts([row[r] for row in counts])
         after.append(
             tuple(
                 p
                 for s in range(size)
-                for p in _portion(starts[s], counts[s][r], (s,), _starts(counts[s])[r])
+                for p in _portion(places[s], counts[s][r], (s,), starts(counts[s])[r])
             )
         )
     return Spec("alltoall", _own([sum(row) for row in counts]), tuple(after))

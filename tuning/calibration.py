@@ -208,30 +208,16 @@ def _descend(
 
 def to_mapping(machine: MachineModel) -> dict[str, Any]:
     """Return a machine model as plain data that ``load_machine`` reads."""
-    data = machine.model_dump(by_alias=True, exclude_unset=True)
-    data["levels"] = [_written(dict(level)) for level in data["levels"]]
-    data["node"] = _written(data["node"])
-    return data
+    return machine.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-TIMED = ("latency", "overhead", "flag", "operation", "call", "switch")
-RATED = ("bandwidth", "copying", "copy", "reduce", "memory", "injection")
-
-
-def _written(part: dict[str, Any]) -> dict[str, Any]:
-    """Write times and rates with their units."""
-    for key, value in part.items():
-        if key in TIMED and value is not None:
-            part[key] = f"{value * 1e9:.4f}ns"
-        elif key in RATED and value is not None:
-            part[key] = f"{value / 1e6:.6f}MB/s"
-    return part
+OF_NODE = ("operation", "call", "switch", "copy", "reduce", "memory", "injection")
 
 
 def _part(record: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     """Return the part of a record that holds a value (a level or the node), and the value's key."""
     owner, _, key = name.partition(".")
-    if key in (*TIMED[3:], "copy", "reduce", "memory", "injection"):
+    if key in OF_NODE:
         return record["node"], key
     return next((one for one in record["levels"] if one["name"] == owner), {}), key
 

@@ -9,11 +9,13 @@ one (section III-A). Times are in seconds.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from han.common.errors import ArgumentError
 from han.config.machine import Link, MachineModel, ranks_on_a_rail
+from han.tasks.nap import steps_of
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,6 @@ def _start(link: Link) -> float:
     return link.latency + 2 * link.overhead
 
 
-def steps_of(count: int, base: int) -> int:
-    """Return the least number of steps with ``base ** steps >= count``."""
-    steps, held = 0, 1
-    while held < count:
-        steps, held = steps + 1, held * base
-    return steps
-
-
 def recursive_doubling(costs: MaxRate, nbytes: int, nodes: int, ppn: int) -> float:
     """Return the time of equation 4: every rank sends the whole message in every step."""
     return _in_steps(costs, nbytes, steps_of(ppn, 2), steps_of(nodes, 2), ppn)
@@ -136,12 +130,8 @@ def crossover(
     Bisection: it assumes that `first` is the faster one below a single crossover.
     """
 
-    def quicker(nbytes: int) -> bool:
+    def slower(nbytes: int) -> bool:
         times = (FORMULAS[name](costs, nbytes, nodes, ppn) for name in (first, second))
-        return next(times) <= next(times)
+        return next(times) > next(times)
 
-    low, high = 0, most if quicker(1) else 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if quicker(middle) else (low, middle)
-    return low
+    return 0 if slower(1) else bisect_left(range(1, most + 1), True, key=slower)

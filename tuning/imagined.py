@@ -11,7 +11,7 @@ from han.model.topology import Topology
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.size_classes import largest_of
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import Decision

@@ -17,8 +17,8 @@ from han.tasks.plan import Plan
 from han.tasks.samples import lower_with_loops
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.table import shipped
-from han.tuning.built_in.traits import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 from han.tuning.trials import burst_of, first_trial

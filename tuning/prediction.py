@@ -20,7 +20,7 @@ from han.submodules.catalogue import catalogue
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import Simulation, simulate
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.imagined import ImaginedMachine
 
 

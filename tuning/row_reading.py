@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from han.common.suggest import unknown
 from han.common.units import parse_size
-from han.config.catalogue import ParameterInfo
+from han.config.catalogue import Parameter
 from han.config.rules import (
     KINDS,
     MOST,
@@ -241,18 +241,17 @@ def _values(
             raise ValueError(f"{where}: {told}")
         if of_kind and row.joint:
             raise ValueError(f"{where}.{key}: is for the level: write it in use")
-        info = ParameterInfo(row.kind, row.minimum, row.maximum, row.choices)
         try:
-            yield key, _value(info, value)
+            yield key, _value(row, value)
         except ValueError as error:
             raise ValueError(f"{where}.{key}: {error}") from None
 
 
-def _value(info: ParameterInfo, value: Any) -> Any:
+def _value(parameter: Parameter, value: Any) -> Any:
     """Return the value of a parameter, or an amount whose bounds the parameter allows."""
-    if info.kind != "size":
-        return info.parse(tuple(value) if isinstance(value, list) else value)
+    if parameter.kind != "size":
+        return parameter.parse(tuple(value) if isinstance(value, list) else value)
     found = amount_of(value)
     for end in (found.low, found.high or found.low) if isinstance(found, Amount) else (found,):
-        info.parse(end)
+        parameter.parse(end)
     return found

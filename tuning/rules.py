@@ -18,11 +18,17 @@ from han.tasks.canonical import matters
 from han.tasks.choice import LEFT, Choice, LevelChoice
 from han.tasks.compositions import TREE, Need, as_called, composition, side_of
 from han.tasks.signature import Signature
-from han.tuning.built_in.choosing import Rowed, facts_of_call
+from han.tuning.built_in.choosing import (
+    BUILT_IN,
+    NodeTraits,
+    Rowed,
+    choose,
+    composed,
+    facts_of_call,
+    rowed,
+)
 from han.tuning.built_in.table import safe_table
-from han.tuning.built_in.traits import NodeTraits
 from han.tuning.classes import CLASSES, STAND_FOR, TUNED, operation_of
-from han.tuning.heuristics import BUILT_IN, choose, composed, rowed
 from han.tuning.row import Row, Rows
 from han.tuning.row_reading import level_use
 from han.tuning.trials import keeps_bits

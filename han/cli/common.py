@@ -89,13 +89,17 @@ def _no_file(path: Path) -> str | None:
 
 def write_file(path: Path, text: str) -> None:
     """Write a text on rank 0, and say so. Raises ArgumentError with the file and the cause."""
-    if rank():
-        return
+    if not rank():
+        replace_file(path, text)
+        wrote(path)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a text to a file. Raises ArgumentError with the file and the cause."""
     try:
         write_output(path, text)
     except OSError as error:
         raise ArgumentError(f"{path}: cannot be written: {error.strerror or error}") from None
-    wrote(path)
 
 
 def drawn(path: Path | None, draw: Callable[[Path], object]) -> None:

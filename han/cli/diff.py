@@ -18,7 +18,7 @@ from han.submodules.registry import submodule
 from han.tasks.files.store import load
 from han.tasks.inspect.compare import Row, Side, remarks, rows, side
 from han.tasks.lower import lower
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 
 BUILT_IN = "default"
 SIDE = f"A configuration (a file, a ready one, or '{BUILT_IN}'), or a file of 'han plan --save'."

@@ -11,7 +11,7 @@ from han.cli import imagined, options
 from han.cli.common import call_of, check_files, drawn, say, size_of, world
 from han.common.errors import ArgumentError
 from han.plots.tasks import plan_picture
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
 
 

@@ -13,7 +13,7 @@ from han.tasks.call import call_signature
 from han.tasks.choice import LEFT
 from han.tasks.plan import Plan
 from han.tasks.size_classes import bound_of, bounds_of, class_around, class_of
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
 from han.tuning.imagined import PLAIN, ImaginedMachine
 from han.tuning.parts import plan_of_choice

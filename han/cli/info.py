@@ -15,6 +15,7 @@ from han import _native
 from han.cli import options
 from han.cli.common import say
 from han.comm import Comm
+from han.common.grouped import grouped
 from han.common.units import format_size, plural, spans
 from han.config.rails import rails_of
 from han.measure.bench_machine import described, look
@@ -108,9 +109,7 @@ def collect(comm: Comm) -> dict[str, Any]:
 
 def _sockets(topology: Topology) -> list[str]:
     """Return the ranks of each socket."""
-    ranks: dict[int, list[int]] = {}
-    for rank, socket in enumerate(topology.sockets):
-        ranks.setdefault(socket, []).append(rank)
+    ranks = grouped((socket, rank) for rank, socket in enumerate(topology.sockets))
     return [spans(members) for members in ranks.values()]
 
 

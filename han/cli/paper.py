@@ -26,25 +26,24 @@ from han.tuning.papers.figure import Computed, Figure, Setting
 
 FIGURES: dict[str, Figure] = {**bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES}
 
-FigureArgument = Annotated[
-    str | None, typer.Argument(help="The figure, such as bienz-10. Without it: a list of all.")
-]
-MachineOption = Annotated[
-    str | None, typer.Option(help="Another machine than the paper's: a YAML file, or a ready one.")
-]
-NodesOption = Annotated[int | None, typer.Option(min=1, help="Another (largest) number of nodes.")]
-PpnOption = Annotated[int | None, typer.Option(min=1, help="Another number of ranks on a node.")]
-BytesOption = Annotated[
-    str | None, typer.Option("--bytes", help="Other sizes: 8:4MiB:8 or 8,1KiB,1MiB.")
-]
-
 
 def paper(
-    figure: FigureArgument = None,
-    machine: MachineOption = None,
-    nodes: NodesOption = None,
-    ppn: PpnOption = None,
-    nbytes: BytesOption = None,
+    figure: Annotated[
+        str | None, typer.Argument(help="The figure, such as bienz-10. Without it: a list of all.")
+    ] = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(help="Another machine than the paper's: a YAML file, or a ready one."),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Another (largest) number of nodes.")
+    ] = None,
+    ppn: Annotated[
+        int | None, typer.Option(min=1, help="Another number of ranks on a node.")
+    ] = None,
+    nbytes: Annotated[
+        str | None, typer.Option("--bytes", help="Other sizes: 8:4MiB:8 or 8,1KiB,1MiB.")
+    ] = None,
     plot: options.Plot = None,
     as_json: options.JsonFlag = False,
 ) -> None:

@@ -29,7 +29,7 @@ from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.samples import lower_as_run
 from han.tasks.verify import Progress, Refuted, Report, Unproved, lower_all, verify, verify_class
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from han.cli.common import rank
+from han.common.system import text_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -98,7 +99,7 @@ def launchers_terminal(pid: int | None = None, proc: Path = Path("/proc")) -> Pa
     Follows the parents of `pid`, by default of this process, as long as they are launchers.
     """
     pid, found = _parent(os.getpid() if pid is None else pid, proc), None
-    while pid and _name(pid, proc) in LAUNCHERS:
+    while pid and text_of(proc / str(pid) / "comm") in LAUNCHERS:
         with contextlib.suppress(OSError):
             found = (proc / str(pid) / "fd" / "2").readlink()
         pid = _parent(pid, proc)
@@ -107,16 +108,6 @@ def launchers_terminal(pid: int | None = None, proc: Path = Path("/proc")) -> Pa
     return found if os.access(found, os.W_OK) else None
 
 
-def _name(pid: int, proc: Path) -> str:
-    try:
-        return (proc / str(pid) / "comm").read_text().strip()
-    except OSError:
-        return ""
-
-
 def _parent(pid: int, proc: Path) -> int:
-    try:
-        stat = (proc / str(pid) / "stat").read_text()
-    except OSError:
-        return 0
-    return int(stat.rpartition(")")[2].split()[1])
+    fields = text_of(proc / str(pid) / "stat").rpartition(")")[2].split()
+    return int(fields[1]) if fields else 0

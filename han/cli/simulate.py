@@ -39,61 +39,53 @@ from han.tuning.prediction import (
 )
 
 Case = tuple[Plan, Sequence[Program] | None]
-CollectiveOption = Annotated[str, typer.Option(help=f"The call: {', '.join(calls())}.")]
-BytesOption = Annotated[
-    str, typer.Option("--bytes", help="Bytes: 4MiB, 8:4MiB (doubling), 8:4MiB:8 or 8,1KiB,1MiB.")
-]
-NodesOption = Annotated[
-    int | None, typer.Option(min=1, help="Nodes. By default those of the machine.")
-]
-PpnOption = Annotated[
-    int | None, typer.Option(min=1, help="Ranks per node. By default those of the machine.")
-]
-AlgorithmOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]; behind it for one kind of tasks, "
-        "reduce or bcast: LEVEL.KIND=ALGORITHM[:...]. May be repeated."
-    ),
-]
-SegmentOption = Annotated[str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")]
-CompositionOption = Annotated[
-    str, typer.Option(help="Compositions to compare: tree,flat,nap,lanes,ring.")
-]
-PlanOption = Annotated[
-    Path | None,
-    typer.Option(help="Simulate a plan that 'han plan --save FILE' wrote, in place of a call."),
-]
-CallsOption = Annotated[int, typer.Option(min=1, help="Calls in a row.")]
-PlotOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write a picture: the timeline of one call, or the times over several sizes."
-    ),
-]
-TimelineOption = Annotated[
-    Path | None,
-    typer.Option(help="Write the timeline to a file for 'han trace --predicted'."),
-]
 
 
 def simulate(
     machine: options.Machine,
-    collective: CollectiveOption = "bcast",
-    nbytes: BytesOption = "4MiB",
-    nodes: NodesOption = None,
-    ppn: PpnOption = None,
-    algorithm: AlgorithmOption = None,
-    segment: SegmentOption = "",
-    composition: CompositionOption = "",
+    collective: Annotated[str, typer.Option(help=f"The call: {', '.join(calls())}.")] = "bcast",
+    nbytes: Annotated[
+        str,
+        typer.Option("--bytes", help="Bytes: 4MiB, 8:4MiB (doubling), 8:4MiB:8 or 8,1KiB,1MiB."),
+    ] = "4MiB",
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Nodes. By default those of the machine.")
+    ] = None,
+    ppn: Annotated[
+        int | None, typer.Option(min=1, help="Ranks per node. By default those of the machine.")
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="LEVEL=SUBMODULE[.ALGORITHM][:PARAMETER=VALUE,...]; behind it for one kind of "
+            "tasks, reduce or bcast: LEVEL.KIND=ALGORITHM[:...]. May be repeated."
+        ),
+    ] = None,
+    segment: Annotated[
+        str, typer.Option(help="Segment sizes to compare: 32KiB,128KiB,whole.")
+    ] = "",
+    composition: Annotated[
+        str, typer.Option(help="Compositions to compare: tree,flat,nap,lanes,ring.")
+    ] = "",
     op: options.Op = "sum",
     dtype: options.Dtype = "f8",
     root: options.Root = 0,
     config: options.Config = None,
-    plan: PlanOption = None,
-    calls: CallsOption = 1,
-    plot: PlotOption = None,
-    timeline: TimelineOption = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Simulate a plan that 'han plan --save FILE' wrote, in place of a call."),
+    ] = None,
+    calls: Annotated[int, typer.Option(min=1, help="Calls in a row.")] = 1,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a picture: the timeline of one call, or the times over several sizes."
+        ),
+    ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(help="Write the timeline to a file for 'han trace --predicted'."),
+    ] = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Predict the time of a call on a described machine.

@@ -19,10 +19,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-from han.cli.common import check_files, drawn, rank, say, wrote
+from han.cli.common import check_files, drawn, rank, replace_file, say, wrote
 from han.cli.measuring import keep, prints
 from han.cli.progress import Bars, phases
-from han.common.atomic import write_whole
 from han.common.errors import ArgumentError
 from han.common.json_files import Format
 from han.common.tables import shown_table
@@ -150,7 +149,8 @@ class RowPrinter:
 
     def _keep(self) -> None:
         if self._keeps and self._file is not None and not rank():
-            write_record(self._file, as_record(self.found, self._where))
+            record = as_record(self.found, self._where)
+            replace_file(self._file, json.dumps(record, indent=1) + "\n")
 
     def stopped(self) -> None:
         """Print tables of what was measured before an interruption or an error."""
@@ -217,14 +217,6 @@ def as_record(found: QualityRows, where: Mapping[str, Any]) -> dict[str, Any]:
 def is_kept(file: Path | None) -> bool:
     """Whether a file can be replaced after each input: not a pipe, a device or standard output."""
     return file is not None and str(file) != "-" and (not file.exists() or file.is_file())
-
-
-def write_record(file: Path, record: Mapping[str, Any]) -> None:
-    """Replace the file as a whole. Raises ArgumentError."""
-    try:
-        write_whole(file.resolve(), json.dumps(record, indent=1) + "\n")
-    except OSError as error:
-        raise ArgumentError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
 def unfinished(file: Path, where: Mapping[str, Any]) -> tuple[QualityRow, ...]:

@@ -18,6 +18,7 @@ from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import phases
 from han.common.atomic import write_whole
 from han.common.errors import ArgumentError
+from han.common.grouped import grouped
 from han.common.suggest import expect_known
 from han.common.tables import shown_table
 from han.common.units import format_size, format_us, plural
@@ -230,8 +231,5 @@ def pruned_list(pruned: Sequence[Pruned]) -> str:
 
 def _groups(pruned: Sequence[Pruned]) -> dict[str, list[Pruned]]:
     """Return what was left out by the group of its reason, those that are told one by one first."""
-    names = [*TOLD, *(one.group for one in pruned)]
-    found: dict[str, list[Pruned]] = {name: [] for name in names}
-    for one in pruned:
-        found[one.group].append(one)
-    return {name: mine for name, mine in found.items() if mine}
+    found = grouped((one.group, one) for one in pruned)
+    return {name: found[name] for name in dict.fromkeys([*TOLD, *found]) if name in found}

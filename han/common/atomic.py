@@ -55,22 +55,18 @@ def _umask() -> int:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path, limit: float = LIMIT) -> Iterator[None]:
-    """Hold the lock of a folder; raises TimeoutError if others hold it for `limit` seconds."""
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; raises TimeoutError if others hold it for LIMIT seconds."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _lock(handle, folder, limit)
+        until = time.monotonic() + LIMIT
+        while not _locked(handle):
+            if time.monotonic() > until:
+                raise TimeoutError(f"another process holds the lock of {folder} for {LIMIT:g} s")
+            time.sleep(PAUSE)
         yield
     finally:
         os.close(handle)
-
-
-def _lock(handle: int, folder: Path, limit: float) -> None:
-    until = time.monotonic() + limit
-    while not _locked(handle):
-        if time.monotonic() > until:
-            raise TimeoutError(f"another process holds the lock of {folder} for {limit:g} s")
-        time.sleep(PAUSE)
 
 
 def _locked(handle: int) -> bool:

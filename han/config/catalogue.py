@@ -16,18 +16,31 @@ ParameterValue = bool | int | str | tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class ParameterInfo:
-    """The values that a parameter of a submodule takes; the bounds are inclusive.
+class Parameter:
+    """A parameter of an algorithm.
 
-    ``choices`` are the names that a parameter of kind ``name`` takes; () means any name.
-    ``joint``: all kinds of tasks of a level have the same value.
+    A ``size`` (bytes), an ``int``, a ``bool`` or ``factors`` (whole numbers) within a range, or a
+    ``name`` among `choices`; () means any name. Tests set it to the values of `tried`, which are
+    small, so that small messages take many pieces. A test that needs only one value takes the
+    first. `joint`: all kinds of tasks of a level have the same value. `asked`: only users set it,
+    as it changes results; the tuner does not try it.
     """
 
     kind: Literal["size", "int", "bool", "name", "factors"]
-    minimum: int | None = None
-    maximum: int | None = None
+    about: str
+    minimum: int = 0
+    maximum: int = 1 << 40
     choices: tuple[str, ...] = ()
+    tried: tuple[int, ...] = ()
     joint: bool = False
+    asked: bool = False
+
+    @property
+    def values(self) -> tuple[ParameterValue, ...]:
+        """The values that tests draw from; if empty, tests do not set the parameter."""
+        if self.kind == "bool":
+            return (False, True)
+        return self.choices or self.tried
 
     def parse(self, value: ParameterValue) -> ParameterValue:
         """Return ``value`` as this kind (``"64KiB"`` as 65536), or raise ValueError."""
@@ -44,17 +57,16 @@ class ParameterInfo:
         raise ValueError(f"expected {_EXPECTED[self.kind]}")
 
     def _bounded(self, value: int, show: Callable[[int], str]) -> int:
-        if self.minimum is not None and value < self.minimum:
+        if value < self.minimum:
             raise ValueError(f"must be at least {show(self.minimum)}")
-        if self.maximum is not None and value > self.maximum:
+        if value > self.maximum:
             raise ValueError(f"must be at most {show(self.maximum)}")
         return value
 
     def _factor(self, value: int) -> int:
         """Check a factor, whose sign says what its step does."""
-        least = self.minimum or 0
-        if abs(value) < least:
-            raise ValueError(f"must be {least} or more, or {-least} or less")
+        if abs(value) < self.minimum:
+            raise ValueError(f"must be {self.minimum} or more, or {-self.minimum} or less")
         self._bounded(abs(value), str)
         return value
 
@@ -88,7 +100,7 @@ class SubmoduleInfo:
     """
 
     algorithms: tuple[str, ...] = ()
-    parameters: Mapping[str, ParameterInfo] = field(default_factory=dict)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
     between: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

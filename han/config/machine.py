@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from pydantic import (
     BeforeValidator,
     Field,
+    PlainSerializer,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -63,8 +64,18 @@ RATE_SCHEMA = {
     "pattern": rf"^{_NUMBER}({'|'.join([*BITS, *BYTES])})/s$",
     "examples": ["6.9GB/s", "1Gbit/s"],
 }
-Seconds = Annotated[float, BeforeValidator(parse_time), WithJsonSchema(TIME_SCHEMA)]
-Rate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema(RATE_SCHEMA)]
+Seconds = Annotated[
+    float,
+    BeforeValidator(parse_time),
+    WithJsonSchema(TIME_SCHEMA),
+    PlainSerializer(lambda seconds: f"{seconds * 1e9:.4f}ns", when_used="json"),
+]
+Rate = Annotated[
+    float,
+    BeforeValidator(parse_rate),
+    WithJsonSchema(RATE_SCHEMA),
+    PlainSerializer(lambda rate: f"{rate / 1e6:.6f}MB/s", when_used="json"),
+]
 
 
 UNSOURCED = ("name", "level", "ranks", "memory_of")  # of the machine's shape: no measured values

@@ -46,6 +46,11 @@ class Case:
         """The row of the collective in the table of collectives."""
         return ROWS[self.collective]
 
+    @property
+    def count(self) -> int:
+        """The number of elements of the message, or of one block."""
+        return self.nbytes // element_type(self.dtype).itemsize
+
     def describe(self) -> str:
         """Return collective and size: ``allreduce of 64KiB``."""
         return f"{self.collective} of {format_size(self.nbytes)}"
@@ -87,9 +92,8 @@ class Buffers:
         amount = getattr(shape, which)
         if not amount or (shape.at_root == which and self.rank != self.case.root):
             return None
-        dtype = element_type(self.case.dtype)
-        count = self.case.nbytes // dtype.itemsize
-        return np.zeros(count * (self.size if amount == "each" else 1), dtype)
+        blocks = self.size if amount == "each" else 1
+        return np.zeros(self.case.count * blocks, element_type(self.case.dtype))
 
     def _values(self, like: Array) -> Array:
         """Return small whole numbers, so that every order of summation gives the same bits."""

@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.common.units import format_size
-from han.measure.bench_calls import Mode, prepared
+from han.measure.bench_calls import Buffers, Case, Mode, prepared
 from han.measure.program_rows import ProgramRow, Work
 from han.model.collectives import ROWS as COLLECTIVES
 
@@ -22,33 +22,21 @@ LEFT = "left"  # the group
 BYTES = (8, 4 << 10, 256 << 10)  # of a message, or of a block
 MIDDLE = 4 << 10  # of nonblocking and persistent calls, and of objects
 OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
-Arguments = tuple[Any, ...]
-
-
-def _arguments(comm: MPI.Intracomm, name: str, nbytes: int) -> tuple[Arguments, list[Any]]:
-    """Return the arguments of a call, and the buffers that it fills."""
-    row, size, n = COLLECTIVES[name], comm.Get_size(), max(nbytes // 8, 1)
-    if not row.recv:
-        return (), []
-    if name == "bcast":
-        buffer = np.full(n, float(comm.Get_rank() + 1))
-        return (buffer, 0), [buffer]
-    send = np.arange(float(n * (size if row.send == "each" else 1)))
-    recv = np.zeros(n * (size if row.recv == "each" else 1))
-    source: Any = [send, [n] * size] if row.own and row.send == "each" else send
-    target: Any = [recv, [n] * size] if row.own and row.recv == "each" else recv
-    counts = ([n] * size,) if name == "reduce_scatter" else ()
-    op = (MPI.SUM,) if row.reduces else ()
-    root = (0,) if row.rooted else ()
-    return (source, target, *counts, *op, *root), [recv]
 
 
 def _buffers(mode: Mode, comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
     if (name, mode) == ("scatter", Mode.PERSISTENT) and MPI.get_vendor()[0] == "Intel MPI":
         raise NotImplementedError("Intel MPI's own fails between nodes: Invalid communicator")
-    arguments, results = _arguments(comm, name, nbytes)
+    case = Case(name, nbytes)
+    buffers = Buffers(case, comm.Get_rank(), comm.Get_size())
+    buffers.reset()
+    arguments = buffers.arguments()
+    if name == "reduce_scatter":  # han's row is Reduce_scatter_block, which takes no counts
+        counts = [case.count] * comm.Get_size()
+        arguments = (*arguments[:2], counts, *arguments[2:])
     made = prepared(comm, name.capitalize(), arguments, mode)
-    return Work(made.call, results, free=made.free, kept=arguments)
+    results = [] if buffers.recv is None else [buffers.recv]
+    return Work(made.call, results, free=made.free, kept=[buffers])
 
 
 def _object(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:

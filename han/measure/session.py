@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -22,9 +21,11 @@ from mpi4py import MPI
 
 from han.comm import Comm
 from han.common.errors import WrongResultError
+from han.common.grouped import grouped
 from han.common.units import plural
 from han.measure.bench_calls import Array, Buffers, Call
 from han.model.measurements import Times
+from han.ranks.clocks import system
 from han.runtime.alike import ALIKE
 from han.runtime.roots import ROOTS
 
@@ -183,7 +184,6 @@ def summary(us: Mapping[str, Array], counts: Mapping[str, int]) -> dict[str, Tim
 
 
 STAT = Path("/proc/stat")
-BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells kernels apart: nodes may be containers
 BUSY = (1, 2, 3, 6, 7)  # fields of its first line: user, nice, system, interrupts
 WORTH_TELLING = 0.2  # processors
 SHORTEST = 0.2  # seconds: the kernel counts in steps of 10 ms
@@ -201,11 +201,7 @@ class Used(NamedTuple):
 def used_since(begun: Sequence[float]) -> Used:
     """Return what this rank has seen since ``now()`` returned `begun`."""
     elapsed, busy, own = (b - a for a, b in zip(begun, now(), strict=True))
-    try:
-        kernel = BOOT.read_text().strip()
-    except OSError:
-        kernel = MPI.Get_processor_name()
-    return Used(kernel, elapsed, busy, own)
+    return Used(system(), elapsed, busy, own)
 
 
 def others(used: list[Used]) -> float:
@@ -213,9 +209,7 @@ def others(used: list[Used]) -> float:
 
     The kernel counts the time in which processors were busy; what ranks used of it is subtracted.
     """
-    machines: defaultdict[str, list[Used]] = defaultdict(list)
-    for one in used:
-        machines[one.kernel].append(one)
+    machines = grouped((one.kernel, one) for one in used)
     return max(map(_others_on, machines.values()), default=0.0)
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
+from han.common.grouped import grouped
 from han.common.units import format_size
 from han.common.version import __version__
 
@@ -123,10 +124,7 @@ class Statistics:
 
         `missing` are the ranks of MPI.COMM_WORLD without a record.
         """
-        found: dict[CountedCalls, list[Counts]] = {}
-        for record in records:
-            for key, counts in record.items():
-                found.setdefault(key, []).append(counts)
+        found = grouped(counted for record in records for counted in record.items())
         rows = [Row.of(key, counts) for key, counts in found.items()]
         lost = tuple(sorted(missing))
         by_time = tuple(sorted(rows, key=lambda row: -row.seconds))

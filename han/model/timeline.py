@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from han.common.errors import HanError
+from han.common.grouped import grouped
 from han.common.units import format_size
 
 Source = Literal["measured", "predicted"]
@@ -133,9 +134,8 @@ def spans_of_calls(timeline: Timeline) -> dict[tuple[int, int], float]:
 def typical_call(timeline: Timeline) -> tuple[int, int] | None:
     """Return the median call of the shape (collective, size) whose calls took the most time."""
     spans = spans_of_calls(timeline)
-    shapes: dict[object, list[tuple[int, int]]] = defaultdict(list)
-    for which, shape in {t.which: (t.collective, t.nbytes) for t in timeline.times}.items():
-        shapes[shape].append(which)
+    shape_of = {t.which: (t.collective, t.nbytes) for t in timeline.times}
+    shapes = grouped((shape, which) for which, shape in shape_of.items())
     if not shapes:
         return None
     calls = max(shapes.values(), key=lambda calls: sum(spans[c] for c in calls))
@@ -265,10 +265,7 @@ def stream_shares(timeline: Timeline) -> list[StreamShare]:
 
 
 def _by_rank(timeline: Timeline) -> dict[int, list[TaskTime]]:
-    ranks: dict[int, list[TaskTime]] = defaultdict(list)
-    for t in timeline.times:
-        ranks[t.rank].append(t)
-    return dict(sorted(ranks.items()))
+    return dict(sorted(grouped((t.rank, t) for t in timeline.times).items()))
 
 
 def _length(intervals: Iterable[tuple[float, float]]) -> float:

@@ -32,29 +32,27 @@ class PlotError(ArgumentError, RuntimeError):
     """A picture cannot be made."""
 
 
-def pyplot() -> Any:
-    """Return matplotlib's pyplot on a backend that needs no display."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise PlotError(MISSING) from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, **how: Any
+) -> tuple[Any, Any]:
+    """Return a figure of a size in inches, and its axes; `how` are other arguments of subplots.
 
-    return pyplot
-
-
-def new_figure(width: float, height: float) -> tuple[Any, Any]:
-    """Return a figure of a size in inches, and its axis, without choosing a backend.
-
-    A notebook keeps its own backend.
+    No backend is chosen: a figure needs no display, and a notebook keeps its own backend. Raises
+    PlotError.
     """
+    expect_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots(rows, columns, **how)
+
+
+def expect_matplotlib() -> None:
+    """Raise PlotError, which says how to install it, if matplotlib is missing."""
     try:
-        import matplotlib.figure
+        import matplotlib  # noqa: F401
     except ImportError:
         raise PlotError(MISSING) from None
-    figure = matplotlib.figure.Figure(figsize=(width, height))
-    return figure, figure.subplots()
 
 
 def svg_of(figure: Any) -> str:
@@ -68,7 +66,7 @@ def check_picture(path: Path) -> None:
     """Raise PlotError if matplotlib cannot write pictures of this suffix."""
     if path.suffix in (".png", ".pdf", ".svg", ""):
         return
-    pyplot()
+    expect_matplotlib()
     from matplotlib.backend_bases import FigureCanvasBase
 
     kinds = sorted(FigureCanvasBase.get_supported_filetypes())
@@ -77,7 +75,7 @@ def check_picture(path: Path) -> None:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure to a file, and close it. Raises PlotError if the file cannot be written."""
+    """Write a figure to a file. Raises PlotError if the file cannot be written."""
     picture = io.BytesIO()
     try:
         figure.savefig(picture, format=path.suffix[1:] or None, dpi=150, bbox_inches="tight")
@@ -86,8 +84,6 @@ def save(figure: Any, path: Path) -> None:
         raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
     except ValueError as error:
         raise PlotError(f"{path}: {error}") from None
-    finally:
-        pyplot().close(figure)
 
 
 # ---- times over sizes -----------------------------------------------------------------------
@@ -124,9 +120,9 @@ def comparison(rows: Sequence[Merged], path: Path, title: str = "") -> None:
 
     Bands span the times of all rounds. Raises PlotError.
     """
-    plt, panels, ratios = pyplot(), panels_of(rows), ratios_of(rows)
-    figure, axes = plt.subplots(
-        2, len(panels), figsize=(1.2 + 4.6 * len(panels), 6), sharex="col", squeeze=False,
+    panels, ratios = panels_of(rows), ratios_of(rows)
+    figure, axes = new_figure(
+        1.2 + 4.6 * len(panels), 6, 2, len(panels), sharex="col", squeeze=False,
         gridspec_kw={"height_ratios": [3, 1.4]},
     )  # fmt: skip
     colors = _colors(panels)
@@ -207,9 +203,7 @@ COUNTS = ("ranks", "calls", "tasks")
 
 def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:
     """Draw times over sizes or counts, both on log scales. Raises PlotError."""
-    plt = pyplot()
-    width = 1.5 + 4.8 * len(panels)
-    figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.2), squeeze=False)
+    figure, axes = new_figure(1.5 + 4.8 * len(panels), 4.2, 1, len(panels), squeeze=False)
     for axis, panel in zip(axes[0], panels, strict=True):
         _draw_lines(axis, panel)
     figure.suptitle(title, fontsize=11)
@@ -256,9 +250,8 @@ def of_ablation(results: Sequence[ablation.VariantResult], path: Path, title: st
     shown = [r for r in results if r.variant != BUILT_IN]
     collectives = list(dict.fromkeys(r.collective for r in shown)) or [""]
     sizes = list(dict.fromkeys(r.nbytes for r in shown))
-    figure, axes = pyplot().subplots(
-        1, len(collectives), figsize=(1.5 + 4.2 * len(collectives), 4.6), squeeze=False
-    )
+    count = len(collectives)
+    figure, axes = new_figure(1.5 + 4.2 * count, 4.6, 1, count, squeeze=False)
     for axis, collective in zip(axes[0], collectives, strict=True):
         _variants(axis, [r for r in shown if r.collective == collective], sizes)
         axis.set_title(collective)
@@ -281,7 +274,7 @@ def of_programs(results: Sequence[programs.ProgramResult], path: Path, title: st
     A ratio is that of the library's median to han's times of all rounds. Raises PlotError.
     """
     shown = [one for one in results if one.ratio is not None]
-    figure, axis = pyplot().subplots(figsize=(8, 1.4 + 0.3 * len(shown)))
+    figure, axis = new_figure(8, 1.4 + 0.3 * len(shown))
     for k, group in enumerate(dict.fromkeys(one.group for one in shown)):
         at = [i for i, one in enumerate(shown) if one.group == group]
         _bars(axis, k, at, [_spread(shown[i]) for i in at], 0.7, group)

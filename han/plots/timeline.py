@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from han.common.grouped import grouped
 from han.model.timeline import TaskTime, Timeline, remarks, shape_name, shares
-from han.plots.plots import COLORS, GREY, pyplot, save
+from han.plots.plots import COLORS, GREY, new_figure, save
 from han.trace.timeline_parts import select
 
 MOST_LANES = 20  # in a panel; of more ranks, only some are drawn
@@ -40,13 +41,13 @@ def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
     share of that time in which the task copies or reduces. A thin line before the bar is the time
     in which the task waits for other tasks or ranks. Raises PlotError.
     """
-    plt = pyplot()
     panels = [panel_of(timeline) for timeline in timelines]
     heights = [HEAD + LANE * max(1, len(panel.lanes)) for panel in panels]
-    figure, axes = plt.subplots(
-        len(panels), 1, figsize=(WIDTH, 0.7 + sum(heights)), sharex=True, squeeze=False,
-        gridspec_kw={"height_ratios": heights}, layout="constrained",
+    figure, axes = new_figure(
+        WIDTH, 0.7 + sum(heights), len(panels), sharex=True, squeeze=False,
+        gridspec_kw={"height_ratios": heights},
     )  # fmt: skip
+    figure.set_layout_engine("constrained")
     longest = max((t.end - t.begin for t in timelines), default=0.0) or 1e-6
     unit, name = next((u for u in UNITS if longest >= 2 * u[0]), UNITS[-1])
     colors = _colors(timelines)
@@ -106,9 +107,8 @@ def _telling(timeline: Timeline) -> list[int]:
     streams = dict.fromkeys(timeline.ranks, 0)
     for lane in _lanes(timeline):
         streams[lane[0]] += 1
-    nodes: dict[int, list[int]] = {}
-    for r in sorted(streams, key=lambda r: (-streams[r], r)):
-        nodes.setdefault(timeline.nodes[r] if r < len(timeline.nodes) else 0, []).append(r)
+    ranks = sorted(streams, key=lambda r: (-streams[r], r))
+    nodes = grouped((timeline.nodes[r] if r < len(timeline.nodes) else 0, r) for r in ranks)
     turns = [(k, node, r) for node, ranks in sorted(nodes.items()) for k, r in enumerate(ranks)]
     return [r for _, _, r in sorted(turns, key=lambda turn: (turn[0] // 2, *turn))]
 
@@ -124,9 +124,7 @@ def _draw(
 ) -> None:
     place = {lane: k for k, lane in enumerate(panel.lanes)}
     begin = panel.timeline.begin
-    lanes: dict[tuple[Lane, str], list[TaskTime]] = {}
-    for t in panel.timeline.times:
-        lanes.setdefault(((t.rank, t.request, t.stream), t.kind), []).append(t)
+    lanes = grouped((((t.rank, t.request, t.stream), t.kind), t) for t in panel.timeline.times)
     for (lane, kind), times in lanes.items():
         _draw_tasks(axis, place[lane], times, begin, unit, colors[kind])
     for t in panel.timeline.times:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from han.common.atomic import write_output
+from han.common.grouped import grouped
 from han.common.units import format_size, format_us
 from han.measure.tune.quality import QualityRow, summaries
 from han.model.series import Panel
@@ -18,8 +19,8 @@ from han.plots.plots import (
     GREY,
     PlotError,
     lines,
+    new_figure,
     prediction_axes,
-    pyplot,
     save,
     size_axis,
 )
@@ -127,11 +128,8 @@ def curves(table: TunedTable, path: Path) -> None:
 
 def choices(table: TunedTable, path: Path) -> None:
     """Draw a map of the choices: a row for each kind of call, a colour for each choice."""
-    plt = pyplot()
-    every: dict[str, list[Row]] = {}
-    for one in (row for row in table.rows if row.measured):
-        every.setdefault(label(one.measured[0]), []).append(one)
-    figure, axis = plt.subplots(figsize=(9, 1.5 + 0.5 * len(every)))
+    every = grouped((label(row.measured[0]), row) for row in table.rows if row.measured)
+    figure, axis = new_figure(9, 1.5 + 0.5 * len(every))
     colors: dict[str, str] = {}
     for place, rows in enumerate(every.values()):
         for one in rows:
@@ -155,8 +153,7 @@ def _bar(axis: Any, place: int, row: Row, colors: dict[str, str]) -> None:
 
 def predictions(table: TunedTable, path: Path) -> None:
     """Draw predicted over measured times of all candidates that have both."""
-    plt = pyplot()
-    figure, axis = plt.subplots(figsize=(5.5, 5))
+    figure, axis = new_figure(5.5, 5)
     ends = []
     for k, points in enumerate(by_key(table.points).values()):
         pairs = [
@@ -175,12 +172,11 @@ def predictions(table: TunedTable, path: Path) -> None:
 
 def costs(table: TunedTable, path: Path) -> None:
     """Draw the seconds of the searches, by strategy and kind of call."""
-    plt = pyplot()
     spent: dict[str, float] = {}
     for point in table.points:
         name = f"{point.strategy}: {label(point)}"
         spent[name] = spent.get(name, 0.0) + point.seconds
-    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.4 * len(spent)))
+    figure, axis = new_figure(8, 1.2 + 0.4 * len(spent))
     axis.barh(list(spent), list(spent.values()), color=COLORS[0])
     axis.set_xlabel("seconds")
     figure.tight_layout()
@@ -192,8 +188,7 @@ def quality(rows: Sequence[QualityRow], path: Path) -> None:
 
     Raises PlotError.
     """
-    plt = pyplot()
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.2))
+    figure, axes = new_figure(15, 4.2, 1, 3)
     _ratios(axes[0], rows)
     _costs(axes[1], rows)
     _predictions(axes[2], rows)

@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError
+from han.common.grouped import grouped
 from han.common.system import text_of
 from han.config.arrange import Facts, arrange, empty_levels
 from han.config.errors import config_error
@@ -133,10 +134,8 @@ def outnumber_processors(places: Iterable[tuple[object, frozenset[int]]]) -> boo
     `places` holds for each rank its system and processors. Nodes that are containers of one system
     share its processors, and no node tells of it.
     """
-    found: dict[object, list[frozenset[int]]] = {}
-    for system, mine in places:
-        found.setdefault(system, []).append(mine)
-    return any(len(ranks) > len(frozenset().union(*ranks)) for ranks in found.values())
+    systems = grouped(places).values()
+    return any(len(ranks) > len(frozenset().union(*ranks)) for ranks in systems)
 
 
 def _whose(ranks: Sequence[int], size: int) -> str:
@@ -171,10 +170,7 @@ def check_agreement(
     Returns the ranks that have another tuned table than rank 0. Raises ConfigError, on all ranks,
     if the ranks differ otherwise, or if any rank has a problem.
     """
-    problems: dict[str, list[int]] = {}
-    for r, row in enumerate(rows):
-        if row.problem:
-            problems.setdefault(row.problem, []).append(r)
+    problems = grouped((row.problem, r) for r, row in enumerate(rows) if row.problem)
     if problems:
         messages = [f"{_whose(ranks, len(rows))}{text}" for text, ranks in problems.items()]
         said = "the configuration cannot be used: " + "; ".join(messages)
@@ -187,9 +183,7 @@ def check_agreement(
 
 
 def _same(what: str, values: Sequence[str], remedy: str) -> None:
-    ranks: dict[str, list[int]] = {}
-    for r, value in enumerate(values):
-        ranks.setdefault(value, []).append(r)
+    ranks = grouped((value, r) for r, value in enumerate(values))
     if len(ranks) > 1:
         groups = sorted(ranks.values(), key=len, reverse=True)
         odd = ", ".join(str(r) for g in groups[1:] for r in g)

@@ -47,11 +47,10 @@ def hear(comm: MPI.Intracomm, until: float) -> dict[int, Any]:
     return found
 
 
-def _send(comm: MPI.Intracomm, data: bytes | bytearray, peer: int, tag: int) -> MPI.Request:
+def _send(comm: MPI.Intracomm, data: bytes | bytearray, peer: int, tag: int) -> None:
     request = comm.Isend([data, MPI.BYTE], peer, tag)
     if not request.Test():
         abandon((request, data))
-    return request
 
 
 def _hear(comm: MPI.Intracomm, found: dict[int, Any], until: float) -> None:

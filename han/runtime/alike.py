@@ -21,7 +21,7 @@ from han.runtime.measured import BESIDE, MOST_PROGRAMS
 from han.submodules.registry import others
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.tuned.table import TunedTable
 

@@ -35,7 +35,7 @@ from han.runtime.resting import Ranks
 from han.runtime.roots import ROOTS
 from han.runtime.waiting import Waiting, naps, set_helper
 from han.trace.tracing import Tracing
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 
 TAGS = 4  # tags of the steps of a communicator
 TOLD = 4  # numbers that a rank tells, before the offsets by level

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from struct import calcsize
 
@@ -14,7 +14,6 @@ from han.model import channel_layout as layout
 from han.model import program
 from han.model.element_types import DTYPES, OPS
 from han.model.loops import STRIDES
-from han.model.native_check import Numbers, check_numbers
 from han.model.program import Area, Base, Code, Coll
 from han.runtime.eager import BLOCK, EAGER_HEAD, EAGER_ROOM, EAGER_SPREAD
 from han.runtime.measured import BRIEF
@@ -23,6 +22,7 @@ from han.runtime.slots import MOST_SLOTS
 from han.tasks.own_sizes import SMALL
 from han.trace.recording import ANCHOR, EVENT, HEAD
 
+Numbers = Mapping[str, Mapping[str, int]]
 LAYOUT = (
     "LINE", "FLAG", "CALLS", "FLAGS", "SMALL", "SMALL_BANKS", "LENT_BANKS", "EPOCH_SHIFT", "REASON",
 )  # fmt: skip
@@ -66,6 +66,24 @@ def own_numbers() -> Numbers:
         "dtypes": {name: k for k, name in enumerate(DTYPES)},
         "ops": {name: k for k, name in enumerate(OPS)},
     }  # fmt: skip
+
+
+def differences(compiled: Numbers, own: Numbers) -> Iterator[str]:
+    """Yield a text for each number that differs, or that one of the parts does not have."""
+    for table in sorted({*compiled, *own}):
+        theirs, ours = compiled.get(table, {}), own.get(table, {})
+        for name in sorted({*theirs, *ours}):
+            if theirs.get(name) != ours.get(name):
+                says, has = theirs.get(name, "nothing"), ours.get(name, "nothing")
+                yield f"of {table}, the compiled part says {name} = {says}, han says {has}"
+
+
+def check_numbers(compiled: Numbers, own: Numbers) -> None:
+    """Raise ImportError with the first difference, if there is one."""
+    for difference in differences(compiled, own):
+        raise ImportError(
+            f"han's compiled part is of another version ({difference}): reinstall han"
+        )
 
 
 def check_compiled() -> None:

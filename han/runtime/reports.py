@@ -132,7 +132,7 @@ class Reporter:
             health.check_failed()
         try:
             if status in DIFFERENT:
-                raise self._mismatch(detail, health, DIFFERENT[Status(status)])
+                raise differs(health, detail, self._story(health), DIFFERENT[Status(status)])
             if status == Status.GONE:
                 health.lose(detail, self._story(health))
                 return True
@@ -175,9 +175,6 @@ class Reporter:
         """Return the number of runs that this rank has finished."""
         engine = self._engine
         return 0 if engine is None else engine.epoch
-
-    def _mismatch(self, peer: int, health: Health, shown: str) -> HanError:
-        return differs(health, peer, self._story(health), shown)
 
     def _story(self, health: Health) -> str:
         """Return a text such as ``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from han import _native
 from han._native import Engine
+from han.common.system import text_of
 from han.ranks.clocks import Clock
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Recording:
         self._names: dict[int, Names] = {}
         self._open: list[tuple[weakref.ref[Engine], int, np.ndarray[Any, Any]]] = []
         self._taken: list[Taken] = []
-        self._tsc = _kept_by_processor()
+        self._tsc = text_of(CLOCK_SOURCE) == "tsc"  # the processor's counter
 
     def know(self, number: int, names: Names) -> None:
         """Remember what the number of a plan stands for."""
@@ -162,14 +163,6 @@ class Recording:
 
 def _since(first: int, moments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return moments.astype(np.int64) - int(first)
-
-
-def _kept_by_processor() -> bool:
-    """Return whether the kernel's clock source is the processor's counter (TSC)."""
-    try:
-        return CLOCK_SOURCE.read_text().strip() == "tsc"
-    except OSError:
-        return False
 
 
 # ---- the recorder of a communicator -------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from han.common.grouped import grouped
 from han.model.timeline import TaskTime, Timeline, TimelineError
 
 Ranks = Iterable[int | range]  # a range may be long and is never listed
@@ -17,10 +18,11 @@ def merge(timelines: Iterable[Timeline]) -> list[Timeline]:
     Raises TimelineError if parts of one communicator are of different runs, or if a rank has more
     than one part.
     """
-    parts: dict[object, list[Timeline]] = defaultdict(list)
-    for k, part in enumerate(timelines):
-        parts[(part.source, part.communicator) if part.communicator else k].append(part)
-    return sorted((_join(group) for group in parts.values()), key=lambda line: line.begin)
+    parts = grouped(
+        ((one.source, one.communicator) if one.communicator else k, one)
+        for k, one in enumerate(timelines)
+    )
+    return sorted(map(_join, parts.values()), key=lambda line: line.begin)
 
 
 def _join(parts: Sequence[Timeline]) -> Timeline:

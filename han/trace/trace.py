@@ -81,5 +81,5 @@ class Trace:
             self._readings += [*tracing.early_readings, tracing.read_clock()]
             self._clock = Clock(tuple(self._readings))
             self._name = tracing.next_name()
-        part = tracing.timeline(self._recording, self._clock)
+        part = tracing.part(self._recording, self._clock)
         return replace(part, communicator=part.communicator + self._name)

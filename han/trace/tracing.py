@@ -117,7 +117,9 @@ class Tracing:
     """The traces of one communicator; methods are collective unless they say otherwise."""
 
     def __init__(self, health: Health, nodes: tuple[int, ...]) -> None:
-        self._health, self._nodes = health, nodes
+        self._health = health
+        # Returns this rank's part of a timeline; it does not refer to the communicator.
+        self.part = partial(part_of, nodes, f"{health.notices.token:08x}")
         self.recorder = Recorder(health.rank)
         self.file: TraceFile | None = None
         self.used = False  # somebody has a trace, which refers to this
@@ -129,8 +131,8 @@ class Tracing:
         self.early_readings = [read_clock(self._health.meeting)]
         recording = Recording(self._health.rank, EVENTS)
         self.used = True
-        reading, make = self.early_readings[0], self._describe()
-        self.file = TraceFile(folder, recording, self.recorder, reading, make)
+        reading = self.early_readings[0]
+        self.file = TraceFile(folder, recording, self.recorder, reading, self.part)
         self.recorder.begin(recording)
 
     def read_clock(self) -> Reading:
@@ -154,14 +156,6 @@ class Tracing:
         """Return a suffix that is unique among the traces of the communicator; not collective."""
         self._made += 1
         return f".{self._made}"
-
-    def timeline(self, recording: Recording, clock: Clock) -> Timeline:
-        """Return this rank's part of a timeline; not collective."""
-        return self._describe()(recording, clock)
-
-    def _describe(self) -> Callable[[Recording, Clock], Timeline]:
-        """Return a function that makes this rank's part; it does not refer to the communicator."""
-        return partial(part_of, self._nodes, f"{self._health.notices.token:08x}")
 
     def end(self) -> None:
         """Compare the clocks a last time before the communicator is freed, without late ranks."""

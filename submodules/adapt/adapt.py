@@ -12,7 +12,7 @@ from __future__ import annotations
 from han.submodules.adapt.bcast import bcast
 from han.submodules.adapt.reduce import reduce
 from han.submodules.adapt.trees import SHAPE
-from han.submodules.parts.mail import MOST
+from han.submodules.parts.mail import MOST, misfit
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.context import Context
 from han.tasks.contract import PLAIN as FAMILIES
@@ -75,10 +75,7 @@ class Adapt(Submodule):
         choice = question.choice
         if choice.algorithm == "knomial" and choice.get("radix", SHAPE["knomial"][1]) < 2:
             return "a k-nomial tree needs a radix of at least 2"
-        if question.signature.element > MOST:
-            size = question.signature.element
-            return f"elements of {size} bytes do not fit into a message of {MOST} bytes"
-        return self._order_kept(question)
+        return misfit(question.signature.element) or self._order_kept(question)
 
     def _order_kept(self, question: Question) -> str | None:
         """Return why the order of operands would be another one than the call needs, or None."""

@@ -60,8 +60,7 @@ def unfit(question: Question) -> str | None:
     """Return the reason why members cannot reduce and broadcast through cells, or None."""
     topology, level, choice = question.topology, question.level, question.choice
     element = question.signature.element
-    sizes = [n for n in topology.group_sizes[level] if n > 1]
-    reason = misfit_of_any(choice, sizes)
+    reason = misfit_of_any(choice, topology.group_sizes[level])
     if reason is not None:
         return reason
     taken = least(choice, topology.widest(level), element) + BANKS * lines(element)
@@ -201,8 +200,7 @@ class Spread:
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...], members: int) -> Spread:
         """Lay out the tasks of a level's stream; a single one goes to small slots if it fits."""
-        geometry, signature = plan.geometries[level], plan.signature
-        assert geometry is not None
+        geometry, signature = plan.geometry(level), plan.signature
         choice, largest = plan.choice.levels[level].of("bcast"), max(t.nbytes for t in tasks)
         small = len(tasks) == 1 and largest <= PAGE
         pattern, partition = in_cells(choice, members, signature.grain)

@@ -96,8 +96,7 @@ class Layout:
     @classmethod
     def of(cls, plan: Outline, level: int, tasks: tuple[Task, ...], members: int) -> Layout:
         """Lay out the tasks of a level's stream; a single one goes to small slots if it fits."""
-        kind, geometry, grain = tasks[0].kind, plan.geometries[level], plan.signature.grain
-        assert geometry is not None
+        kind, geometry, grain = tasks[0].kind, plan.geometry(level), plan.signature.grain
         choice, largest = plan.choice.levels[level].of(kind), max(t.nbytes for t in tasks)
         arrays = reads_in_plan(plan, level, choice)
         if len(tasks) == 1 and not arrays:

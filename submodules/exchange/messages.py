@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
+from han.common.grouped import grouped
 from han.model.channel_layout import lines
 from han.model.program import Ref
 from han.submodules.exchange.layout import partition_of
@@ -29,7 +30,7 @@ from han.submodules.exchange.patterns import (
 from han.submodules.exchange.steps import OWN, Blocks, Fold, Steps, Take, spans
 from han.submodules.measured import SEGMENT
 from han.submodules.parts.fold import fold
-from han.submodules.parts.mail import MOST, Mail, Transfer
+from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
 from han.submodules.parts.pieces import cut, in_strides
 from han.tasks.canonical import linear, rooms
 from han.tasks.context import Context
@@ -73,9 +74,9 @@ Arriving = dict[int, list[Transfer]]  # by member
 
 def unfit(question: Question) -> str | None:
     """Return the reason why an exchange in messages cannot serve the call, or None."""
-    choice, element = question.choice, question.signature.element
-    if element > MOST:
-        return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
+    choice, large = question.choice, misfit(question.signature.element)
+    if large is not None:
+        return large
     if asked_factors(choice) is not None and choice.algorithm in PRESETS:
         return own_factors(choice.algorithm)
     return misfit_of(choice, question.topology.widest(question.level))
@@ -131,8 +132,8 @@ class Exchange:
         for arriving, leaving in self._once("gather", self._first, self._gathered):
             received = [self.receive(self.work, (a, b), member) for member, a, b in arriving]
             sends += [self.send(self.work, (a, b), member) for member, a, b in leaving]
-            self.complete(received)
-        self.complete(sends)
+            self.mail.complete_all(received)
+        self.mail.complete_all(sends)
 
     @property
     def _first(self) -> int:
@@ -144,10 +145,10 @@ class Exchange:
         return tuple([self._gathers(step) for step in range(first + 1, self.steps.gathers + 1)])
 
     def _gathers(self, step: int) -> Gathering:
-        takes = _by_member(self.takes(self.me, step)).items()
+        takes = grouped(self.takes(self.me, step)).items()
         arriving = [(member, *run) for member, blocks in takes for run in self.runs(blocks)]
         takers = self.steps.takers(self.me, step)
-        given = [(m, _by_member(self.takes(m, step)).get(self.me, [])) for m in takers]
+        given = [(m, grouped(self.takes(m, step)).get(self.me, [])) for m in takers]
         leaving = [(member, *run) for member, blocks in given for run in self.runs(blocks)]
         return tuple(arriving), tuple(leaving)
 
@@ -186,11 +187,6 @@ class Exchange:
         """Start sending a run of the task to a member."""
         start, stop = run
         return self.mail.send(place, self.start + start, self.start + stop, member, self.most)
-
-    def complete(self, transfers: Sequence[Transfer]) -> None:
-        """Wait for all messages of some transfers."""
-        for transfer in transfers:
-            self.mail.complete(transfer)
 
     def _own(self, stage: int) -> list[Fold]:
         """Return what this member combines in a stage, in numbers of blocks."""
@@ -231,7 +227,7 @@ class Exchange:
         sends = [self.send(self.mine, (first, last), m) for m, first, last in departures]
         for fold_ in folds:
             self._fold(fold_, arriving, sends)
-        self.complete(sends)
+        self.mail.complete_all(sends)
         if folds:
             self.mine = self.work
 
@@ -336,13 +332,6 @@ class Exchange:
 
 def _operands(folds: Iterable[Fold], member: int) -> dict[int, list[Blocks]]:
     """Return the blocks that a member with these folds receives, by the member that sends them."""
-    return _by_member(
-        [(source, blocks) for blocks, sources in folds for source, _ in sources if source != member]
+    return grouped(
+        (source, blocks) for blocks, sources in folds for source, _ in sources if source != member
     )
-
-
-def _by_member(takes: Iterable[Take]) -> dict[int, list[Blocks]]:
-    found: dict[int, list[Blocks]] = {}
-    for member, blocks in takes:
-        found.setdefault(member, []).append(blocks)
-    return found

@@ -74,7 +74,7 @@ def misfit_in_parts(question: Question) -> str | None:
     if not question.topology.shared[question.level]:
         return "members of a group do not share memory"
     units = question.topology.units.get(question.level, {}).values()
-    return misfit_of_any(_by_halves(question.choice), sorted({*map(len, units)} - {1}))
+    return misfit_of_any(_by_halves(question.choice), sorted({*map(len, units)}))
 
 
 def own_factors(preset: str) -> str:
@@ -126,7 +126,8 @@ def misfit_of(choice: LevelChoice, members: int) -> str | None:
 
 
 def misfit_of_any(choice: LevelChoice, sizes: Sequence[int]) -> str | None:
-    """Return the reason why a choice does not suit groups of all these sizes, or None."""
+    """Return the reason why a choice does not suit groups of all these sizes above 1, or None."""
+    sizes = [n for n in sizes if n > 1]
     reason = next((why for n in sizes if (why := misfit_of(choice, n)) is not None), None)
     factors = asked_factors(choice)
     if reason is None or factors is None or len(sizes) < 2:

@@ -9,6 +9,7 @@ Source: Jocksch et al., section 2.5.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 
 from han.submodules.exchange.factors import Factors
@@ -85,19 +86,20 @@ class Rooted(Exchange):
         for step in range(len(self.down.factors), 0, -1):
             parent = self.down.parent(self.me, step)
             if parent is not None:
-                self.complete(self._receive(self.down.blocks(self.me, step), parent))
+                self.mail.complete_all(self._receive(self.down.blocks(self.me, step), parent))
             for child in self.down.children(self.me, step):
                 sends += self._send(self.down.blocks(child, step), child)
-        self.complete(sends)
+        self.mail.complete_all(sends)
 
     def collect(self) -> None:
         """Receive the finished blocks of the members behind, and send them all to the parent."""
         for step in range(1, len(self.up.factors) + 1):
             children = self.up.children(self.me, step)
-            self.complete([t for c in children for t in self._receive(self.up.blocks(c, step), c)])
+            received = [self._receive(self.up.blocks(child, step), child) for child in children]
+            self.mail.complete_all(chain.from_iterable(received))
             parent = self.up.parent(self.me, step)
             if parent is not None:
-                self.complete(self._send(self.up.blocks(self.me, step), parent))
+                self.mail.complete_all(self._send(self.up.blocks(self.me, step), parent))
 
     def takes(self, member: int, step: int) -> list[Take]:
         """Return what a member takes in a gathering step: what the scatter did not bring."""

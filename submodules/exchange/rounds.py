@@ -14,11 +14,11 @@ Source: Bienz et al., sections III and III-A; Jocksch et al., section 2.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from han.model.channel_layout import PAGE, lines
+from han.model.topology import Topology
 from han.submodules.exchange.layout import (
     BANKS,
     Layout,
@@ -156,15 +156,13 @@ class Rounds:
 
     @classmethod
     def _fit(cls, plan: Outline, level: int, kind: str) -> Rounds:
-        geometry, choice = plan.geometries[level], plan.choice.levels[level].of(kind)
-        assert geometry is not None, "supports() lets only levels with shared memory pass"
+        geometry, choice = plan.geometry(level), plan.choice.levels[level].of(kind)
         tasks, grain = plan.worked[kind, level], plan.signature.grain
         largest = max(task.nbytes for task in tasks)
         whole = _is_whole(choice, kind, largest)
-        nodes, sizes = len(plan.topology.node_ranks), plan.topology.group_sizes[level]
         several = [
             replace(_largest(choice, n, grain, whole), chunk=grain)
-            for n in {*range(1, 1 + min(nodes, max(sizes))), *sizes}
+            for n in _operands(plan.topology, level)
         ]
         values = 1 + max(one.values for one in several)
         area = geometry.area // kinds_at(plan, level)
@@ -201,16 +199,21 @@ def unfit(question: Question) -> str | None:
     """Return the reason why members cannot exchange in the repeated steps of a call, or None."""
     topology, level, choice = question.topology, question.level, question.choice
     element = question.signature.element
-    sizes = [n for n in topology.group_sizes[level] if n > 1]
-    reason = misfit_of_any(choice, sizes)
+    reason = misfit_of_any(choice, topology.group_sizes[level])
     if reason is not None:
         return reason
-    numbers: Iterable[int] = {*range(1, 1 + min(len(topology.node_ranks), max(sizes))), *sizes}
-    taken = BANKS * max(_largest(choice, n, element, False).bank(element) for n in numbers)
+    several = [_largest(choice, n, element, False) for n in _operands(topology, level)]
+    taken = BANKS * max(one.bank(element) for one in several)
     kinds = 1 if level == inner_levels(topology)[-1] else 2  # below the node level: reduce, bcast
     taken += BANKS * lines(element) * (kinds - 1)
     reason = no_room(choice.algorithm, taken, element, kinds, "a kind of tasks has")
     return None if reason is None else f"{reason} in the smallest ring"
+
+
+def _operands(topology: Topology, level: int) -> set[int]:
+    """Return how many operands there may be in groups of a level: one a node, or all members'."""
+    sizes = topology.group_sizes[level]
+    return {*range(1, 1 + min(len(topology.node_ranks), sizes[-1])), *sizes}
 
 
 def _is_whole(choice: LevelChoice, kind: str, nbytes: int) -> bool:

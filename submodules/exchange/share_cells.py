@@ -45,8 +45,7 @@ class ShareCells:
 
     @classmethod
     def _fit(cls, plan: Outline, level: int, patterns: Patterns) -> ShareCells:
-        geometry, choice = plan.geometries[level], plan.choice.levels[level]
-        assert geometry is not None, "supports() lets only levels with shared memory pass"
+        geometry, choice = plan.geometry(level), plan.choice.levels[level]
         several = [patterns(choice, members) for members in _sizes(plan, level)]
         lanes, banks = lanes_at(plan.topology, level, choice), choice.get("cells", CELLS)
         made, done = _numbers(several, lanes)

@@ -46,8 +46,7 @@ class BlockCells:
         The streams of a level have equal parts of it. Only the first one can use small slots, but
         in an allgather over nodes no rank gives in both.
         """
-        geometry, choice = plan.geometries[level], plan.choice.levels[level]
-        assert geometry is not None
+        geometry, choice = plan.geometry(level), plan.choice.levels[level]
         nbytes, grain = plan.signature.nbytes, plan.signature.grain
         parts, blocks = _shown(plan, tasks[0].kind)
         kinds = [kind for kind, k in plan.streams if k == level]

@@ -69,8 +69,7 @@ class Cells:
 
     @classmethod
     def _fit(cls, plan: Outline, level: int, tasks: tuple[Task, ...]) -> Cells:
-        geometry, choice = plan.geometries[level], _choice(plan, level, tasks)
-        assert geometry is not None
+        geometry, choice = plan.geometry(level), _choice(plan, level, tasks)
         cells = choice.get("cells", CELLS)
         if choice.algorithm == "each":
             cells = max(2, cells)  # readers post no flag: see allreduce.each
@@ -112,8 +111,7 @@ class Shares:
 
         A cell for a share holds half a piece, which is the largest share: that of a group of two.
         """
-        geometry, choice = plan.geometries[level], _choice(plan, level, tasks)
-        assert geometry is not None
+        geometry, choice = plan.geometry(level), _choice(plan, level, tasks)
         unit = max(LINE, plan.signature.grain)
         most = (geometry.area - 2 * unit - 8 * LINE) // 3
         chunk = _fit(choice.get("chunk", CELL_CHUNK), most, plan, tasks)

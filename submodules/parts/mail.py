@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from han.model.program import Ref
@@ -10,6 +10,13 @@ from han.tasks.context import Context
 
 MOST = 1 << 30  # bytes of a message, so that MPI's counts stay below 2^31
 Start = Callable[[Ref, int, int, int], None]  # a stream's method that starts a message
+
+
+def misfit(element: int) -> str | None:
+    """Return why elements of so many bytes cannot be sent, or None."""
+    if element <= MOST:
+        return None
+    return f"elements of {element} bytes do not fit into a message of {MOST} bytes"
 
 
 @dataclass(slots=True)
@@ -77,3 +84,8 @@ class Mail:
             self.stream.test(request)
         self._free += requests
         transfer.done += len(requests)
+
+    def complete_all(self, transfers: Iterable[Transfer]) -> None:
+        """Wait for all messages of some transfers."""
+        for transfer in transfers:
+            self.complete(transfer)

@@ -12,7 +12,7 @@ from han.model.program import Base, Ref
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
 from han.submodules.parts.pieces import Piece, in_strides
 from han.submodules.parts.trees import Neighbours
-from han.submodules.sm.tree_cells import TreeCells, neighbours_of
+from han.submodules.sm.member_cells import MemberCells, neighbours_of
 from han.tasks.canonical import Order, linear, rooms
 from han.tasks.context import Context
 
@@ -26,7 +26,7 @@ class _Combining:
     left to right in the place of the result.
     """
 
-    def __init__(self, cells: TreeCells, members: Members, order: Order | None = None) -> None:
+    def __init__(self, cells: MemberCells, members: Members, order: Order | None = None) -> None:
         self.cells, self.stream = cells, cells.context.stream
         me = cells.context.group.me
         has_own = cells.context.source.base != Base.NONE
@@ -60,7 +60,7 @@ class _Combining:
 
 def gather(context: Context) -> None:
     """Reduce towards the group's root: children copy into their cells, parents combine."""
-    stream, group, cells = context.stream, context.group, TreeCells.of(context)
+    stream, group, cells = context.stream, context.group, MemberCells.of(context)
     tree = neighbours_of(context)
     pieces = cells.pieces()
     combine = (_at_root if tree.parent is None else _below)(context, cells, tree)
@@ -74,7 +74,7 @@ def gather(context: Context) -> None:
             cells.waits.wait((tree.parent,), TAKEN, until)
 
 
-def _below(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
+def _below(context: Context, cells: MemberCells, tree: Neighbours) -> Move:
     """Return what combines a piece into this rank's cell, for its parent."""
     assert tree.parent is not None
     stream, source, me = context.stream, context.source, context.group.me
@@ -91,7 +91,7 @@ def _below(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
     return combine
 
 
-def _room(context: Context, cells: TreeCells) -> Ref | None:
+def _room(context: Context, cells: MemberCells) -> Ref | None:
     """Return where the root combines if not in its receive buffer (Jain et al., section III-E)."""
     if not context.group.leads or context.choice.get("in_recv", 1):
         return None
@@ -99,7 +99,7 @@ def _room(context: Context, cells: TreeCells) -> Ref | None:
     return context.stream.room(min(most, PAGE if cells.small else cells.ring.chunk))
 
 
-def _at_root(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
+def _at_root(context: Context, cells: MemberCells, tree: Neighbours) -> Move:
     """Return what combines a piece into the result.
 
     In a flat tree members are combined in the canonical order, if this is asked for. Otherwise, if
@@ -131,7 +131,7 @@ def _at_root(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
     return combine
 
 
-def _combine_before(context: Context, cells: TreeCells, piece: Piece, members: Members) -> Ref:
+def _combine_before(context: Context, cells: MemberCells, piece: Piece, members: Members) -> Ref:
     """Combine the children before the root; return where their combination is.
 
     It cannot be where the result goes, since in place the root's operand is there.
@@ -149,7 +149,7 @@ def _combine_before(context: Context, cells: TreeCells, piece: Piece, members: M
 
 def release(context: Context) -> None:
     """Broadcast from the group's root: it copies into its cells, and all others copy out."""
-    stream, group, cells = context.stream, context.group, TreeCells.of(context)
+    stream, group, cells = context.stream, context.group, MemberCells.of(context)
     tree = neighbours_of(context)
     pieces = cells.pieces()
     move = (_put if tree.parent is None else _take)(context, cells, tree)
@@ -168,7 +168,7 @@ def release(context: Context) -> None:
             stream.post(read, piece.index + 1)
 
 
-def _put(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
+def _put(context: Context, cells: MemberCells, tree: Neighbours) -> Move:
     """Return what copies the root's piece into its cell, or the small slots of its children.
 
     It releases them.
@@ -186,7 +186,7 @@ def _put(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
 
 
 def _releasing(
-    context: Context, cells: TreeCells, tree: Neighbours
+    context: Context, cells: MemberCells, tree: Neighbours
 ) -> Callable[[Piece, Ref], None]:
     """Return what posts this rank's flag, or that of each child.
 
@@ -208,7 +208,7 @@ def _releasing(
     return release_children
 
 
-def _take(context: Context, cells: TreeCells, tree: Neighbours) -> Move:
+def _take(context: Context, cells: MemberCells, tree: Neighbours) -> Move:
     """Return what waits until a piece is released, releases the children, and copies it out."""
     stream, group, result = context.stream, context.group, context.result
     assert tree.parent is not None

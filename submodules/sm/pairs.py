@@ -24,7 +24,6 @@ from han.tasks.bundles import Moves
 from han.tasks.context import Context
 from han.tasks.outline import Outline
 from han.tasks.own_sizes import sent_to, taken_from
-from han.tasks.stream import Peer
 
 BESIDE = LINE // 2  # bytes of a cell for the facts about its block, which begins behind them
 START = np.dtype(np.uint64).itemsize  # of these facts, behind the size
@@ -40,8 +39,7 @@ class PairCells:
     @classmethod
     def of(cls, plan: Outline, level: int) -> PairCells:
         """Fit the cells into the part of the ring that a run has."""
-        geometry, steps = plan.geometries[level], plan.block_steps
-        assert geometry is not None
+        geometry, steps = plan.geometry(level), plan.block_steps
         assert steps is not None
         parts = max(1, steps.most_given_inside)
         room = geometry.area // parts // LINE * LINE - BESIDE
@@ -55,8 +53,7 @@ class PairCells:
 
 def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
-    cells, geometry = PairCells.of(plan, level), plan.geometries[level]
-    assert geometry is not None
+    cells, geometry = PairCells.of(plan, level), plan.geometry(level)
     return max(cells.parts * cells.stride, lines(geometry.ranks * BESIDE))
 
 
@@ -172,10 +169,6 @@ class _Pairs(ABC):
         number = taker - (taker > giver) if self.cells.parts > 1 else 0
         return self.context.cells(giver) + number * self.cells.stride
 
-    def _peer(self, member: int) -> Peer:
-        group, builder = self.context.group, self.context.builder
-        return Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
-
 
 class _Read(_Pairs):
     """Receivers read large blocks."""
@@ -184,7 +177,8 @@ class _Read(_Pairs):
         cell = self._cell(member, self.context.group.me)
         self.context.stream.pull(
             self.context.result.behind(block), self.context.source, self.nbytes,
-            self._peer(member), block=block, above=self.cells.room, upto=ALL, from_=cell + START,
+            self.context.peer(member), block=block, above=self.cells.room, upto=ALL,
+            from_=cell + START,
         )  # fmt: skip
 
     def leave(self) -> None:
@@ -223,7 +217,7 @@ class _Written(_Pairs):
             stream.expect(place, self.nbytes, rank, block=block, above=large, upto=ALL)
             stream.push(
                 self.context.result, self.context.source.behind(block), self.nbytes,
-                self._peer(m), block=block, above=large, upto=ALL, from_=place + START,
+                self.context.peer(m), block=block, above=large, upto=ALL, from_=place + START,
             )  # fmt: skip
         if self.takers:
             stream.post(self.context.flag(me, COPIED), 1)

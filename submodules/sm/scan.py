@@ -8,21 +8,14 @@ Source: Jain et al., section III (cells, pipelining, inlining).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
-from han.model.collectives import SCANS
 from han.model.program import Ref
-from han.submodules.parts.cells import GATHERED, READ, Cells, Members, Waits, is_small
+from han.submodules.parts.cells import GATHERED, READ, Members
 from han.submodules.parts.fold import fold, step_of
-from han.submodules.parts.pieces import Piece, in_turn, numbered
+from han.submodules.parts.pieces import Piece, in_turn
+from han.submodules.sm.member_cells import MemberCells
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm
-
-if TYPE_CHECKING:
-    from han.tasks.outline import Outline
 
 IN_CELLS = ("cells", "chunk", "inline")
 SCANNING = {
@@ -46,62 +39,26 @@ def lower(context: Context) -> None:
     """Emit this rank's part of the scan of each task."""
     cells = _ScanCells.of(context)
     move = _in_chain if context.choice.algorithm == "chain" else _all_before
-    for piece in in_turn(context, numbered(context, PAGE if cells.small else cells.ring.chunk)):
+    for piece in in_turn(context, cells.pieces()):
         move(cells, piece)
 
 
-def footprint(plan: Outline, level: int) -> int:
-    """Return the bytes of each rank's ring that a scan takes."""
-    if is_small(plan, level):
-        return 0
-    streams = plan.streams.items()
-    scans = [tasks for (kind, at), tasks in streams if at == level and kind in SCANS]
-    return max((Cells.of(plan, level, tasks).nbytes for tasks in scans), default=0)
-
-
-@dataclass(frozen=True)
-class _ScanCells:
-    """The cells or small slots of all members, and the flags beside them."""
-
-    context: Context
-    ring: Cells
-    small: bool
-    waits: Waits
-
-    @classmethod
-    def of(cls, context: Context) -> _ScanCells:
-        """Return the cells of the context's stream."""
-        plan, level = context.builder.plan, context.group.level
-        ring = Cells.of(plan, level, context.builder.tasks_of(context.stream))
-        small = is_small(plan, level)
-
-        def flag(member: int, kind: int) -> Ref:
-            shows = small and kind == GATHERED
-            return context.small(member) if shows else context.flag(member, kind)
-
-        return cls(context, ring, small, Waits(context, flag))
+class _ScanCells(MemberCells):
+    """The cells or small slots of all members in a scan, which hand pieces on."""
 
     @property
     def inclusive(self) -> bool:
         """Whether a member's result holds its own operand."""
         return self.context.stream.kind == "scan"
 
-    def cell(self, member: int, piece: Piece) -> Ref:
-        """Return where a member shows a piece."""
-        if self.small:
-            beside = FLAG if piece.nbytes <= INLINE else LINE
-            return (self.context.small(member) + beside).holding(piece.start)
-        cell = self.context.cells(member) + self.ring.cell(piece.index)
-        return cell.holding(piece.start)
-
     def await_free(self, piece: Piece, readers: Members) -> None:
         """Wait until readers have read the earlier piece in the cell of `piece`."""
-        self.waits.wait(readers, READ, 0 if self.small else piece.index - self.ring.cells + 1)
+        self.waits.wait(readers, READ, self.read_before_reuse(piece))
 
     def post(self, kind: int, piece: Piece) -> None:
         """Post that a piece is shown, or that this member has read it, if anyone waits for that."""
-        if kind == GATHERED or (self.ring.recycled and not self.small):
-            (flag,), _ = self.waits.of((self.context.group.me,), kind)
+        if kind == GATHERED or self.counts_reads:
+            flag = self.flag(self.context.group.me, kind)
             self.context.stream.post(flag, piece.index + 1)
 
 

@@ -123,8 +123,6 @@ class Sm(Submodule):
             return share_cells.footprint(plan, level, at_once)
         if plan.signature.own:
             return of_pairs.footprint(plan, level)
-        if plan.signature.prefix:
-            return scan.footprint(plan, level)
         blocked = plan.signature.by_blocks
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
 

@@ -17,7 +17,6 @@ from han.tasks.lower import operand_of
 from han.tasks.outline import Outline
 from han.tasks.shares import share
 from han.tasks.signature import Signature
-from han.tasks.stream import Peer
 
 
 def reads_mapped(topology: Topology, signature: Signature, level: int) -> bool:
@@ -95,15 +94,11 @@ class Reads:
         if self.mapped:
             self.context.stream.copy(dst, self.context.mapped(src, member), nbytes, block=block)
             return
-        self.context.stream.pull(dst, src, nbytes, self._peer(member), block=block)
+        self.context.stream.pull(dst, src, nbytes, self.context.peer(member), block=block)
 
     def push(self, dst: Ref, src: Ref, nbytes: int, member: int) -> None:
         """Write to a member's memory by attach, as ranks map their peers' memory for reading."""
-        self.context.stream.push(dst, src, nbytes, self._peer(member))
-
-    def _peer(self, member: int) -> Peer:
-        group, builder = self.context.group, self.context.builder
-        return Peer(group.ranks[member], builder.channel(group.level), group.slots[member])
+        self.context.stream.push(dst, src, nbytes, self.context.peer(member))
 
     def operand(self, member: int) -> Ref:
         """Return where a member's operand is in its own memory."""

@@ -110,10 +110,8 @@ class Reader:
     def _shared(self, number: int, offset: int) -> str:
         channel, area = divmod(number, len(Area))
         level = self.levels[channel]
-        geometry = self.plan.geometries[level]
-        assert geometry is not None, "only levels with shared memory have channels"
         name, stride = AREAS[Area(area)]
-        slot, rest = divmod(offset, stride or geometry.ring)
+        slot, rest = divmod(offset, stride or self.plan.geometry(level).ring)
         if Area(area) == Area.FLAGS:
             name, rest = self._flag_name(level, rest // LINE), 0
         where = "" if self.one_channel else f"@{self.plan.topology.names[level]}"

@@ -54,9 +54,6 @@ class Traffic:
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
-    def __mul__(self, runs: int) -> Traffic:
-        return Traffic(*(n * runs for n in astuple(self)))
-
     def describe(self, nbytes: float, times: int) -> str:
         """Return how often each of `nbytes` bytes was moved, on average over `times`."""
         parts = [("copied", self.copied), ("combined", self.combined), ("sent", self.sent)]

@@ -262,9 +262,6 @@ class Walk:
         while strand not in place:
             place[strand] = len(path)
             path.append(strand)
-            strand = self._owner(waits[strand])
+            event = waits[strand]
+            strand = next(s for s in self.strands if s.start <= event < s.stop)
         return [s.event for s in path[place[strand] :]]
-
-    def _owner(self, event: int) -> Strand:
-        """Return the strand of an event."""
-        return next(s for s in self.strands if s.start <= event < s.stop)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from han.common.errors import ConfigError, HanError
 from han.common.units import format_size, parse_size
 from han.config import documents, parts, rules
-from han.config.catalogue import Catalogue, ParameterInfo, SubmoduleInfo
+from han.config.catalogue import Catalogue, Parameter, SubmoduleInfo
 from han.config.config import Config, default_config, load_config, validate_names
 from han.config.parts import HostsScope, Level, RegexScope, SizeScope
 from han.config.rc import SETTINGS, VARIABLES, rc
@@ -50,26 +50,26 @@ CATALOGUE = Catalogue(
         "sm": SubmoduleInfo(
             ("flat", "tree"),
             {
-                "radix": ParameterInfo("int", 2, 64),
-                "cells": ParameterInfo("int", 1),
-                "chunk": ParameterInfo("size", 64, 2**20),
-                "inline": ParameterInfo("bool", joint=True),
-                "skew": ParameterInfo("name", choices=("left", "right")),
+                "radix": Parameter("int", "", 2, 64),
+                "cells": Parameter("int", "", 1),
+                "chunk": Parameter("size", "", 64, 2**20),
+                "inline": Parameter("bool", "", joint=True),
+                "skew": Parameter("name", "", choices=("left", "right")),
             },
         ),
         "adapt": SubmoduleInfo(
             ("chain", "binomial"),
             {
-                "radix": ParameterInfo("int", 1),
-                "segment": ParameterInfo("size", 1),
-                "window": ParameterInfo("int", 1),
+                "radix": Parameter("int", "", 1),
+                "segment": Parameter("size", "", 1),
+                "window": Parameter("int", "", 1),
             },
         ),
         "exchange": SubmoduleInfo(
             ("recursive", "cyclic"),
             {
-                "factors": ParameterInfo("factors", 2),
-                "partition": ParameterInfo("size"),
+                "factors": Parameter("factors", "", 2),
+                "partition": Parameter("size", ""),
             },
         ),
         "mpi": SubmoduleInfo(),

@@ -25,8 +25,7 @@ from han.tasks.choice import Choice
 from han.tasks.compositions import as_called
 from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 
 HERE = Path(__file__).parents[1] / "tuning"
 TEXT, DIGESTS = HERE / "built_in_choices.txt", HERE / "built_in_digests.json"

@@ -36,8 +36,7 @@ from han.tasks.compositions import COMPOSITIONS, TREE, as_called
 from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

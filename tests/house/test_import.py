@@ -131,7 +131,7 @@ from han.model.topology import virtual
 from han.tasks.call import call_signature
 from han.tasks.verify import verify
 from han.tuning.planner import Planner
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.config import default_config
 
 planner = Planner(virtual(4, 2), default_config(), NodeTraits(), 1, False)

@@ -34,6 +34,7 @@ from han.measure.session import (
     others,
     used_since,
 )
+from han.ranks import clocks
 
 COMMANDS = {
     "han-bench 1": ("bench", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
@@ -232,7 +233,7 @@ def test_this_process_is_seen(monkeypatch, tmp_path):
     assert found.elapsed > 0
 
     monkeypatch.setattr(module, "STAT", tmp_path / "none")
-    monkeypatch.setattr(module, "BOOT", tmp_path / "none")
+    monkeypatch.setattr(clocks, "BOOT", tmp_path / "none")
     found = used_since(now())
     assert (found.busy, found.kernel) == (0.0, MPI.Get_processor_name())
 

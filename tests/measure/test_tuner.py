@@ -14,7 +14,7 @@ from han.measure.tune.tuner import Input, Plans, Tuner, served, sparse_first
 from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.costs.estimates import estimate
 from han.tuning.rules import RuleTable
 from han.tuning.search.results import Found, Result

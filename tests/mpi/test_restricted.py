@@ -44,7 +44,7 @@ from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
 from han.submodules.registry import registered
 from han.tasks.lower import lower
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

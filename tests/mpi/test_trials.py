@@ -13,8 +13,8 @@ import han
 from han.config.rules import LevelUse, Use
 from han.ranks.machine import fingerprint
 from han.tasks.call import call_signature
+from han.tuning.built_in.choosing import BUILT_IN
 from han.tuning.costs.estimates import Estimate
-from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.tuned.files import as_text
 from han.tuning.tuned.points import Candidate, Point, key_of

@@ -20,8 +20,8 @@ from han.measure.tune.session import partial_file, tune, tuned_config
 from han.measure.tune.tuner import Input, Plans, Tuner
 from han.ranks.machine import fingerprint
 from han.tasks.signature import Signature
+from han.tuning.built_in.choosing import BUILT_IN
 from han.tuning.costs.estimates import Estimate
-from han.tuning.heuristics import BUILT_IN
 from han.tuning.rules import TUNED
 from han.tuning.search.limits import Limits
 from han.tuning.tuned.files import TunedError, as_text, read

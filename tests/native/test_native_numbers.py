@@ -7,10 +7,9 @@ import pytest
 from han import _native
 from han.memory.channel import FIELDS, RECORD
 from han.model.channel_layout import FLAG, INLINE, LINE, MAX_CHANNELS
-from han.model.native_check import check_numbers, differences
 from han.model.program import PEER, PEER_BUFFERS, PEER_CHANNELS, PEER_SLOTS, PeerBase
 from han.model.topology import MAX_LEVELS
-from han.runtime.numbers import own_numbers
+from han.runtime.numbers import check_numbers, differences, own_numbers
 
 
 def test_the_parts_share_their_numbers():

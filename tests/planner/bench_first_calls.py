@@ -35,7 +35,7 @@ from han.runtime.plans import Plans
 from han.runtime.state import State
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.planner import Planner
 from han.tuning.tuned.files import read
 

@@ -16,8 +16,7 @@ from han.model.topology import Topology
 from han.tasks.call import call_signature
 from han.tasks.compositions import COMPOSITIONS
 from han.tasks.verify import verify
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 24

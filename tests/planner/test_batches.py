@@ -19,7 +19,7 @@ from han.tasks.canonical import canonical, linear, rooms
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -23,8 +23,7 @@ from han.tasks.nap import Nap
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -17,7 +17,7 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import Unproved, verify, verify_class
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.planner import _reads_mapped
 from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of

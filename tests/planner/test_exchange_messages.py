@@ -18,7 +18,7 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.size_classes import bounds_of, class_of
 from han.tasks.verify import verify
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.papers.jocksch import BOX, script
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable

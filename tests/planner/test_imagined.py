@@ -14,7 +14,7 @@ from han.config.config import load_config
 from han.config.machine import load_machine
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.imagined import ImaginedMachine
 from han.tuning.prediction import Where, plan_of
 

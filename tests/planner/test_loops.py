@@ -19,7 +19,7 @@ from han.model.topology import Topology, virtual
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.planner import Planner
 
 NOWHERE = (0,) * 8

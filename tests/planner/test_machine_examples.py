@@ -17,7 +17,7 @@ from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
 from han.tasks.plan import Plan
 from han.tasks.verify import verify
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -23,8 +23,7 @@ from han.tasks.samples import lower_with_loops
 from han.tasks.simulate import simulate
 from han.tasks.spec import pairwise
 from han.tasks.verify import Refuted, verify
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 

@@ -28,7 +28,7 @@ from han.tasks.outline import geometries
 from han.tasks.signature import Signature
 from han.tasks.steps import chain_of_steps, of_tree, segments
 from han.tasks.verify import Refuted, verify
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -29,7 +29,7 @@ from han.tasks.choice import Choice, level_choice
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.expressions import Expressions
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable

@@ -14,8 +14,7 @@ from han.tasks.lower import lower
 from han.tasks.ring import LEAST, SEGMENT, block_at, blocks_of, in_order, parts_of
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 
 

@@ -17,9 +17,7 @@ from han.model.facts import Facts
 from han.model.topology import virtual
 from han.tasks.call import call_signature
 from han.tasks.choice import level_choice
-from han.tuning.built_in.choosing import facts_of_call
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import BUILT_IN
+from han.tuning.built_in.choosing import BUILT_IN, NodeTraits, facts_of_call
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable
 
@@ -107,7 +105,7 @@ def test_a_fact_is_asked_for_or_excluded(key):
 def test_blocks_that_differ_are_told_apart():
     alike = call_signature("allgather", 64)
     for signature in (alike, replace(alike, varied=True), replace(alike, counts=(64,) * 6)):
-        assert facts_of_call(signature, SIX, (False, False)).uneven == signature.uneven
+        assert facts_of_call(signature, SIX, NodeTraits()).uneven == signature.uneven
 
 
 def test_keys_of_rules_are_facts_of_calls():
@@ -140,7 +138,7 @@ def test_no_class_of_sizes_is_on_both_sides_of_a_rule(collective, key):
         calls = [
             replace(call_signature(collective, 8), element=1, count=n) for n in (low + 1, high)
         ]
-        held = {when.matches(collective, facts_of_call(one, SIX, (False, False))) for one in calls}
+        held = {when.matches(collective, facts_of_call(one, SIX, NodeTraits())) for one in calls}
         assert len(held) == 1, (low + 1, high)
         low, found = high, found | held
     assert found == {False, True}

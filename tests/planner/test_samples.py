@@ -26,7 +26,7 @@ from han.tasks.lower import lower
 from han.tasks.samples import lower_with_loops
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of, largest_of
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable

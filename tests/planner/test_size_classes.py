@@ -31,7 +31,7 @@ from han.tasks.size_classes import (
     largest_of,
 )
 from han.tasks.verify import verify
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable

@@ -20,7 +20,7 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.verify import Refuted, verify
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -17,7 +17,7 @@ from han.tasks.contract import Algorithm, Parameter
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
 from han.tuning.planner import Planner
 

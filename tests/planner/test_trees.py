@@ -16,16 +16,15 @@ from han.config.parts import Level, SizeScope
 from han.model.program import Code
 from han.model.topology import Group, Topology
 from han.submodules.parts.cells import RELEASED
+from han.submodules.sm.member_cells import MemberCells
 from han.submodules.sm.sm import Sm
-from han.submodules.sm.tree_cells import TreeCells
 from han.submodules.sm.trees import NAMES, Tree
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Question
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 18
@@ -118,7 +117,7 @@ def test_parents_post_once_for_each_child(nbytes, inline):
 def test_flags_that_parents_of_several_runs_write_must_not_be_the_same():
     """A slow parent could post a lower value after the parent of the next run has posted."""
     with (
-        mock.patch.object(TreeCells, "own_flag", lambda self, m: self.flag(m, RELEASED)),
+        mock.patch.object(MemberCells, "own_flag", lambda self, m: self.flag(m, RELEASED)),
         pytest.raises(Refuted, match="may fall"),
     ):
         verify(bcasts(40_000))

@@ -19,7 +19,7 @@ from han.tasks.signature import Signature
 from han.tasks.spec import SPECS
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.expressions import Expressions
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

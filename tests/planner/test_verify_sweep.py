@@ -29,8 +29,7 @@ from han.tasks.choice import LevelChoice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

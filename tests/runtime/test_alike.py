@@ -15,7 +15,7 @@ from han.runtime.measured import BESIDE
 from han.submodules import registry
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits
 
 TOPOLOGY = virtual(4, 2)
 PLAIN = NodeTraits()

@@ -15,6 +15,7 @@ from han.ranks.discover import Settings, check_agreement
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in import table as place
+from han.tuning.built_in.choosing import BUILT_IN, NodeTraits, choose, rowed
 from han.tuning.built_in.table import (
     FILE,
     SECTIONS,
@@ -23,9 +24,7 @@ from han.tuning.built_in.table import (
     safe_table,
     shipped,
 )
-from han.tuning.built_in.traits import NodeTraits
 from han.tuning.explanation import Explanation
-from han.tuning.heuristics import BUILT_IN, choose, rowed
 from han.tuning.parts import plan_of_choice
 from han.tuning.row import amount_of
 from han.tuning.rules import RuleTable

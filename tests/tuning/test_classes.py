@@ -10,10 +10,9 @@ from test_tuned import HERE, NODE, KiB, Times, point, use
 from han.config import load_config
 from han.model.element_types import DTYPES, OPS, heavy, kernel
 from han.tasks.call import call_signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import BUILT_IN, NodeTraits
 from han.tuning.classes import CLASSES, STAND_FOR, operation_of
 from han.tuning.explanation import Explanation
-from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED
 from han.tuning.tuned.files import TunedError, as_text

@@ -17,9 +17,8 @@ from han.model.topology import virtual
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.formulas import MaxRate, nap, recursive_doubling, smp
-from han.tuning.heuristics import choose
 from han.tuning.parts import plan_of_choice
 
 EXACT = 1e-9

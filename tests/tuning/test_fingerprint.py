@@ -12,6 +12,7 @@ from han.ranks import adapters
 from han.ranks.adapters import link_rate
 from han.ranks.machine import layout, listed
 from han.tasks.call import call_signature
+from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.tuned import find
 from han.tuning.tuned.files import as_text, write
 from han.tuning.tuned.find import AUTO
@@ -147,7 +148,7 @@ def test_of_a_table_of_another_link_only_what_holds_inside_nodes_is_used(home, r
     here = replace(FULL, link=rate)
     write(find.SHIPPED / "ours.json", tuned)
     same, other = search(AUTO, home, FULL), search(AUTO, home, here)
-    traits = (False, False)
+    traits = NodeTraits()
     inside = call_signature("bcast", SMALL.nbytes), NODE, traits
     between = call_signature("bcast", BETWEEN.nbytes), TWO, traits
     assert same.table.find(*inside)
@@ -166,7 +167,7 @@ def test_where_the_users_table_says_nothing_the_shipped_one_decides(home):
     write(mine, of_points((SMALL,), HERE))
     put(find.SHIPPED, {"ours.json": as_text(of_points((SMALL, BETWEEN), HERE))})
     found = search(AUTO, home)
-    traits = (False, False)
+    traits = NodeTraits()
     small, large = call_signature("bcast", SMALL.nbytes), call_signature("bcast", BETWEEN.nbytes)
     assert found.table.find(small, NODE, traits).source == str(mine)
     assert found.table.find(large, TWO, traits).source == str(find.SHIPPED / "ours.json")
@@ -184,7 +185,7 @@ def test_where_the_users_table_says_nothing_the_shipped_one_decides(home):
 def test_a_point_that_keeps_the_built_in_choice_hides_the_shipped_one(home):
     write(find.user_folder() / "mine.json", of_points((replace(SMALL, keeps=True),), HERE))
     write(find.SHIPPED / "ours.json", of_points((SMALL,), HERE))
-    call = call_signature("bcast", SMALL.nbytes), NODE, (False, False)
+    call = call_signature("bcast", SMALL.nbytes), NODE, NodeTraits()
     assert search(AUTO, home).table.find(*call).use is None
 
 

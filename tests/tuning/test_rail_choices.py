@@ -13,9 +13,8 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
+from han.tuning.built_in.choosing import BUILT_IN, NodeTraits, choose
 from han.tuning.built_in.table import shipped
-from han.tuning.built_in.traits import NodeTraits
-from han.tuning.heuristics import BUILT_IN, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 

@@ -14,9 +14,8 @@ from han.config.config import validate_names
 from han.config.rules import KindUse, LevelUse, Use
 from han.submodules.catalogue import catalogue
 from han.tasks.call import call_signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import BUILT_IN, NodeTraits
 from han.tuning.explanation import Explanation, described
-from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
 from han.tuning.tuned.export import as_rules, chosen
@@ -96,7 +95,7 @@ def test_classes_of_sizes_keep_to_rows(tmp_path):
     low = 0
     for high in planner.bounds:
         ends = [replace(call_signature("bcast", 8), count=n) for n in (low + 1, high)]
-        found = [rows.find(one, GROUPED, (False, False)) for one in ends]
+        found = [rows.find(one, GROUPED, NodeTraits()) for one in ends]
         assert len({one and one.name for one in found}) == 1, (low + 1, high)
         low = high
 
@@ -118,7 +117,7 @@ def test_calls_in_place_and_uneven_blocks_have_no_row(tmp_path):
     for call, found in (
         (alike, True), (replace(alike, in_place=True), False), (replace(alike, varied=True), False),
     ):  # fmt: skip
-        assert (rows.find(call, TWO, (False, False)) is not None) == found
+        assert (rows.find(call, TWO, NodeTraits()) is not None) == found
 
 
 def test_rows_hold_for_the_ranks_that_they_name(tmp_path):

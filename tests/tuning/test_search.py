@@ -16,10 +16,9 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Algorithm, Submodule
 from han.tasks.simulate import simulate
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.costs.model import Costs, missing, shared_out, told_apart
 from han.tuning.costs.stages import costs_of, pipeline_of_choice
-from han.tuning.heuristics import choose
 from han.tuning.measured import FEWEST_RACED, MOST_RACED, PATIENCE
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable

@@ -12,9 +12,8 @@ from han.config.rules import LevelUse, Use
 from han.ranks.machine import fingerprint
 from han.runtime.native_plans import trial_class
 from han.tasks.call import call_signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import BUILT_IN, NodeTraits
 from han.tuning.costs.estimates import Estimate
-from han.tuning.heuristics import BUILT_IN
 from han.tuning.measured import LEAST_BURST, MOST_BEFORE_TRIAL, MOST_BURST, UNKNOWN_RATIO
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED

@@ -20,10 +20,9 @@ from han.model.topology import virtual
 from han.ranks.machine import transport
 from han.runtime.alike import Alike
 from han.tasks.call import call_signature
-from han.tuning.built_in.traits import NodeTraits
+from han.tuning.built_in.choosing import BUILT_IN, NodeTraits
 from han.tuning.costs.estimates import Estimate
 from han.tuning.explanation import Explanation, described
-from han.tuning.heuristics import BUILT_IN
 from han.tuning.planner import Planner
 from han.tuning.rules import TUNED, RuleTable
 from han.tuning.search.limits import Limits

@@ -1,4 +1,4 @@
-"""Choose for a call by the table of built-in choices: a row for the segment and for each level."""
+"""Built-in choices, from what all ranks know: a row of the table for the segment and each level."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
+from han.model.channel_layout import PAGE
 from han.model.facts import COMPOSITIONS, Facts
 from han.model.topology import Topology
 from han.submodules.exchange.factors import primes
+from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import TREE, as_called, composition
 from han.tasks.lanes import inner_levels, outer_levels, sizes_at
@@ -16,6 +18,15 @@ from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.table import ChoiceTable, shipped
 from han.tuning.row import Row
+
+BUILT_IN = "built-in"  # the name of their rule
+
+
+class NodeTraits(NamedTuple):
+    """Two facts about nodes. Each is true if it holds on at least one node."""
+
+    oversubscribed: bool = False  # ranks outnumber processors
+    mesh: bool = False  # cache lines move slowly from core to core
 
 
 class Allowed(NamedTuple):
@@ -38,13 +49,13 @@ class RowSearch:
 
     def __init__(
         self, signature: Signature, topology: Topology, name: str, allowed: Allowed,
-        traits: tuple[bool, bool], table: ChoiceTable | None = None,
+        traits: NodeTraits, table: ChoiceTable | None = None,
     ) -> None:  # fmt: skip
         self.table = shipped() if table is None else table
         self.signature, self.name, self.allowed = signature, name, allowed
         self.view = as_called(topology, signature, name)
         self.active = levels_of(self.view, signature)
-        self.oversubscribed, self.mesh = traits
+        self.traits = traits
         self.size = topology.nodes, topology.ppn
         self.rows: list[tuple[str, str]] = []
         self._same = self._facts_of_all_levels()
@@ -63,8 +74,8 @@ class RowSearch:
             self.allowed.attach,
             signature.uneven,
             signature.in_place,
-            self.mesh,
-            self.oversubscribed,
+            self.traits.mesh,
+            self.traits.oversubscribed,
             sockets,
             signature.canonical,
             signature.heavy,
@@ -84,8 +95,8 @@ class RowSearch:
     def choice(self, rule: str) -> Rowed:
         """Return the choice; levels on which the call does not communicate run nothing."""
         sides = bool(composition(self.name).sides) and not self.signature.by_blocks
-        composed = sides and bool(inner_levels(self.view) and outer_levels(self.view))
-        segment = None if composed and self.name == "nap" else self._segment()
+        in_sides = sides and bool(inner_levels(self.view) and outer_levels(self.view))
+        segment = None if in_sides and self.name == "nap" else self._segment()
         sections = self._sections()
         levels = [IDLE[section] for section in sections]
         for level in self.active:
@@ -93,7 +104,7 @@ class RowSearch:
                 levels[level] = self._paired(level)
             elif self.name == "ring":
                 levels[level] = self._ringed(level, sections[level])
-            elif composed:
+            elif in_sides:
                 levels[level] = self._composed(level)
             else:
                 levels[level] = self._level(level, sections[level], segment)
@@ -181,7 +192,42 @@ class RowSearch:
         return row.level_for(facts.bytes, piece, facts.ranks)
 
 
-def facts_of_call(signature: Signature, topology: Topology, traits: tuple[bool, bool]) -> Facts:
+def choose(
+    signature: Signature, topology: Topology, traits: NodeTraits, name: str = TREE
+) -> Choice:
+    """Make the built-in choice for a call, of the composition `name`."""
+    return rowed(signature, topology, traits, name).choice
+
+
+def rowed(
+    signature: Signature, topology: Topology, traits: NodeTraits, name: str = TREE,
+    table: ChoiceTable | None = None,
+) -> Rowed:  # fmt: skip
+    """Return the built-in choice and the rows that decided; None: of the table that is shipped.
+
+    In place, or by elements that fill no cell, no rank reads a peer's memory.
+    """
+    reads = signature.element <= PAGE and not signature.in_place
+    mapped: tuple[bool, ...] = (False,) * topology.depth
+    if reads and signature.mapped:
+        solo, view = submodule("solo"), as_called(topology, signature, name)
+        mapped = tuple(solo.reads_mapped(view, signature, k) for k in range(view.depth))
+    allowed = Allowed(signature.element <= PAGE, topology.attach and reads, mapped)
+    return RowSearch(signature, topology, name, allowed, traits, table).choice(BUILT_IN)
+
+
+def composed(signature: Signature, topology: Topology, traits: NodeTraits) -> Rowed | None:
+    """Return the built-in choice of a composition other than a tree, between nodes; or None."""
+    if topology.whole is not None:
+        return None
+    row = RowSearch(signature, topology, TREE, Allowed(True, False, ()), traits).composition()
+    if row is None:
+        return None
+    choice, rows = rowed(signature, topology, traits, row.composition)
+    return Rowed(choice, (("composition", row.name), *rows))
+
+
+def facts_of_call(signature: Signature, topology: Topology, traits: NodeTraits) -> Facts:
     """Return the facts of a call as a whole, among all ranks.
 
     `mapped` is that all buffers of all ranks are shared arrays.

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+from han.common.grouped import grouped
 from han.model.timeline import TaskTime
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import TREE
@@ -188,9 +189,8 @@ def costs_of(
 
     `short` and `longer` are those of the two short pipelines; only a long pipeline needs both.
     """
-    found: dict[Stage, list[Ranks]] = {}
-    for (stage, _), ranks in zip(pipeline.stages(), short, strict=False):
-        found.setdefault(stage, []).append(ranks)
+    stages = (stage for stage, _ in pipeline.stages())
+    found = grouped(zip(stages, short, strict=False))
     costs = {stage: _mean(rows) for stage, rows in found.items() if not stage.steady}
     if pipeline.is_long:
         more = pipeline.longer - pipeline.short

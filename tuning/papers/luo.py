@@ -8,14 +8,14 @@ the paper; here the fastest of a few choices counts.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
+from han.common.grouped import grouped
 from han.common.units import format_size
 from han.model.series import Panel
-from han.model.timeline import TaskTime
 from han.tasks.choice import Choice
 from han.tasks.outline import Outline
 from han.tasks.plan import Plan
@@ -66,20 +66,10 @@ SEGMENTS = (64 * KiB, 128 * KiB, 256 * KiB, 512 * KiB, 1024 * KiB)
 # ---- figures 4 and 7: segments and algorithms ---------------------------------------------------
 
 
-def _choices(
-    names: tuple[str, ...], submodules: tuple[str, ...]
-) -> dict[str, Callable[[int], Way]]:
-    """Return the ways of each name by segment: one message a segment between nodes."""
-
-    def made(name: str, inner: str) -> Callable[[int], Way]:
-        def way(segment: int) -> Way:
-            size = format_size(segment)
-            between = f"network=adapt.{name}:segment={segment}"
-            return Way(f"{name}, {inner}", (between, f"node={inner}"), size)
-
-        return way
-
-    return {f"{name}, {inner}": made(name, inner) for name in names for inner in submodules}
+def _way(name: str, inner: str, segment: int) -> Way:
+    """Return the way with one message a segment between nodes."""
+    between = f"network=adapt.{name}:segment={segment}"
+    return Way(f"{name}, {inner}", (between, f"node={inner}"), format_size(segment))
 
 
 def bcast_over_segments(setting: Setting) -> Computed:
@@ -100,16 +90,15 @@ def _over_segments(
     setting: Setting, signature: Signature, inner: tuple[str, ...], best: str, model: bool
 ) -> Computed:
     series, estimates = Series(), Series()
-    for name, way in _choices(ALGORITHMS, inner).items():
-        for segment in (s for s in SEGMENTS if s <= signature.nbytes):
-            one = way(segment)
-            # SOLO reads arrays that all ranks of a node map; the others have ordinary arrays.
-            called = replace(signature, mapped=name.endswith("solo"))
-            seconds = setting.seconds(one, called)
-            series.setdefault(name, {})[segment] = 1e6 * seconds
-            if model:
-                told = 1e6 * estimated(setting, one, called)
-                estimates.setdefault(name, {})[segment] = told
+    segments = [s for s in SEGMENTS if s <= signature.nbytes]
+    for algorithm, submodule, segment in product(ALGORITHMS, inner, segments):
+        way = _way(algorithm, submodule, segment)
+        # SOLO reads arrays that all ranks of a node map; the others have ordinary arrays.
+        called = replace(signature, mapped=submodule == "solo")
+        series.setdefault(way.name, {})[segment] = 1e6 * setting.seconds(way, called)
+        if model:
+            told = 1e6 * estimated(setting, way, called)
+            estimates.setdefault(way.name, {})[segment] = told
     us, name, segment = _best(series)
     where = f"{setting.nodes} nodes of {setting.ppn}"
     panels = [Panel(f"{where}, simulated", "bytes of a segment", series)]
@@ -271,8 +260,6 @@ def _measured(where: Where, way: Way, signature: Signature) -> list[Ranks]:
     plan: Plan = plan_of(where, way.rules, signature)
     spans = simulated(where, plan, spans=True).simulation.spans
     stage_of = {str(task): k for task, k in plan.stages.items()}
-    times: dict[int, list[TaskTime]] = defaultdict(list)
-    for one in spans:
-        times[one.rank].append(one)
-    ranks = [stage_seconds(times[rank], stage_of, 0.0) for rank in range(where.size)]
+    times = grouped((one.rank, one) for one in spans)
+    ranks = [stage_seconds(times.get(r, []), stage_of, 0.0) for r in range(where.size)]
     return list(zip(*ranks, strict=True))

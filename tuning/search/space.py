@@ -6,12 +6,12 @@ reason.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, product
 
+from han.common.grouped import grouped
 from han.model.collectives import ROWS
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice, Value
@@ -19,7 +19,7 @@ from han.tasks.compositions import COMPOSITIONS, TREE, as_called, composition, s
 from han.tasks.contract import Algorithm, Parameter, Submodule
 from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
-from han.tuning.heuristics import choose
+from han.tuning.built_in.choosing import choose
 from han.tuning.rules import RuleTable
 from han.tuning.search.limits import EVERYTHING, Limits
 
@@ -171,10 +171,7 @@ def _by_kind(found: tuple[LevelChoice, ...]) -> tuple[LevelChoice, ...]:
     They have other algorithms, or one of them has one parameter at another value.
     """
     parts, made = registered(), list[LevelChoice]()
-    alike: defaultdict[str, list[LevelChoice]] = defaultdict(list)
-    for one in found:
-        alike[one.submodule].append(one)
-    for name, some in alike.items():
+    for name, some in grouped((one.submodule, one) for one in found).items():
         part = parts[name]
         joint = {key for key, parameter in part.parameters.items() if parameter.joint}
         serves = {kind: [one for one in some if kind in part.algorithms[one.algorithm].kinds]

@@ -8,9 +8,9 @@ Source: Luo et al., HAN, section III-C.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
+from han.common.grouped import grouped
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
 from han.tuning.costs.model import elsewhere, in_turn, predict
@@ -207,9 +207,7 @@ def first_of(candidates: Sequence[Choice]) -> list[Choice]:
     These have the fewest parameters and the schedule of the first candidate, and the smallest and
     the largest segment. The first candidate is one of them.
     """
-    families: defaultdict[Hashable, list[Choice]] = defaultdict(list)
-    for one in candidates:
-        families[family_of(one)].append(one)
+    families = grouped((family_of(one), one) for one in candidates)
     kept = set(candidates[:1])
     for members in families.values():
         plain = min(_parameters(one) for one in members)
@@ -226,9 +224,7 @@ def ends_first(candidates: Sequence[Choice], usual: Choice) -> list[Choice]:
     costs of others are interpolated. Of these, those that differ from the usual choice in the
     fewest tasks come first: then each call has one task at most whose cost is not known.
     """
-    alike: defaultdict[Hashable, list[Choice]] = defaultdict(list)
-    for one in candidates:
-        alike[one.levels, one.schedule, one.composition].append(one)
+    alike = grouped(((one.levels, one.schedule, one.composition), one) for one in candidates)
     inner = {one for some in alike.values() for one in sorted(some, key=_segment)[1:-1]}
     return sorted(candidates, key=lambda one: (one in inner, _deviations(one, usual)))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from han.common.errors import ArgumentError
+from han.common.grouped import grouped
 from han.common.units import format_size
 from han.model.measurements import Report
 from han.tuning.measured import GAIN
@@ -69,10 +71,7 @@ def confirmed(table: TunedTable, runs: Sequence[Report]) -> TunedTable:
     the gain that `han tune` asks for. Points that stay have the gains of all runs. Raises
     ArgumentError for a run without gains.
     """
-    found: dict[Input, list[float]] = {}
-    for run in runs:
-        for place, gain in _gains(run):
-            found.setdefault(place, []).append(gain)
+    found = grouped(chain.from_iterable(map(_gains, runs)))
     points = tuple(_checked(point, found.get(_input(point), [])) for point in table.points)
     return with_points(table, points)
 

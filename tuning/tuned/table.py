@@ -19,7 +19,7 @@ from han.model.collectives import ROWS
 from han.model.facts import PLACES, Facts
 from han.model.topology import Topology
 from han.tasks.signature import Signature
-from han.tuning.built_in.choosing import facts_of_call
+from han.tuning.built_in.choosing import NodeTraits, facts_of_call
 from han.tuning.classes import TUNED
 from han.tuning.measured import REACH_BEYOND, REACH_INSIDE
 from han.tuning.row import Row, Rows
@@ -202,9 +202,7 @@ class TunedTable:
         tested = tuple(replace(row, when=_inside(row)) for row in kept)
         return replace(self, rows=tested, digest=f"{self.digest} {INSIDE_NODES}")
 
-    def find(
-        self, signature: Signature, topology: Topology, traits: tuple[bool, bool]
-    ) -> Row | None:
+    def find(self, signature: Signature, topology: Topology, traits: NodeTraits) -> Row | None:
         """Return the row that decides for a call on nodes with some traits; None without one."""
         rows = self.on(topology)
         facts = facts_of_call(signature, topology, traits)

@@ -9,15 +9,14 @@ from han.common.units import format_size
 from han.config.parts import as_document
 from han.config.rules import KINDS, KindUse, LevelUse, Use
 from han.submodules.registry import submodule
-from han.tasks.choice import SIZES
+from han.tasks.choice import LevelChoice
 from han.tasks.contract import Parameter
 
 
 def spell(use: Use) -> str:
     """Return ``node: sm flat (chunk 16KiB), network: adapt chain; segment 64KiB``."""
     levels = [
-        f"{name}: {level.submodule} {_spelled(level)}"
-        + "".join(f", {kind}: {_spelled(own)}" for kind, own in level.kinds.items())
+        f"{name}: {_choice(level, level.submodule).describe()}"
         for name, level in use.levels.items()
     ]
     segment = use.segment if isinstance(use.segment, int) else None
@@ -25,13 +24,10 @@ def spell(use: Use) -> str:
     return ", ".join(levels) + more + ("; lockstep" if use.schedule == "lockstep" else "")
 
 
-def _spelled(use: LevelUse | KindUse) -> str:
-    shown = ", ".join(f"{name} {_value(name, value)}" for name, value in use.parameters.items())
-    return f"{use.algorithm}" + (f" ({shown})" if shown else "")
-
-
-def _value(name: str, value: object) -> str:
-    return format_size(value) if name in SIZES and isinstance(value, int) else str(value)
+def _choice(use: LevelUse | KindUse, submodule: str) -> LevelChoice:
+    kinds = use.kinds.items() if isinstance(use, LevelUse) else ()
+    own = tuple((kind, _choice(one, submodule)) for kind, one in kinds)
+    return LevelChoice(submodule, str(use.algorithm), tuple(use.parameters.items()), own)
 
 
 def use_record(use: Use) -> dict[str, Any]:

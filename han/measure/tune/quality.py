@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han.common.grouped import grouped
 from han.common.units import format_size
 from han.measure.bench_calls import Case
 from han.measure.measured import LEAST_POWER, MOST_POWER
@@ -298,9 +299,8 @@ def errors(rows: Iterable[QualityRow]) -> list[tuple[QualityRow, PredictedCandid
 def spread(inputs: Sequence[Input]) -> list[Input]:
     """Return inputs in turns of their collectives, of each one sizes far apart before others."""
     ordered = sparse_first(inputs)
-    names = dict.fromkeys(one.collective for one in ordered)
-    each = [[one for one in ordered if one.collective == name] for name in names]
-    return [one for turn in zip_longest(*each) for one in turn if one is not None]
+    each = grouped((one.collective, one) for one in ordered)
+    return [one for turn in zip_longest(*each.values()) for one in turn if one is not None]
 
 
 def expected(one: Input, spent: Mapping[Input, float]) -> float:

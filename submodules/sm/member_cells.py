@@ -1,4 +1,4 @@
-"""The flags and cells of gathers and releases, as one member of the group addresses them.
+"""The flags and cells of gathers, releases and scans, as one member of the group addresses them.
 
 Source: Jain et al., sections II and III.
 """
@@ -6,6 +6,7 @@ Source: Jain et al., sections II and III.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
@@ -16,12 +17,15 @@ from han.submodules.parts.trees import Neighbours
 from han.submodules.sm.trees import Tree
 from han.tasks.context import Context
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 WITH_DATA = (GATHERED, RELEASED)  # kinds of flags that tell that data is there
 
 
 @dataclass(frozen=True)
-class TreeCells:
-    """The flags and cells of all members in a gather or a release, as one member addresses them."""
+class MemberCells:
+    """The flags and cells of all members in a task, as one member addresses them."""
 
     context: Context
     ring: Cells
@@ -30,7 +34,7 @@ class TreeCells:
     _cells: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by member
 
     @classmethod
-    def of(cls, context: Context) -> TreeCells:
+    def of(cls, context: Context) -> Self:
         """Return the cells of the context's stream."""
         plan, level = context.builder.plan, context.group.level
         ring = Cells.of(plan, level, context.builder.tasks_of(context.stream))
