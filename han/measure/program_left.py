@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from han.model.collectives import ROWS as COLLECTIVES
 
 LEFT = "left"  # the group
 BYTES = (8, 4 << 10, 256 << 10)  # of a message, or of a block
-MIDDLE = 4 << 10  # of nonblocking and persistent calls, and of objects
+MIDDLE = 4 << 10  # of nonblocking and persistent calls
+IN_OBJECTS = (8, 1 << 10, 4 << 10, 16 << 10, 64 << 10)
 OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
 
 
@@ -62,9 +64,9 @@ def _all_rows() -> Iterator[ProgramRow]:
         yield from _rows(some, "{}", Mode.BLOCKING, nbytes)
     yield from _rows(names, "I{}", Mode.NONBLOCKING, MIDDLE)
     yield from _rows(names, "{}_init", Mode.PERSISTENT, MIDDLE)
-    for name in OBJECTS:
-        text = f"{name} of an object of {format_size(MIDDLE)}"
-        yield ProgramRow(LEFT, text, partial(_object, name=name, nbytes=MIDDLE))
+    for nbytes, name in product(IN_OBJECTS, OBJECTS):
+        text = f"{name} of an object of {format_size(nbytes)}"
+        yield ProgramRow(LEFT, text, partial(_object, name=name, nbytes=nbytes))
 
 
 ROWS = tuple(_all_rows())
