@@ -27,6 +27,13 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("han.runtime.making.ROOTS", Roots(0))
 
 
+@pytest.fixture(scope="module")
+def few_objects() -> None:
+    """Let the collections of a module's tests pass over what other tests have left."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

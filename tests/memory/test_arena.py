@@ -29,6 +29,8 @@ from han.memory.arena import (
 from han.memory.mapping import ArenaHandle, Mapped
 from han.memory.pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 MiB = 1 << 20
 HUGE = 2 * MiB
 SLABS = 6 * (64 << 10)  # one slab of each size may stay for later small arrays

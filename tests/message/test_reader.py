@@ -21,6 +21,8 @@ from han.message.buffers import Buffer, parse
 from han.message.reader import NUMBERS, READER, REFUSED, facts
 from han.message.uneven import Vector
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 N = 6
 NAMES = (
     "BYTE", "CHAR", "SHORT", "INT", "LONG", "LONG_LONG", "UNSIGNED_CHAR", "UNSIGNED", "FLOAT",
