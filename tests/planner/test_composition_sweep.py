@@ -28,7 +28,7 @@ from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
-EACH = max(1, round(3 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))
+EACH = max(1, round(2 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))
 ALL = ("bcast", "reduce", "allreduce", "barrier")
 SERVED = {
     "tree": (*ALL, *BUNDLED),

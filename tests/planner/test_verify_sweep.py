@@ -34,7 +34,7 @@ from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 PARTS = 2  # parts of the sweep, one for each process
-TIMES = 3  # proofs of each algorithm and collective in each part, at least
+TIMES = 2  # proofs of each algorithm and collective in each part, at least
 LONGER = float(os.environ.get("HAN_TEST_EXAMPLES", "1"))
 WIDTH = 15  # of a column
 
