@@ -61,39 +61,38 @@ def test_version(option):
 # ---- completion in bash --------------------------------------------------------------------------
 
 
-def complete(tmp_path, line):
-    """Return what bash completes at the end of a line, by the script that han prints."""
+def complete(tmp_path, *lines):
+    """Return what bash completes at the end of each line, by the script that han prints."""
     script = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert script.returncode == 0, script.stderr
     command = tmp_path / "han"
     command.write_text(f"#!{sys.executable}\n{MAIN}\n")
     command.chmod(0o755)
-    words = line.split(" ")
-    ask = f"""
-{script.stdout}
-COMP_WORDS=({shlex.join(words[:-1])} {shlex.quote(words[-1])})
-COMP_CWORD={len(words) - 1}
-complete -p han >/dev/null || exit 9
+    ask = f"{script.stdout}\ncomplete -p han >/dev/null || exit 9\n"
+    for *words, last in (line.split(" ") for line in lines):
+        ask += f"""
+COMP_WORDS=({shlex.join(words)} {shlex.quote(last)})
+COMP_CWORD={len(words)}
 _han_completion han
-printf '%s\\n' "${{COMPREPLY[@]}}"
+echo "${{COMPREPLY[@]}}"
 """
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", ask], capture_output=True, text=True, check=True,
         env={**os.environ, "PATH": path},
     )  # fmt: skip
-    return done.stdout.split()
+    return [line.split() for line in done.stdout.splitlines()]
 
 
-def test_bash_completes_commands(tmp_path):
-    assert complete(tmp_path, "han ") == [command.name for command in COMMANDS]
-    assert complete(tmp_path, "han ca") == ["calibrate"]
-
-
-def test_bash_completes_options_and_choices(tmp_path):
-    assert "--disassemble" in complete(tmp_path, "han plan bcast --dis")
-    assert complete(tmp_path, "han plan bcast 8 --as m") == ["mermaid"]
-    assert "--version" in complete(tmp_path, "han --v")
+def test_bash_completes_commands_options_and_choices(tmp_path):
+    commands, command, parts, choice, option = complete(
+        tmp_path, "han ", "han ca", "han plan bcast --dis", "han plan bcast 8 --as m", "han --v"
+    )
+    assert commands == [command.name for command in COMMANDS]
+    assert command == ["calibrate"]
+    assert "--disassemble" in parts
+    assert choice == ["mermaid"]
+    assert "--version" in option
 
 
 # ---- errors --------------------------------------------------------------------------------------
