@@ -10,7 +10,18 @@ import warnings
 
 import numpy as np
 import pytest
-from _support import LEVELS, SECONDS, WORLD, comms, new_comm, on_both, on_two, opened, settings
+from _support import (
+    LEVELS,
+    SECONDS,
+    WORLD,
+    comms,
+    impatient,
+    new_comm,
+    on_both,
+    on_two,
+    opened,
+    settings,
+)
 from mpi4py import MPI
 
 import han
@@ -126,6 +137,7 @@ def test_threads_below_multiple_are_told_once(mpi_ranks, monkeypatch):
         comm.Barrier()
 
 
+@impatient
 @on_two
 def test_errors_are_told_by_mpi(mpi_ranks):
     """A rank that waits in MPI for a collective hears that a peer made none, and why."""
@@ -145,13 +157,14 @@ def test_errors_are_told_by_mpi(mpi_ranks):
 @on_two
 def test_a_request_under_way_for_long_is_no_error(mpi_ranks):
     """The time limit is for ranks that wait for it: this one waits for a message."""
-    for levels in LEVELS:
-        with opened(new_comm(levels, timeout=0.3)) as comm:
-            if comm.rank:
-                time.sleep(1)
-                WORLD.send(None, dest=0, tag=2)
-                comm.Ibarrier().Wait()
-            else:
-                request = comm.Ibarrier()
-                WORLD.recv(source=1, tag=2)
-                request.Wait()
+    one, two = (new_comm(levels, timeout=0.3) for levels in LEVELS)
+    with opened(one), opened(two):
+        if WORLD.rank:
+            time.sleep(1)
+            WORLD.send(None, dest=0, tag=2)
+            requests = [one.Ibarrier(), two.Ibarrier()]
+        else:
+            requests = [one.Ibarrier(), two.Ibarrier()]
+            WORLD.recv(source=1, tag=2)
+        for request in requests:
+            request.Wait()

@@ -17,6 +17,7 @@ from _support import (
     WORLD,
     check_works,
     descriptors,
+    impatient,
     mapped,
     new_comm,
     on_both,
@@ -225,6 +226,7 @@ def test_a_communicator_works_after_the_one_it_was_made_from(mpi_ranks):
     grandchild.Free()
 
 
+@impatient
 @on_two
 def test_a_notice_reaches_the_communicator_that_it_is_about(mpi_ranks):
     """Communicators share the messages that tell of errors: another one may receive them first."""

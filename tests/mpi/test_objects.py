@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from _support import FLAT, TWO_BY_TWO, TWO_LEVELS, new_comm, opened, tiny_memory
+from _support import FLAT, TWO_BY_TWO, TWO_LEVELS, impatient, new_comm, opened, tiny_memory
 from mpi4py import MPI
 
 import han
@@ -157,6 +157,7 @@ def test_ranks_that_only_send_do_not_wait(mpi_ranks):
                 assert call() in ([0, 1, 2], 3)
 
 
+@impatient
 @on_three
 def test_operations_and_objects_that_differ_between_ranks_give_one_result(mpi_ranks):
     rank = WORLD.rank
@@ -234,6 +235,7 @@ def test_a_child_that_makes_many_calls_of_objects_is_set_up(mpi_ranks):
 # ---- what bad input gets ------------------------------------------------------------------------
 
 
+@impatient
 @pytest.mark.any_library
 @on_three
 def test_an_object_that_cannot_be_written_is_told_to_all(mpi_ranks):
@@ -286,6 +288,7 @@ def test_what_the_root_alone_cannot_use_leaves_the_communicator_usable(mpi_ranks
                 assert comm.allgather(comm.rank) == [0, 1, 2]
 
 
+@impatient
 @pytest.mark.any_library
 @on_four
 def test_an_operation_on_many_bytes_that_raises_leaves_no_rank_waiting(mpi_ranks):
@@ -347,6 +350,7 @@ def test_a_root_that_cannot_write_its_object_gets_no_old_one_later(mpi_ranks, na
             assert kind in ("PeerError", "RevokedError"), (kind, text)
 
 
+@impatient
 @on_three
 def test_an_operation_that_raises_is_told_to_all(mpi_ranks):
     def op(a: object, b: object) -> object:
@@ -504,6 +508,7 @@ def test_the_programs_own_pickle_functions(mpi_ranks):
         MPI.pickle.__init__()
 
 
+@impatient
 @pytest.mark.any_library
 @on_three
 def test_no_memory_for_a_large_object_is_told_to_all(mpi_ranks, monkeypatch):

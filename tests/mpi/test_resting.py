@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, check_works, new_comm, opened, taken
+from _support import FLAT, check_works, impatient, new_comm, opened, taken
 from mpi4py import MPI
 
 import han
@@ -208,6 +208,7 @@ def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
         check_works(parent)
 
 
+@impatient
 @on_some
 def test_a_child_with_an_error_leaves_nothing(comm):
     with without_heir() as child, pytest.raises(han.HanError):

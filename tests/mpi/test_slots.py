@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, LEVELS, WORLD, descriptors, error_of, new_comm, on_two, opened
+from _support import FLAT, LEVELS, WORLD, descriptors, error_of, impatient, new_comm, on_two, opened
 from mpi4py import MPI
 
 import han
@@ -236,6 +236,7 @@ def test_no_room_for_slots_is_an_error_on_all_ranks(mpi_ranks):
                 one.Free()
 
 
+@impatient
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_wrong_arguments_of_one_rank_end_the_others_and_those_of_all_do_not(mpi_ranks):
     def use(comm, wrong):

@@ -466,7 +466,7 @@ def test_a_device_on_some_ranks_and_the_host_on_others(mpi_ranks, form):
     for levels, name, odd in itertools.product(
         (FLAT, TWO_LEVELS), ("Allreduce", "Bcast", "Allgather"), (0, WORLD.size - 1)
     ):
-        comm = new_comm(levels, timeout=1)
+        comm = new_comm(levels, timeout=0.5)
         show = OnDevice if comm.rank == odd else np.asarray
         arguments = {
             "Bcast": lambda show=show: (show(np.zeros(4)),),

@@ -274,7 +274,7 @@ def test_a_rank_that_does_not_come_is_named(mpi_ranks, tmp_path, kind, runs):
 
     Ranks that wait for it directly or not reach the limit at the same time; one is the first.
     """
-    comm = tuned_comm(tmp_path, timeout=2.0)
+    comm = tuned_comm(tmp_path, timeout=1.0)
     make(comm, runs, kind)
     WORLD.Barrier()
     late = comm.size - 1
