@@ -431,6 +431,12 @@ static void check_outside_the_enums(void)
     }
 }
 
+#ifdef HAN_NO_STRINGS /* its kernels are objects of the plain build, apart from those that copy */
+enum { TRIED = 0 };
+#else
+enum { TRIED = sizeof ISAS / sizeof ISAS[0] };
+#endif
+
 int main(void)
 {
     struct buffers *const m = malloc(sizeof *m);
@@ -444,7 +450,7 @@ int main(void)
     check_copy("han_copy_paged", han_copy_paged);
     check_copy("han_copy_streaming", han_copy_streaming);
     check_copy("han_copy_out", han_copy_out);
-    for (size_t i = 0; i < sizeof ISAS / sizeof ISAS[0]; i++) {
+    for (int i = 0; i < TRIED; i++) {
         han_kernels_limit(ISAS[i]);
         if (strcmp(han_kernels_isa(), ISAS[i]) != 0)
             continue; /* not on this machine */
