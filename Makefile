@@ -214,8 +214,8 @@ test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root
 	exit $$failed; fi
 
 # All of them take more than an hour: `make test-others SHARE=1`. Each library and number of ranks takes
-# another part.
-SHARE ?= 12
+# other parts of 24, so that each test runs once.
+SHARE ?= 24
 # pylops-mpi's tests run under MPICH only, so that its packages are not in the other environments.
 PYLOPS = $(if $(filter mpich,$(LIBRARIES)),.venv-pylops/.installed)
 

