@@ -179,7 +179,7 @@ def meant_for(part, calls):
 def test_sizes_and_roots_inside_a_node(mpi_ranks):
     comm = MPI.COMM_WORLD
     calls = list(sizes_and_roots(comm.size))
-    turns = in_turns(calls, 1 if comm.size == 2 else 2)
+    turns = in_turns(calls, 1 if comm.size == 2 else 3)
     run_parts(comm, [[0] * comm.size] * 2, "level0", "dataflow", turns)
 
 
@@ -188,7 +188,7 @@ def test_sizes_and_roots_between_nodes_of_one_rank(mpi_ranks):
     comm = MPI.COMM_WORLD
     domains = [list(range(comm.size)), [0] * comm.size]
     calls = list(sizes_and_roots(comm.size))
-    turns = in_turns(calls, 1 if comm.size == 3 else 2)
+    turns = in_turns(calls, 1 if comm.size == 3 else 3)
     run_parts(comm, domains, "network", "dataflow", turns, shared_to=0)
 
 
@@ -198,7 +198,7 @@ def test_sizes_and_roots_between_nodes_of_one_rank(mpi_ranks):
 def test_sizes_and_roots_on_one_of_two_levels(mpi_ranks, level, schedule):
     comm = MPI.COMM_WORLD
     domains = [[0, 0, 0, 1, 2, 2], [0] * 6]
-    calls = list(sizes_and_roots(comm.size))[:: 3 if schedule == "dataflow" else 5]
+    calls = list(sizes_and_roots(comm.size))[:: 4 if schedule == "dataflow" else 7]
     shared_to = 1 if schedule == "lockstep" else 0
     run_parts(comm, domains, level, schedule, [calls], shared_to)
 
