@@ -169,10 +169,9 @@ test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 	@$(call step,Python tests,\
 		$(call with,$(FIRST),pytest tests $(SPREAD) --ignore=tests/mpi --ignore=tests/cluster))
 
-# Sessions of tests under mpiexec: those that are ranks of one job, those that start jobs of their own
-# and often wait, and both of tests that run once: those of examples, commands, measurements, bad
-# arguments and the pool of ranks do not depend on the MPI library.
-SESSIONS = $(foreach kind,ranks jobs,$(LIBRARIES:%=$(kind)-%) $(kind)-once)
+# Sessions of tests under mpiexec: those that are ranks of one job, and those that start jobs of their
+# own and often wait.
+SESSIONS = $(foreach kind,ranks jobs,$(LIBRARIES:%=$(kind)-%))
 
 test-mpi: $(LIBRARIES:%=.venv-%/.installed) ## Tests under mpiexec, with each MPI library
 	@mkdir -p build; $(call step,MPI tests,printf '%s\n' $(SESSIONS) | xargs -P 1 -I% bash -c \
@@ -183,12 +182,13 @@ test-mpi-%: .venv-%/.installed
 	@failed=0; for session in ranks-$* jobs-$*; do \
 		$(MAKE) --no-print-directory session-$$session || failed=1; done; exit $$failed
 
-# Several libraries take turns at the variants of the tests that do not run once.
+# Several libraries take turns at the variants of tests. Those of examples, commands, measurements, bad
+# arguments and the pool of ranks do not depend on the library: the first one runs all of them.
 ONCE = $(patsubst %,tests/mpi/test_%.py,examples doc_commands bench tune bad_input pool)
 library = $(lastword $(subst -, ,$*))
 turn = $(shell k=0; for l in $(LIBRARIES); do [ $$l != "$(library)" ] || echo $$k/$(words $(LIBRARIES)); \
 	k=$$((k + 1)); done)
-files = $(if $(filter once,$(library)),$(ONCE),tests/mpi $(ONCE:%=--ignore=%))
+files = tests/mpi $(if $(filter-out $(FIRST),$(library)),$(ONCE:%=--ignore=%))
 kind-ranks = -m mpi
 kind-jobs = -m "not mpi" -n 3 --maxschedchunk=1
 
@@ -197,7 +197,7 @@ kind-jobs = -m "not mpi" -n 3 --maxschedchunk=1
 session-%: export I_MPI_ADJUST_ALLGATHER ?= 3
 session-%: export HAN_TEST_TURN = $(turn)
 session-%:
-	@$(call step,MPI tests: $*,$(call with,$(patsubst once,$(FIRST),$(library)),\
+	@$(call step,MPI tests: $*,$(call with,$(library),\
 		pytest $(kind-$(firstword $(subst -, ,$*))) $(files)))
 
 # The jobs of this test wait for half a minute: those of all libraries at the same time.
@@ -205,8 +205,9 @@ OUTAGE = tests/cluster/test_outage.py
 
 test-cluster: $(LIBRARIES:%=.venv-%/.installed) ## Tests on emulated nodes (root on Linux)
 	@if [ "$$(id -u)" != 0 ]; then echo "=== cluster tests skipped: they need root"; else failed=0; \
-	for library in $(LIBRARIES); do $(call step,cluster tests under $$library,\
-		$(call with,$$library,pytest tests/cluster --ignore=$(OUTAGE)) || failed=1); done; \
+	kind=; for library in $(LIBRARIES); do $(call step,cluster tests under $$library,\
+		$(call with,$$library,pytest -m "$$kind" tests/cluster --ignore=$(OUTAGE)) || failed=1); \
+		kind="not any_library"; done; \
 	pythons=; for library in $(LIBRARIES); do [ -e .venv-$$library/.skipped ] || \
 		pythons+="$(CURDIR)/.venv-$$library/bin/python "; done; \
 	$(call step,cluster tests of an outage,\

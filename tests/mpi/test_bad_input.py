@@ -29,6 +29,7 @@ from tensors import OnDevice, Tensor
 
 import han
 
+ALL_VARIANTS = True  # the first MPI library runs all of them, the others none
 TOPOLOGIES = {"one level": FLAT, "two levels": TWO_BY_TWO}
 
 on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")

@@ -31,6 +31,7 @@ def rows_of(bench, collective, *sizes):
     return [bench.measure(bench.settings.case(collective, nbytes)) for nbytes in wanted]
 
 
+ALL_VARIANTS = True  # the first MPI library runs all of them, the others none
 QUICK = Settings(rounds=2, iterations=2, seconds=0)
 CONFIG = {"levels": [{"name": "node", "scope": {"size": 2}}, {"name": "network", "scope": "all"}]}
 

@@ -22,6 +22,7 @@ import train_digits
 from _common import CommKind, Stopwatch, open_comm
 
 ROOT = Path(__file__).resolve().parents[2]
+ALL_VARIANTS = True  # the first MPI library runs all of them, the others none
 CONFIG = ROOT / "configs" / "virtual-2x2.yaml"
 KINDS = [CommKind.MPI, CommKind.HAN]
 
