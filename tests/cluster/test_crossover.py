@@ -3,9 +3,12 @@
 import json
 
 import crossover
+import pytest
 
 from han.config.machine import load_machine
 from han.tuning.prediction import Where
+
+pytestmark = pytest.mark.any_library
 
 
 def test_the_table_shows_medians_beside_predictions(tmp_path):

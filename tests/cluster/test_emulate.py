@@ -133,6 +133,7 @@ def test_a_terminated_run_leaves_nothing():
     assert leftovers(process.pid) == []
 
 
+@pytest.mark.any_library
 def test_a_cluster_without_owner_is_stale_until_removed():
     command = [sys.executable, EMULATE, "up", "--nodes", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -73,6 +73,7 @@ def test_links_have_the_rate_that_is_given_and_a_usual_one_without_a_latency():
     assert str(both) == "1gbit, 1 ms each way, 2 rails a node"
 
 
+@pytest.mark.any_library
 def test_a_switch_that_has_ended_is_told_and_leaves_nothing():
     links = LINKS["latency"]
     if reason := check(links):
@@ -85,6 +86,7 @@ def test_a_switch_that_has_ended_is_told_and_leaves_nothing():
     assert cluster.tag not in ip("netns list")
 
 
+@pytest.mark.any_library
 def test_up_leaves_a_switch_until_down():
     if reason := check(LINKS["latency"]):
         pytest.skip(reason)

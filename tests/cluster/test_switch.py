@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from switch import HEADER, Switch
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.any_library]
 
 NODES = 4
 LATENCY = 5.0
