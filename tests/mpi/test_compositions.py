@@ -105,7 +105,7 @@ def check_one(comm: MPI.Intracomm, reference: Reference, name: str, about: tuple
 @pytest.mark.parametrize("name", USES)
 def test_compositions_on_one_to_nine_ranks(mpi_ranks, name):
     """Where there are many uses, each is for every second number of ranks."""
-    every = 1 if len(USES[name]) < 4 else 2
+    every = 1 if len(USES[name]) < 3 else 2
     for size in range(1, WORLD.size + 1):
         comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED, WORLD.rank)
         if comm == MPI.COMM_NULL:
