@@ -1,7 +1,5 @@
 """Slow tests come first, so that no process ends with one; the number of tests is told."""
 
-from __future__ import annotations
-
 import gc
 import os
 from pathlib import Path

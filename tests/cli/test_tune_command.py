@@ -1,7 +1,5 @@
 """``han tune`` as a user calls it: export, report, merge, and a run on one rank."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

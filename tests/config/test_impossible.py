@@ -1,7 +1,5 @@
 """Rules that can serve no call: errors with file, line and numbers when a configuration is read."""
 
-from __future__ import annotations
-
 import pytest
 
 from han.common.errors import ConfigError

@@ -4,8 +4,6 @@ To write the files that tests compare with, after a change that is meant to chan
 ``python tests/helpers/decisions.py``
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

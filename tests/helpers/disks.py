@@ -1,7 +1,5 @@
 """Disks without room, for tests."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import signal

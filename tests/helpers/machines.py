@@ -1,7 +1,5 @@
 """Topologies of any shape, placements, algorithms of all submodules, and factors for exchanges."""
 
-from __future__ import annotations
-
 from math import prod
 from random import Random
 from typing import Any

@@ -7,8 +7,6 @@ The info string of a block says how the tests use it:
 - ``yaml file=NAME``, ``python file=NAME``: a file that commands of the page may name.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Machines have 1 to 64 ranks in 1 to 4 levels, uneven and interleaved, with memor
 level or by nobody. An example depends on its number alone: `example(number)` makes it again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Programs of algorithms that are given as steps of messages, for the simulator."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

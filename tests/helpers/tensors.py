@@ -1,7 +1,5 @@
 """Fake tensors: host memory shown through DLPack or as memory of a device."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """README and the pages of docs/: links, terms, variables; their commands exist, and run."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

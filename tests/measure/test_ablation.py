@@ -1,7 +1,5 @@
 """The variants of an ablation leave out one optimisation each, and only where it applies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

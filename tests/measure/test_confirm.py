@@ -1,7 +1,5 @@
 """The confirmation of a choice against the built-in one, and which of its parts stay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import count
 from random import Random

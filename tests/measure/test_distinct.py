@@ -1,7 +1,5 @@
 """Choices that give the same programs: levels are compared one by one, not in combinations."""
 
-from __future__ import annotations
-
 import pytest
 from machines import topology_of
 from mpi4py import MPI

@@ -1,7 +1,5 @@
 """Comparisons of strategies: order, budget, interruption, continuation; summaries and texts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

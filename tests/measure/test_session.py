@@ -1,7 +1,5 @@
 """Sessions of measurements on one rank, with a clock that the test sets."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

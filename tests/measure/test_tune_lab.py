@@ -1,7 +1,5 @@
 """How often the lab observes calls: long ones once, and busy ranks do not repeat observations."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the tuner takes from its measurements."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

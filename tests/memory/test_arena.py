@@ -1,7 +1,5 @@
 """The memory of shared arrays in one process: allocation, limits, threads, forks."""
 
-from __future__ import annotations
-
 import contextvars
 import ctypes
 import fcntl

@@ -1,7 +1,5 @@
 """Objects as bytes: what comes back is what pickle gives back, and arrays need no pickle."""
 
-from __future__ import annotations
-
 import copyreg
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """The reader in C beside the parser in Python: the same address, bytes and type, or both refuse."""
 
-from __future__ import annotations
-
 import array
 import collections
 import ctypes

@@ -1,7 +1,5 @@
 """Whole jobs under mpiexec, for programs whose processes end in some particular way."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

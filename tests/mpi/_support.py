@@ -1,7 +1,5 @@
 """Common parts of the tests under MPI: communicators of any topology, calls, expected results."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import hashlib

@@ -3,8 +3,6 @@
 Run it with ``mpiexec -n 4 python tests/mpi/bench_late_ranks.py``.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 

@@ -1,7 +1,5 @@
 """Make the helpers importable, and select the tests to run and the jobs that run them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The branches of ``adapt`` on 1 to 9 ranks: both orders, all roots, both schedules."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

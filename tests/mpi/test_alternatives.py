@@ -3,8 +3,6 @@
 All ranks draw from one seed which arrays are shared, so each rank knows how often all of them were.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

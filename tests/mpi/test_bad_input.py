@@ -1,7 +1,5 @@
 """Wrong arguments on all ranks or on one: the errors, and the state of the communicator after."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable

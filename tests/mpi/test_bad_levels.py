@@ -4,8 +4,6 @@ What no machine could serve is an error when the communicator is made. What this
 serve makes the rule be passed over; ``comm.explain`` says why, in the same words on all ranks.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

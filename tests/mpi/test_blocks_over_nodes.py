@@ -1,7 +1,5 @@
 """Calls by blocks on several nodes: on each rank its own node, on pairs, and on uneven nodes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from _support import APART, FORMS, TWO_BY_TWO, finish, method_of, new_comm, opened

@@ -1,7 +1,5 @@
 """Buffers in every spelling, elements of every kind, and user-defined operations."""
 
-from __future__ import annotations
-
 import array
 import itertools
 

@@ -1,7 +1,5 @@
 """Communicators made of a han.Comm: classes, topologies, handles, errors, and what is left over."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import time

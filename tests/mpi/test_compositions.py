@@ -1,7 +1,5 @@
 """Compositions between nodes, on 1 to 9 ranks of uneven and interleaved virtual nodes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 

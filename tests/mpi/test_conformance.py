@@ -3,8 +3,6 @@
 Results must be those of MPI.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

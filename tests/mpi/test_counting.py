@@ -1,7 +1,5 @@
 """The executor counts the traffic that programs predict, in every algorithm."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from _support import COLLECTIVES, comm_with, new_comm, opened

@@ -1,7 +1,5 @@
 """Run the commands of README and docs/ under mpiexec."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from unittest import mock

@@ -1,7 +1,5 @@
 """Run the programs of README and docs/ under mpiexec."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Exchanges through shared memory, on 1 to 9 ranks of even, uneven and interleaved machines."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

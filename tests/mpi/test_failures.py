@@ -1,7 +1,5 @@
 """Collectives that cannot finish: a rank does not enter, dies, is interrupted, or has no memory."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

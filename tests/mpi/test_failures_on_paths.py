@@ -3,8 +3,6 @@
 Each test meets all paths in turn, on four ranks of two nodes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from functools import partial

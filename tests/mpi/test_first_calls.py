@@ -1,7 +1,5 @@
 """New communicators before and in their first call, which sets them up."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

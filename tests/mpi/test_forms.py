@@ -1,7 +1,5 @@
 """Nonblocking and persistent calls beside others, and calls of threads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from _support import check_works, comm_with, interleaved, opened, run_in_threads

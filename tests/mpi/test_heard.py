@@ -1,7 +1,5 @@
 """Errors of peers that a rank hears of where it cannot raise them: in a callback of MPI."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from functools import partial

@@ -3,8 +3,6 @@
 Each of these programs hangs if a rank has to call han before its peers can finish.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 

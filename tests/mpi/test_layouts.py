@@ -1,7 +1,5 @@
 """User operations on derived types: each rank's type may have a layout of its own."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 from collections.abc import Iterator, Sequence

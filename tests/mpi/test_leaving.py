@@ -1,7 +1,5 @@
 """Ranks that leave between calls: the ranks that wait for them, or come later, raise an error."""
 
-from __future__ import annotations
-
 import json
 import os
 from unittest import mock

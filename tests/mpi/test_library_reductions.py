@@ -1,7 +1,5 @@
 """Reductions that the MPI library or a user's function combines: one result on all ranks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from _support import TWO_BY_TWO, comms, new_comm, opened

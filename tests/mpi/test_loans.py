@@ -1,7 +1,5 @@
 """Communicators whose channels lie in the arena of their first rank."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import resource

@@ -1,7 +1,5 @@
 """Values that the ranks exchange in set-up steps: of any size, and of different ones."""
 
-from __future__ import annotations
-
 import pytest
 from _support import WORLD
 

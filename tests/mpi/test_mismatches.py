@@ -1,7 +1,5 @@
 """Ranks that make different calls after fifty good ones: an error that says so, in that call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

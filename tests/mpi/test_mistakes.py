@@ -1,7 +1,5 @@
 """A user's mistake is printed once if all ranks make it, and all ranks exit with one status."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

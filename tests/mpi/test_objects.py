@@ -1,7 +1,5 @@
 """Collectives of Python objects: the results of mpi4py, of every size, and what bad input gets."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """Numbers of every class, lists of subclasses, and buffers in place: MPI's results."""
 
-from __future__ import annotations
-
 import array
 import collections
 import ctypes

@@ -1,7 +1,5 @@
 """Gatherv, Scatterv and Alltoallv: each rank knows the sizes of its own blocks only."""
 
-from __future__ import annotations
-
 from itertools import accumulate, product
 from random import Random
 

@@ -1,7 +1,5 @@
 """The pool of ranks: it reports tests that fail or leave something, and then starts new ranks."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

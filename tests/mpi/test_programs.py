@@ -1,7 +1,5 @@
 """Unchanged programs under ``han run`` and ``han.install``, and their statistics."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Ranks do different things while collectives are outstanding, and all of them finish."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time

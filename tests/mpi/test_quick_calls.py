@@ -1,7 +1,5 @@
 """Calls that the look-up in C serves: many kinds of them, other objects of an operation, pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any

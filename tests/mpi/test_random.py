@@ -1,7 +1,5 @@
 """Random calls on random topologies by random algorithms, compared with MPI's results."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

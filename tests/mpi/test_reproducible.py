@@ -4,8 +4,6 @@ The expected bits are computed here, by NumPy and by the definition. So ranks of
 are held against the same bits.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``han.Request`` used as MPI's requests are: one by one, in lists, together with MPI's own."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 

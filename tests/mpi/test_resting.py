@@ -1,7 +1,5 @@
 """Children of the same ranks take over what a freed one had; errors and leftovers of that."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from itertools import islice, permutations

@@ -3,8 +3,6 @@
 All ranks refuse an algorithm that would read, and the others give right results.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import itertools

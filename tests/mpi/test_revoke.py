@@ -1,7 +1,5 @@
 """``Revoke`` of a han.Comm, where the MPI library has it."""
 
-from __future__ import annotations
-
 import pytest
 from _jobs import PRELUDE, job
 from _support import check_works, new_comm, on_two, opened

@@ -1,7 +1,5 @@
 """Communicators that a program makes apart: they descend from an earlier one of their ranks."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Sessions, attributes and settings of the program, calls at exit, handlers that raise."""
 
-from __future__ import annotations
-
 import pytest
 from _jobs import job
 from _support import APART, FLAT, new_comm

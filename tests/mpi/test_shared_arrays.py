@@ -1,7 +1,5 @@
 """Collectives on shared arrays: results, agreement of all ranks, and reading arrays in place."""
 
-from __future__ import annotations
-
 import gc
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Sizes that change from call to call: few plans serve all of them, with right results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from _support import FLAT, Call, Checker, Reference, comm_with, interleaved, new_comm, opened

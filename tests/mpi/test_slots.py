@@ -1,7 +1,5 @@
 """Persistent requests that come and go: ranks agree on their slots, and memory stays bounded."""
 
-from __future__ import annotations
-
 import random
 import resource
 import signal

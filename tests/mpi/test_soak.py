@@ -1,7 +1,5 @@
 """Many mixed collectives: memory and descriptors do not grow, no file is left."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

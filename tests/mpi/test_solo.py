@@ -1,7 +1,5 @@
 """Cross-memory attach: ranks try it when a communicator is created, and agree whether to use it."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

@@ -4,8 +4,6 @@ Each case is made twice with the same contents. The MPI library makes one call, 
 mpi4py refuses the arguments, han may accept them.
 """
 
-from __future__ import annotations
-
 import array
 import ctypes
 import itertools

@@ -1,7 +1,5 @@
 """Calls in usual spellings are served by the look-up in C; all have the results of plain arrays."""
 
-from __future__ import annotations
-
 import array
 from collections.abc import Callable
 from typing import Any

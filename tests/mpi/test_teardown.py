@@ -1,7 +1,5 @@
 """Dropped requests, freed communicators, failing steps: peers finish or raise, nothing is left."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gc

@@ -1,7 +1,5 @@
 """Uneven, interleaved and deep topologies; collectives back to back with late ranks."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

@@ -1,7 +1,5 @@
 """Trials: all ranks run the same of two plans, without a word that they share."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``han tune`` from end to end, and communicators that use what it found."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

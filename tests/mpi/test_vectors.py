@@ -1,7 +1,5 @@
 """Calls with blocks of different sizes: as MPI carries them out, and served by the look-up in C."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any

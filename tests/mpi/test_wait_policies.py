@@ -1,7 +1,5 @@
 """Wait policies: results are right whether ranks spin or sleep, alike or not."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

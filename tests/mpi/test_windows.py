@@ -1,7 +1,5 @@
 """Collectives on arrays in MPI's shared windows: read in place, agreed by all ranks, and freed."""
 
-from __future__ import annotations
-
 import gc
 from contextlib import contextmanager
 from pathlib import Path

@@ -6,8 +6,6 @@ This runs the planner only, without MPI. The file holds little-endian 64-bit num
 bytes, and operations. ``programs.c`` reads them in the order in which they are written here.
 """
 
-from __future__ import annotations
-
 import struct
 import sys
 from collections.abc import Iterator

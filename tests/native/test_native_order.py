@@ -1,7 +1,5 @@
 """The includes of the C core: folders include only those below them, files form no cycle."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

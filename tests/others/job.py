@@ -1,7 +1,5 @@
 """Run others' tests on some ranks under one MPI library; go on after crashes and hangs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What each rank writes: lines of JSON."""
 
-from __future__ import annotations
-
 import json
 import traceback
 import zlib

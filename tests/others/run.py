@@ -1,7 +1,5 @@
 """Run the tests of other projects with han, and report what fails that natively does not."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

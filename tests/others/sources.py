@@ -1,7 +1,5 @@
 """Get the source distributions that hold others' tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The suites that run: where their tests come from, and on what they run."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Compare what fails with han with what fails natively, and show it as a table."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Run tests of pytest, and record the outcome of each."""
 
-from __future__ import annotations
-
 import pytest
 from records import Records, failure, wanted
 

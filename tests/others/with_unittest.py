@@ -1,7 +1,5 @@
 """Run tests of unittest, and record the outcome of each, with the array backends that it tried."""
 
-from __future__ import annotations
-
 import sys
 import time
 import unittest

@@ -6,8 +6,6 @@ crash loses one test only. SPEC has: ``how`` (``han`` or ``native``), ``kind`` (
 ``skip`` (names of tests).
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os

@@ -10,8 +10,6 @@ this process and not run. Times are minima in microseconds; of decisions, which 
 plan, medians over sizes that no call had before.
 """
 
-from __future__ import annotations
-
 import argparse
 import cProfile
 import pstats

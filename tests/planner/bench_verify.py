@@ -5,8 +5,6 @@
 Times are those of one proof, in seconds by the clock, with the planning of all ranks' programs.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import time

@@ -1,7 +1,5 @@
 """The trees of ``adapt``: order of operands, the fixed expression, branches, accumulation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predictions against measurements, closed forms, and the commands that show them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

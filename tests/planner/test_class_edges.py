@@ -4,8 +4,6 @@ Unlike the random sweeps, each case is there in every run: the first size of a c
 one element beyond it (the next class), and one that the quantum does not divide.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Proofs for all sizes of a class at once, and what they need of positions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

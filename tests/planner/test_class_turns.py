@@ -1,7 +1,5 @@
 """Proofs for all sizes of a class where memory is used in turn, by one stream or by several."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

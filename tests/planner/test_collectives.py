@@ -1,7 +1,5 @@
 """The table of collectives: every row has what a collective needs elsewhere."""
 
-from __future__ import annotations
-
 import pytest
 
 import han

@@ -5,8 +5,6 @@ An example depends only on its numbers: `example(...)` makes it again. HAN_TEST_
 the sweep ten times as long.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Compositions other than the tree: who exchanges with whom, proofs, and why rules are refused."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

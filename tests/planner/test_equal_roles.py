@@ -1,7 +1,5 @@
 """Programs of ranks with equal roles are those that each rank lowers by itself."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

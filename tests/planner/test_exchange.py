@@ -1,7 +1,5 @@
 """Exchanges inside a node: factors, patterns, layouts, results and proofs."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import prod
 from random import Random

@@ -1,7 +1,5 @@
 """Exchanges that read users' arrays, or in which members write into the cells of others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Exchanges on inner levels: their reduces and broadcasts through cells, and what they refuse."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 

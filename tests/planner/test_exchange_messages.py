@@ -1,7 +1,5 @@
 """Exchanges in messages: the paper's program, patterns, messages of each algorithm, and proofs."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import ceil, log2
 

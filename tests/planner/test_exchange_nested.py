@@ -1,7 +1,5 @@
 """Exchanges within groups of members and between these, and factors that follow from ports."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import prod
 

@@ -1,7 +1,5 @@
 """Exchanges inside nodes in nap: after a round only some members have operands."""
 
-from __future__ import annotations
-
 import pytest
 from machines import on_nodes
 from test_exchange_halves import objection, planned, signature_of

@@ -1,7 +1,5 @@
 """Exchanges that make and gather the shares of lanes: proofs, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """Imagined machines: every computer and every command makes the same plan."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Levels on which reductions run otherwise than broadcasts: rules, proofs, costs, files."""
 
-from __future__ import annotations
-
 from han.config import load_config
 from han.model.topology import virtual
 from han.submodules.registry import submodule

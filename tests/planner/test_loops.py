@@ -1,7 +1,5 @@
 """Loops of programs: what runs with loops is what was proved without."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

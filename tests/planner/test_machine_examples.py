@@ -1,7 +1,5 @@
 """Ready configurations for usual machines: all their levels are found, and all calls are proved."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import product
 from random import Random

@@ -1,7 +1,5 @@
 """Gatherv, Scatterv and Alltoallv: one plan for all sizes, proved for those of each pair."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """The planner: topologies, graphs, trees, pieces, and lowering."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from dataclasses import replace

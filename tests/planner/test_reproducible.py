@@ -4,8 +4,6 @@ The verifier holds every result against the canonical expression, which depends 
 So plans that it accepts give the same bits. HAN_TEST_EXAMPLES=10 makes the sweep ten times as long.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The parts of a ring's tasks inside nodes: short blocks of neighbouring nodes form one part."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

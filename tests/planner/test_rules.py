@@ -1,7 +1,5 @@
 """What rules of users may test of a call, and the classes of sizes that follow."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

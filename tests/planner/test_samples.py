@@ -1,7 +1,5 @@
 """Programs of large messages from samples: the same operations as those lowered piece by piece."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace

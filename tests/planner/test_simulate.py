@@ -1,7 +1,5 @@
 """The simulator: times that can be computed by hand, limits, programs that end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Caches and memories of sockets in the simulator: times that can be computed by hand."""
 
-from __future__ import annotations
-
 import pytest
 from machines import topology_of
 

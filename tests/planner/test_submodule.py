@@ -1,7 +1,5 @@
 """A submodule that is known only to the registry: configurations, planner, proofs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The trees of ``sm``: places of members, order of operands, flags that several ranks write."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from unittest import mock

@@ -1,7 +1,5 @@
 """The verifier proves right programs, and refutes every deliberate mistake."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The verifier's memory holds the bytes, and refuses the accesses, that one byte by byte does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

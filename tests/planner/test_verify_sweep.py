@@ -6,8 +6,6 @@ covered without a change here. An example depends only on its number: `example(n
 again. HAN_TEST_EXAMPLES=10 makes the sweep ten times as long.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from dataclasses import replace

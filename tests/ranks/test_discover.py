@@ -1,7 +1,5 @@
 """Facts of the ranks of a child are those that its parent knows."""
 
-from __future__ import annotations
-
 from han.config.arrange import Facts
 from han.ranks.discover import facts_of
 

@@ -1,7 +1,5 @@
 """The board on which ranks agree on slots: here all ranks are in one process."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Eager blocks without MPI's ranks: what is written into them, read from them, and refused."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 

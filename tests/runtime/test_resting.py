@@ -1,7 +1,5 @@
 """What a parent keeps of children that were freed."""
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field

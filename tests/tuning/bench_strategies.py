@@ -7,8 +7,6 @@ on the load of the machine that computes them.
     python tests/tuning/bench_strategies.py [PICTURE.png [COLLECTIVE ...]]
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from statistics import median

@@ -1,7 +1,5 @@
 """Classes of operations: for which calls a measurement stands, and what explanations say of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

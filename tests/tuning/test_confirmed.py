@@ -1,7 +1,5 @@
 """What runs of the bench confirm of a tuned table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Estimates, costs of stages, and the cost model against examples computed by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Equations of papers against the simulator, where both must agree, and within what."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import log2
 

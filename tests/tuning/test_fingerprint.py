@@ -1,7 +1,5 @@
 """Fingerprints: what they say of a machine, and how far machines are from each other."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import asdict, replace
 

@@ -1,7 +1,5 @@
 """Merged tables: runs that agree, that contradict each other, and that cannot be merged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tuned tables of earlier versions: read as rows with one line that says so, and what is wrong."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import asdict

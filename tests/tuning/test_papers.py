@@ -1,7 +1,5 @@
 """Figures of papers: each runs at a small size, and the claims that need no large machine hold."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The built-in composition of nodes with several rails: where lanes win, and where trees stay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables of rows: tuned choices that a person can read and edit, and what is wrong with them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The space of a search, what prunes it, and every strategy on the simulator's machine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

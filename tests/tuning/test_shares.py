@@ -1,7 +1,5 @@
 """Costs of stages from whole calls: calls that differ in one stage tell what it costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

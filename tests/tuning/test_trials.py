@@ -1,7 +1,5 @@
 """Trials: what a tuned table's decision is compared with, and when first."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tuned tables: files, what is wrong with them, where they are found, and what they decide."""
 
-from __future__ import annotations
-
 import multiprocessing
 import subprocess
 import sys

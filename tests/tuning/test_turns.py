@@ -1,7 +1,5 @@
 """Races in turns and their statistics, with candidates whose times come from a seeded clock."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 from statistics import median

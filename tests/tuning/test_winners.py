@@ -1,7 +1,5 @@
 """What won at two sizes is measured between them, and nothing else."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from test_search import LIMITS, RULES, KiB, SimulatedLab, best

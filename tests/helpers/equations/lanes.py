@@ -7,8 +7,6 @@ Source: Jocksch et al., section 2 (nested reduce-scatter and allgather), and Tr√
 times for rails; the costs of a step are those of Bienz et al., equation 3. Times are in seconds.
 """
 
-from __future__ import annotations
-
 from equations.max_rate import exchange
 from han.submodules.exchange.factors import both_ways, phases_of, recursive_factors
 from han.tuning.formulas import MaxRate, steps_of

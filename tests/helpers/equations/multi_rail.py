@@ -4,8 +4,6 @@ Source: Tran et al., section 4, equations 1 to 7. Bytes are those of one rank's 
 and 7 leave the first phase out where broadcasts are slower than the network; here it is in both.
 """
 
-from __future__ import annotations
-
 from equations.hockney import Hockney
 from han.tuning.formulas import steps_of
 

@@ -5,8 +5,6 @@ levels and any collective; these are the paper's own, for two levels. A cost is 
 in seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Cost = Sequence[float]

@@ -15,8 +15,6 @@ A test that needs processes of its own is marked ``own_job("the reason")``, or i
 ``HAN_TEST_POOL=no`` it does so for all tests.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 ADDRESS = "HAN_TEST_POOL_ADDRESS"  # environment variable: the socket of a rank's controller

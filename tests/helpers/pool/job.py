@@ -1,7 +1,5 @@
 """One mpiexec whose ranks answer requests over a socket."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

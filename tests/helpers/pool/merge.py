@@ -1,7 +1,5 @@
 """Merge the reports of several ranks on one test."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pytest

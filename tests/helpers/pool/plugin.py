@@ -1,7 +1,5 @@
 """The controlling process: it decides which job runs a test, and whether to keep the job after."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Literal

@@ -1,7 +1,5 @@
 """A rank of a job: a pytest session that runs the tests which the controller names."""
 
-from __future__ import annotations
-
 import gc
 import os
 import select
