@@ -21,7 +21,8 @@ DEVICE = "calls on memory of a device"
 class SizedBy(NamedTuple):
     """The buffers whose bytes are the size of a call; the first one that is there counts.
 
-    `parted` are those that hold a block for each rank, as the size is that of one block.
+    `parted` are those that hold a block for each rank, or neighbour, as the size is that of one
+    block.
     """
 
     buffers: tuple[str, ...] = ()
@@ -37,8 +38,8 @@ _OF_KINDS = {
     SizedBy((_RECV, _SEND), (_SEND,)): "Scatter Scatterv",
     SizedBy((_SEND, _RECV), (_SEND, _RECV)): "Alltoall Alltoallv Alltoallw Reduce_scatter "
     "Reduce_scatter_block",
-    SizedBy((_SEND,)): "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall "
-    "Neighbor_alltoallv Neighbor_alltoallw",
+    SizedBy((_SEND,)): "Neighbor_allgather Neighbor_allgatherv",
+    SizedBy((_SEND,), (_SEND,)): "Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw",
 }
 _SIZED_BY = {kind: sized_by for sized_by, kinds in _OF_KINDS.items() for kind in kinds.split()}
 _OF_OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
@@ -68,7 +69,10 @@ class Method(NamedTuple):
         names = ("buf",) if self.kind == "Bcast" else (_SEND, _RECV)
         given = {**dict(zip(names, args, strict=False)), **more}
         try:
-            return _first(comm, given, _SIZED_BY[self.kind])
+            blocks = comm.Get_size()
+            if isinstance(comm, MPI.Topocomm) and self.kind.startswith("Neighbor"):
+                blocks = comm.outdegree
+            return _first(blocks, given, _SIZED_BY[self.kind])
         except Exception:  # a count must never make a call fail
             return None
 
@@ -84,12 +88,12 @@ def methods() -> Iterator[Method]:
         yield Method(name, name)
 
 
-def _first(comm: MPI.Comm, given: Mapping[str, Any], sized_by: SizedBy) -> int | None:
+def _first(blocks: int, given: Mapping[str, Any], sized_by: SizedBy) -> int | None:
     for name in sized_by.buffers:
         spec = given.get(name)
         if spec is None or spec is MPI.IN_PLACE:
             continue
-        parts = comm.Get_size() if name in sized_by.parted else 1
+        parts = blocks if name in sized_by.parted else 1
         return _nbytes(spec) // parts
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from han.message import parsers
 from han.message.message import Message
 from han.message.neighbours import Edges, message_of
 from han.message.parsers import Parser
+from han.runtime.left import left_request
 
 CALLS = "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv"
 BOTH = 2  # processes of a periodic dimension in which both neighbours are the same one
@@ -26,8 +28,8 @@ class Kind(NamedTuple):
 
 def kinds_of(comm: MPI.Topocomm) -> dict[str, Kind]:
     """Return the calls of a communicator that han serves: all or none, the same on all ranks."""
-    if isinstance(comm, MPI.Cartcomm):
-        dims, periods, _ = comm.Get_topo()
+    if comm.Get_topology() == MPI.CART:
+        dims, periods, _ = MPI.Cartcomm(comm).Get_topo()
         if any(period and dim <= BOTH for dim, period in zip(dims, periods, strict=True)):
             return {}
     edges = Edges(comm)
@@ -54,10 +56,19 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
 
     @cached_property
     def _kinds(self) -> dict[str, Kind]:
+        self._check_live()
         return kinds_of(self)
 
     def _librarys(self, name: str, *arguments: Any) -> Any:
-        return getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
+        """Call the library's method; return its request, if it has one."""
+        state = self._state or self._found()
+        self._check_live()
+        leaving = contextlib.nullcontext() if state is None else state.health.notices.leaving()
+        with leaving:
+            request = getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
+        if state is None or request is None:
+            return request
+        return left_request(request, state.health, name)
 
     # ---- blocking ---------------------------------------------------------------------------
 

@@ -9,14 +9,28 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError
-from han.message.buffers import Buffer, parse
+from han.message.buffers import Buffer, parse, parts_of
 from han.message.message import Message, _no_in_place, _writable
 from han.message.own_sizes import Side, _apart, _meet, _message, _packed, _side
-from han.message.uneven import Vector
+from han.message.uneven import WRONG, Vector
+
+
+class Blocks(NamedTuple):
+    """The block of each neighbour; `device`: in memory of a device, also if there is none."""
+
+    each: list[Buffer]
+    device: bool
+
+    @classmethod
+    def of(cls, vector: Vector) -> Blocks:
+        """Return the blocks of a buffer."""
+        each = [vector.block(k) for k in range(len(vector.counts))]
+        return cls(each, vector.buffer.device)
 
 
 class Edges:
@@ -38,19 +52,19 @@ class Edges:
         numbers = len(self.targets), len(self.sources), *self.targets, *self.sources
         return struct.pack(f"={2 + len(numbers)}i", same, counted, *numbers)
 
-    def sent(self, blocks: Sequence[Buffer]) -> Side:
+    def sent(self, blocks: Blocks) -> Side:
         """Return the blocks to the neighbours, by rank."""
         return self._by_rank(blocks, self.targets, packs=True)
 
-    def received(self, blocks: Sequence[Buffer]) -> Side:
+    def received(self, blocks: Blocks) -> Side:
         """Return the blocks from the neighbours, by rank."""
         return self._by_rank(blocks, self.sources, packs=False)
 
-    def _by_rank(self, blocks: Sequence[Buffer], ranks: Sequence[int], packs: bool) -> Side:
+    def _by_rank(self, blocks: Blocks, ranks: Sequence[int], packs: bool) -> Side:
         """Return the blocks for, or from, each rank; those of one rank are joined."""
         known = sorted((rank, k) for k, rank in enumerate(ranks) if rank >= 0)
-        chosen, owners = [blocks[k] for _, k in known], [rank for rank, _ in known]
-        side = _side(chosen, packs) if known else Side(0, [], [])
+        chosen, owners = [blocks.each[k] for _, k in known], [rank for rank, _ in known]
+        side = _side(chosen, packs) if known else Side(0, [], [], device=blocks.device)
         if len({*owners}) < len(owners) and side.hook is None and not side.device:
             side = _packed(chosen, packs)
         sizes, places = [0] * self.size, [0] * self.size
@@ -60,34 +74,32 @@ class Edges:
         return side._replace(sizes=sizes, places=places)
 
 
-def _equal(spec: object, what: str, number: int) -> list[Buffer]:
-    """Return the blocks of a buffer that holds so many of one size."""
-    if not number:
-        return []
-    whole = parse(_no_in_place(spec, what), what, number)
-    count, left = divmod(whole.count, number)
+def _equal(spec: object, what: str, ranks: Sequence[int]) -> Blocks:
+    """Return the blocks of a buffer that holds one for each neighbour, all of one size."""
+    whole = parse(_no_in_place(spec, what), what, len(ranks))
+    count, left = divmod(whole.count, len(ranks) or 1)
     if left:
         raise ArgumentError(
-            f"{what} holds {whole.describe()}, which {number} neighbours cannot share evenly"
+            f"{what} holds {whole.describe()}, which {len(ranks)} neighbours cannot share evenly"
         )
-    return [_part(whole, k * count, count) for k in range(number)]
+    counts = tuple(count * (rank >= 0) for rank in ranks)
+    return Blocks.of(Vector(whole, counts, tuple(k * count for k in range(len(ranks)))))
 
 
-def _part(whole: Buffer, start: int, count: int) -> Buffer:
-    return Vector(whole, (count,), (start,)).block(0)
-
-
-def _counted(spec: object, what: str, number: int) -> list[Buffer]:
+def _counted(spec: object, what: str, ranks: Sequence[int]) -> Blocks:
     """Return the blocks of a buffer that are given by counts."""
-    if not number:
-        return []
-    vector = Vector.of(_no_in_place(spec, what), what, number, disjoint=what == "recvbuf")
-    return [vector.block(k) for k in range(number)]
+    spec, received = _no_in_place(spec, what), what == "recvbuf"
+    if not ranks:
+        data, *_ = parts_of(spec, what, WRONG)
+        return Blocks([], parse(data, what).device)
+    left_out = {k for k, rank in enumerate(ranks) if rank < 0}
+    return Blocks.of(Vector.of(spec, what, len(ranks), received, left_out))
 
 
-def _same(spec: object, what: str, number: int) -> list[Buffer]:
-    """Return the whole buffer so many times."""
-    return [parse(_no_in_place(spec, what), what)] * number
+def _same(spec: object, what: str, ranks: Sequence[int]) -> Blocks:
+    """Return the whole buffer for each neighbour."""
+    whole = parse(_no_in_place(spec, what), what)
+    return Blocks([whole] * len(ranks), whole.device)
 
 
 def message_of(
@@ -95,16 +107,18 @@ def message_of(
 ) -> Message:
     """Make the message of a call with neighbours; the arguments are as for `Edges.packed`."""
     read = _counted if counted else _equal
-    blocks = (_same if same else read)(sendbuf, "sendbuf", len(edges.targets))
-    into = [_writable(each) for each in read(recvbuf, "recvbuf", len(edges.sources))]
+    blocks = (_same if same else read)(sendbuf, "sendbuf", edges.targets)
+    into = read(recvbuf, "recvbuf", edges.sources)
+    for block in into.each:
+        _writable(block)
     send, recv = edges.sent(blocks), edges.received(into)
     given, taken = send.sizes[edges.rank], recv.sizes[edges.rank]
     if given != taken:
         raise ArgumentError(
             f"a rank's blocks for itself: {given} bytes are sent, recvbuf has {taken} for them"
         )
-    if _meet(blocks, into):
-        for block in blocks:
+    if _meet(blocks.each, into.each):
+        for block in blocks.each:
             if block.count:
-                _apart(block, into)
+                _apart(block, into.each)
     return _message("alltoallv", 0, send, recv)

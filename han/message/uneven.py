@@ -8,7 +8,7 @@ copied to their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -109,15 +109,22 @@ class Vector:
     starts: tuple[int, ...]
 
     @classmethod
-    def of(cls, spec: object, what: str, size: int, disjoint: bool = True) -> Vector:
+    def of(
+        cls,
+        spec: object,
+        what: str,
+        size: int,
+        disjoint: bool = True,
+        left_out: Collection[int] = (),
+    ) -> Vector:
         """Return the Vector of an argument; `what` names it in messages.
 
         `spec` is an array, ``[data, type]``, ``[data, counts]``,
         ``[data, (counts, displacements)]``, one of these two with a type, or
         ``[data, counts, displacements, type]``. Without counts the elements are divided evenly,
         and the first ranks get one more where a remainder is left. Without displacements the
-        blocks are contiguous. Raises ArgumentError, also for blocks that overlap and are to be
-        `disjoint`.
+        blocks are contiguous. No data moves in the blocks that are `left_out`. Raises
+        ArgumentError, also for blocks that overlap and are to be `disjoint`.
         """
         data, counts, starts, datatype = _parts(spec, what)
         if counts is None:
@@ -127,10 +134,11 @@ class Vector:
         else:
             numbers = _numbers(counts, f"{what}: counts", size)
         places = _places(starts, numbers, what)
+        numbers = tuple(0 if r in left_out else n for r, n in enumerate(numbers))
         reach = max((0, *(s + n for s, n in zip(places, numbers, strict=True) if n)))
         given = [data, reach] if datatype is None else [data, reach, datatype]
         before = max((-s for s, n in zip(places, numbers, strict=True) if n), default=0)
-        buffer = parse(given, what, before=max(before, 0))
+        buffer = parse(given, what, before=before)
         if buffer.size and disjoint:
             _check_disjoint(places, numbers, what)
         return cls(buffer, numbers, places)

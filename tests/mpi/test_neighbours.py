@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import accumulate
+from itertools import accumulate, product
 from random import Random
 from typing import Any, NamedTuple
 
@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from _support import APART, FLAT, FORMS, TWO_BY_TWO, finish, method_of, new_comm, opened, outcome
 from mpi4py import MPI
+from tensors import OnDevice
 
 import han
-from han.common.errors import ArgumentError, HanError
+from han.common.errors import ArgumentError, ArgumentTypeError, HanError, RevokedError
+from han.message.neighbours import Edges, message_of
 
 WORLD = MPI.COMM_WORLD
 SIZE, RANK = WORLD.size, WORLD.rank
@@ -220,6 +222,60 @@ def test_types_with_gaps_are_packed(mpi_ranks):
             assert into.tolist() == [wanted.tolist()] * 2, turn
         assert shaped.cache_info().hits == hits + 2
     pairs.Free()
+
+
+@on_few
+def test_blocks_beyond_the_edge_may_lie_anywhere(mpi_ranks):
+    """Nothing is read or written there: they may overlap others, and need no memory."""
+    with opened(new_comm()) as comm, opened(SHAPES["line"](comm)) as shaped:
+        below, above = shaped.Shift(0, 1)
+        halo = [0 if below >= 0 else 10**6, 4 if above >= 0 else 10**6]
+        for _ in range(3):
+            cells = np.array([7.0, RANK, RANK, RANK, 7.0])
+            sent, received = ([1, 1], [1, 3]), ([1, 1], halo)
+            shaped.Neighbor_alltoallv([cells, sent, MPI.DOUBLE], [cells, received, MPI.DOUBLE])
+            around = [7.0 if neighbour < 0 else neighbour for neighbour in (below, above)]
+            assert cells.tolist() == [around[0], RANK, RANK, RANK, around[1]]
+
+
+@on_few
+def test_types_that_begin_before_their_place(mpi_ranks):
+    before = MPI.DOUBLE.Create_hindexed([1], [-8]).Create_resized(-8, 8).Commit()
+    with opened(new_comm()) as comm, opened(SHAPES["line"](comm)) as shaped:
+        send, into = np.array([RANK, RANK + 0.5]), np.full(2, -1.0)
+        for _ in range(3):
+            blocks = [1, 1], [1, 2]
+            shaped.Neighbor_alltoallv([send, blocks, before], [into, blocks, before])
+        below, above = shaped.Shift(0, 1)
+        wanted = [below + 0.5 if below >= 0 else -1, above if above >= 0 else -1]
+        assert into.tolist() == wanted
+    before.Free()
+
+
+@on_few
+def test_a_communicator_that_was_freed_raises(mpi_ranks):
+    with opened(new_comm()) as comm:
+        for periods in ((False,), (False, True)):  # han's, and the library's
+            shaped = grid(*periods)(comm)
+            shaped.Free()
+            with pytest.raises(RevokedError):
+                shaped.Neighbor_alltoall(np.zeros(4), np.zeros(4))
+
+
+@on_few
+def test_a_rank_without_neighbours_tells_of_devices_and_mistakes(mpi_ranks):
+    with opened(new_comm()) as comm:
+        around = [0] if RANK == 0 else []
+        with opened(comm.Create_dist_graph_adjacent(around, around)) as shaped:
+            for _ in range(3):
+                result = np.zeros(2)
+                shaped.Neighbor_alltoall(np.ones(2), result)
+                assert result.tolist() == [float(RANK == 0)] * 2
+            edges, there = Edges(shaped), OnDevice(np.zeros(2))
+            with pytest.raises(ArgumentTypeError):
+                message_of(edges, False, False, 5, np.zeros(2))
+            for same, counted in product((True, False), repeat=2):
+                assert message_of(edges, same, counted, there, there).signature.device
 
 
 @on_few

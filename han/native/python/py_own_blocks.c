@@ -179,7 +179,11 @@ static bool repeats(const han_caller *self, PyObject *o, const han_blocks *b, ha
 /* Read a buffer with a block for each neighbour, and count in bytes. */
 static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, bool sent,
                         han_blocks *b, han_buffer *out) {
-    if (!b->size) return true;
+    if (!b->size) { /* read all the same: it may be wrong, or on a device */
+        bool host = han_py_read(self->reader, o, 0, out) && !out->datatype;
+        out->nbytes = 0;
+        return host;
+    }
     bool found = sent && e->same ? repeats(self, o, b, out)
                  : e->counted    ? han_py_read_any_vector(self->reader, o, sent, b, out)
                                  : divides(self, o, b, out);
@@ -210,13 +214,16 @@ bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call
     if (!e || !own_blocks_of(self, c, HAN_C_ALLTOALLV, &own)) return false;
     uint64_t *sent = NULL, *taken = NULL;
     han_blocks to, from;
-    bool found = han_py_blocks(&to, &sent, e->targets) &&
-                 han_py_blocks(&from, &taken, e->sources) &&
-                 reads_edges(self, args[1], e, true, &to, &c->send) &&
-                 reads_edges(self, args[2], e, false, &from, &c->recv) && !c->recv.readonly &&
-                 han_apart(c) && joins(&c->send, &to, e->ranks, own.sends, own.from) &&
-                 joins(&c->recv, &from, e->ranks + e->targets, own.takes, own.to) &&
-                 own.sends[self->rank] == own.takes[self->rank] && packs(self, c, &own);
+    bool found = han_py_blocks(&to, &sent, e->targets) && han_py_blocks(&from, &taken, e->sources);
+    if (found) {
+        to.ranks = e->ranks;
+        from.ranks = e->ranks + e->targets;
+    }
+    found = found && reads_edges(self, args[1], e, true, &to, &c->send) &&
+            reads_edges(self, args[2], e, false, &from, &c->recv) && !c->recv.readonly &&
+            han_apart(c) && joins(&c->send, &to, e->ranks, own.sends, own.from) &&
+            joins(&c->recv, &from, e->ranks + e->targets, own.takes, own.to) &&
+            own.sends[self->rank] == own.takes[self->rank] && packs(self, c, &own);
     PyMem_Free(sent);
     PyMem_Free(taken);
     return found;

@@ -51,6 +51,10 @@ bool han_py_read_counts(PyObject *o, han_blocks *b) {
     return true;
 }
 
+static bool is_left_out(const han_blocks *b, int32_t block) {
+    return b->ranks && b->ranks[block] < 0;
+}
+
 /* Read displacements, or NULL: blocks are contiguous. */
 static bool place(PyObject *o, han_blocks *b) {
     uint64_t at = 0;
@@ -59,12 +63,14 @@ static bool place(PyObject *o, han_blocks *b) {
     for (int32_t r = 0; r < b->size; at += b->counts[r++]) {
         uint64_t end;
         if (!o) b->places[r] = at;
-        if (!b->counts[r]) continue;
+        if (!b->counts[r] || is_left_out(b, r)) continue;
         b->joined = b->joined && b->places[r] == at;
         b->ascending = b->ascending && b->places[r] >= b->reach;
         if (__builtin_add_overflow(b->places[r], b->counts[r], &end)) return false;
         if (end > b->reach) b->reach = end;
     }
+    for (int32_t r = 0; r < b->size; r++)
+        if (is_left_out(b, r)) b->counts[r] = 0;
     return true;
 }
 

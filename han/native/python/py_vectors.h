@@ -8,8 +8,9 @@
 /* Blocks of all ranks, in elements. */
 typedef struct {
     uint64_t *counts, *places; /* of each block; the caller owns the memory of both */
-    uint64_t total, largest;   /* in all; in the largest block */
-    uint64_t reach;            /* where the last block ends */
+    const int32_t *ranks;    /* NULL, or whose each block is: that of a negative one is left out */
+    uint64_t total, largest; /* in all; in the largest block */
+    uint64_t reach;          /* where the last block ends */
     int32_t size;
     bool alike;     /* all blocks are of one size */
     bool joined;    /* they are contiguous in rank order; empty ones may be anywhere */
