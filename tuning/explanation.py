@@ -114,7 +114,9 @@ class Explanation:
             f"  traffic   {describe(self.plan)}",
         ]
         if self.counted is not None and self.counted.calls:
-            lines.append(f"  counted   {self.counted.describe(self.plan.signature.nbytes)}")
+            signature = self.plan.signature
+            nbytes = None if signature.own else signature.nbytes
+            lines.append(f"  counted   {self.counted.describe(nbytes)}")
         if self.alternative is not None:
             lines.append(
                 "  or, where all buffers of all ranks are shared arrays: "

@@ -87,8 +87,10 @@ class Counted:
     def __add__(self, other: Counted) -> Counted:
         return Counted(self.calls + other.calls, self.traffic + other.traffic)
 
-    def describe(self, nbytes: int) -> str:
-        """Return the text for calls of `nbytes`, as `explain` prints it."""
+    def describe(self, nbytes: int | None) -> str:
+        """Return the text for calls of `nbytes`, or of any sizes, as `explain` prints it."""
+        if nbytes is None:
+            return f"{plural(self.calls, 'call')} of any sizes"
         said = self.traffic.describe(nbytes, self.calls) if nbytes else ""
         return f"{plural(self.calls, 'call')}, {said or 'nothing moved'} by this rank"
 

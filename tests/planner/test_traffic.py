@@ -79,6 +79,7 @@ def test_what_was_counted_is_said_a_call():
         "2 calls, each byte copied once, combined 0.2 times, sent 0.1 times by this rank"
     )
     assert Counted(1).describe(0) == "1 call, nothing moved by this rank"
+    assert counted.describe(None) == "2 calls of any sizes"
 
 
 def test_it_is_said_per_receiver():
