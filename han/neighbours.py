@@ -19,14 +19,14 @@ CALLS = "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neigh
 BOTH = 2  # processes of a periodic dimension in which both neighbours are the same one
 
 
-class Kind(NamedTuple):
+class NeighbourCall(NamedTuple):
     """A call of one communicator: its parser, and the neighbours as the look-up takes them."""
 
     parser: Parser
     ranks: bytes
 
 
-def kinds_of(comm: MPI.Topocomm) -> dict[str, Kind]:
+def calls_of(comm: MPI.Topocomm) -> dict[str, NeighbourCall]:
     """Return the calls of a communicator that han serves: all or none, the same on all ranks."""
     if comm.Get_topology() == MPI.CART:
         dims, periods, _ = MPI.Cartcomm(comm).Get_topo()
@@ -34,15 +34,15 @@ def kinds_of(comm: MPI.Topocomm) -> dict[str, Kind]:
             return {}
     edges = Edges(comm)
 
-    def kind(name: str) -> Kind:
+    def call(name: str) -> NeighbourCall:
         how = "allgather" in name, name.endswith("v")
 
         def parse(_: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
             return message_of(edges, *how, sendbuf, recvbuf)
 
-        return Kind(Parser(name, parse), edges.packed(*how))
+        return NeighbourCall(Parser(name, parse), edges.packed(*how))
 
-    return {name: kind(name) for name in CALLS}
+    return {name: call(name) for name in CALLS}
 
 
 class NeighbourCollectives(MPI.Topocomm, Collectives):
@@ -55,9 +55,9 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
     """
 
     @cached_property
-    def _kinds(self) -> dict[str, Kind]:
+    def _calls(self) -> dict[str, NeighbourCall]:
         self._check_live()
-        return kinds_of(self)
+        return calls_of(self)
 
     def _librarys(self, name: str, *arguments: Any) -> Any:
         """Call the library's method; return its request, if it has one."""
@@ -74,53 +74,53 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
 
     def Neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send `sendbuf` to each neighbour; receive one block of each into `recvbuf`."""
-        self._run_kind("Neighbor_allgather", sendbuf, recvbuf)
+        self._run_call("Neighbor_allgather", sendbuf, recvbuf)
 
     def Neighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send `sendbuf` to each neighbour; receive blocks of different sizes into `recvbuf`."""
-        self._run_kind("Neighbor_allgatherv", sendbuf, recvbuf)
+        self._run_call("Neighbor_allgatherv", sendbuf, recvbuf)
 
     def Neighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
         """Send a block of `sendbuf` to each neighbour; receive one of each into `recvbuf`."""
-        self._run_kind("Neighbor_alltoall", sendbuf, recvbuf)
+        self._run_call("Neighbor_alltoall", sendbuf, recvbuf)
 
     def Neighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:
         """Exchange blocks of different sizes with the neighbours."""
-        self._run_kind("Neighbor_alltoallv", sendbuf, recvbuf)
+        self._run_call("Neighbor_alltoallv", sendbuf, recvbuf)
 
-    def _run_kind(self, name: str, *buffers: Any) -> None:
-        kind = self._kinds.get(name)
-        if kind is None:
+    def _run_call(self, name: str, *buffers: Any) -> None:
+        call = self._calls.get(name)
+        if call is None:
             self._librarys(name, *buffers)
             return
         state = self._state or self._han
-        if not state.calls.neighbours(kind.ranks, *buffers):
-            self._run(kind.parser, *buffers)
+        if not state.calls.neighbours(call.ranks, *buffers):
+            self._run(call.parser, *buffers)
 
     # ---- nonblocking ------------------------------------------------------------------------
 
     def Ineighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_allgather`; return its request."""
-        return self._start_kind("Neighbor_allgather", sendbuf, recvbuf)
+        return self._start_call("Neighbor_allgather", sendbuf, recvbuf)
 
     def Ineighbor_allgatherv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_allgatherv`; return its request."""
-        return self._start_kind("Neighbor_allgatherv", sendbuf, recvbuf)
+        return self._start_call("Neighbor_allgatherv", sendbuf, recvbuf)
 
     def Ineighbor_alltoall(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_alltoall`; return its request."""
-        return self._start_kind("Neighbor_alltoall", sendbuf, recvbuf)
+        return self._start_call("Neighbor_alltoall", sendbuf, recvbuf)
 
     def Ineighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_alltoallv`; return its request."""
-        return self._start_kind("Neighbor_alltoallv", sendbuf, recvbuf)
+        return self._start_call("Neighbor_alltoallv", sendbuf, recvbuf)
 
-    def _start_kind(self, name: str, *buffers: Any) -> Started:
-        kind = self._kinds.get(name)
-        if kind is None:
+    def _start_call(self, name: str, *buffers: Any) -> Started:
+        call = self._calls.get(name)
+        if call is None:
             return self._librarys(f"I{name.lower()}", *buffers)  # type: ignore[no-any-return]
-        started: Any = self._quick.ineighbours(kind.ranks, *buffers)
-        return self._start(kind.parser, *buffers) if started is False else started
+        started: Any = self._quick.ineighbours(call.ranks, *buffers)
+        return self._start(call.parser, *buffers) if started is False else started
 
     # ---- persistent -------------------------------------------------------------------------
 
@@ -128,29 +128,29 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_allgather`; collective."""
-        return self._init_kind("Neighbor_allgather", info, sendbuf, recvbuf)
+        return self._init_call("Neighbor_allgather", info, sendbuf, recvbuf)
 
     def Neighbor_allgatherv_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_allgatherv`; collective."""
-        return self._init_kind("Neighbor_allgatherv", info, sendbuf, recvbuf)
+        return self._init_call("Neighbor_allgatherv", info, sendbuf, recvbuf)
 
     def Neighbor_alltoall_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_alltoall`; collective."""
-        return self._init_kind("Neighbor_alltoall", info, sendbuf, recvbuf)
+        return self._init_call("Neighbor_alltoall", info, sendbuf, recvbuf)
 
     def Neighbor_alltoallv_init(  # type: ignore[override]
         self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_alltoallv`; collective."""
-        return self._init_kind("Neighbor_alltoallv", info, sendbuf, recvbuf)
+        return self._init_call("Neighbor_alltoallv", info, sendbuf, recvbuf)
 
-    def _init_kind(self, name: str, info: MPI.Info, *buffers: Any) -> Started:
-        kind = self._kinds.get(name)
-        if kind is None:
+    def _init_call(self, name: str, info: MPI.Info, *buffers: Any) -> Started:
+        call = self._calls.get(name)
+        if call is None:
             return self._librarys(f"{name}_init", *buffers, info)  # type: ignore[no-any-return]
-        made: Any = self._quick.neighbours_init(kind.ranks, *buffers)
-        return self._init(kind.parser, info, *buffers) if made is False else made
+        made: Any = self._quick.neighbours_init(call.ranks, *buffers)
+        return self._init(call.parser, info, *buffers) if made is False else made

@@ -6,7 +6,7 @@ import copyreg
 import pickle
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from mpi4py import MPI
@@ -18,26 +18,13 @@ from han.message.message import root_of
 from han.message.parsers import Parser
 from han.runtime.direct import Direct
 from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large, alike
+from han.runtime.measured import BETWEEN_NODES, IN_NODE, ReduceLimits
 from han.runtime.state import State
 from han.vector_collectives import VectorCollectives
 
 # What mpi4py gives MPI.pickle
 _native.learn_pickle(MPI.pickle, pickle.dumps, pickle.loads, copyreg.dispatch_table)
 Op: TypeAlias = MPI.Op | Callable[[Any, Any], Any]
-
-
-class Few(NamedTuple):
-    """How many bytes are few, so that operands of a reduction need no tree.
-
-    An object of up to `asked` goes to the root without a question. Ranks without need of them may
-    get objects of up to `to_all` together.
-    """
-
-    asked: int
-    to_all: int
-
-
-INSIDE, BETWEEN = Few(64 << 10, 1 << 20), Few(12 << 10, 96 << 10)  # a node, and nodes
 
 
 class ObjectMoves(VectorCollectives):
@@ -228,9 +215,9 @@ class ObjectMoves(VectorCollectives):
         return decode_each(_cut(whole, sizes, stride))
 
 
-def few_of(state: State) -> Few:
-    """Return how many bytes are few on a communicator."""
-    return INSIDE if state.parts.topology.nodes == 1 else BETWEEN
+def limits_of(state: State) -> ReduceLimits:
+    """Return the bytes of operands from which on reductions go along a tree."""
+    return IN_NODE if state.parts.topology.nodes == 1 else BETWEEN_NODES
 
 
 def decode_each(items: Sequence[Any]) -> list[Any]:

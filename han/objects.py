@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.message import parsers
-from han.object_moves import ObjectMoves, Op, decode_each, few_of
+from han.object_moves import ObjectMoves, Op, decode_each, limits_of
 from han.runtime.direct import Direct
 from han.runtime.eager import TEXTS, Call, Large
 from han.runtime.state import State
@@ -131,12 +131,12 @@ class Objects(ObjectMoves):
     ) -> list[Any] | None:  # fmt: skip
         """Move objects to the root or, if all have many bytes, along a tree, as the root says."""
         if large is None:
-            along_tree = len(data) > few_of(state).asked and bool(direct.receive(root)[0])
+            along_tree = len(data) > limits_of(state).asked and bool(direct.receive(root)[0])
         else:
-            few = few_of(state)
-            along_tree = AS_TREE and min(sizes) > few.asked and sum(sizes) > few.to_all
+            limits = limits_of(state)
+            along_tree = AS_TREE and min(sizes) > limits.asked and sum(sizes) > limits.to_all
             for rank, nbytes in enumerate(sizes):
-                if nbytes > few.asked and rank != root:
+                if nbytes > limits.asked and rank != root:
                     direct.send(bytes([along_tree]), rank)
         if along_tree:
             return self._along_tree(state, direct, data, op, root)
@@ -158,7 +158,7 @@ class Objects(ObjectMoves):
         found = self._tell(state, data, call)
         if found.__class__ is Large:
             sizes = found.sizes(0, Call.ALLREDUCE, Call.COMBINE)
-            if AS_TREE and sum(sizes) > few_of(state).to_all:
+            if AS_TREE and sum(sizes) > limits_of(state).to_all:
                 direct = Direct(state.health, number, TEXTS[Call.ALLREDUCE])
                 made = self._along_tree(state, direct, data, op, 0)
                 return self._broadcast(state, made[0] if made else None, Call.RESULT, 0)

@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.measure.bench_calls import Array, restart
-from han.measure.program_rows import COUNT, ProgramRow, Work, pair
+from han.measure.program_rows import COUNT, LONGER, ProgramRow, Work, pair
 
 VECTORS = "vectors"  # the group
 LENGTHS = range(1, 26)  # numbers in a block, one after the other
@@ -90,31 +90,31 @@ def _from_init_to_free(comm: MPI.Intracomm) -> Work:
     return Work(call, [recv])
 
 
-def _on_line(name: str, comm: MPI.Intracomm) -> Work:
-    """Call a collective of neighbours on ranks in a row."""
+def _on_line(name: str, comm: MPI.Intracomm, count: int = COUNT) -> Work:
+    """Call a collective of neighbours on ranks in a row, with blocks of so many numbers."""
     line = comm.Create_cart([comm.Get_size()], [False])
     line.Barrier()  # nonblocking calls do not set a communicator up
     sources, targets = map(len, line.inoutedges)
-    send, _ = pair(line, COUNT * (1 if "allgather" in name else targets))
-    recv = np.zeros(COUNT * sources)
+    send, _ = pair(line, count * (1 if "allgather" in name else targets))
+    recv = np.zeros(count * sources)
     given: list[Any] = [send, recv]
     if name.endswith("v"):
-        given = [[send, [COUNT] * targets], [recv, [COUNT] * sources]]
+        given = [[send, [count] * targets], [recv, [count] * sources]]
     method = getattr(line, name)
     call = (lambda: method(*given).Wait()) if name[0] == "I" else partial(method, *given)
     return Work(call, [recv], free=line.Free)
 
 
 def _line_and_call(comm: MPI.Intracomm) -> Work:
-    recv = np.zeros(2 * COUNT)
+    found: list[Any] = [np.zeros(0)]
 
     def call() -> None:
         work = _on_line("Neighbor_alltoall", comm)
         work.call()
-        recv[:] = work.results[0]
+        found[:] = work.results
         work.free()
 
-    return Work(call, [recv])
+    return Work(call, found)
 
 
 ON_LINE = "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Ineighbor_alltoall"
@@ -128,5 +128,7 @@ ROWS = (
     ProgramRow(VECTORS, "Alltoallv_init, Start, Wait, Free", _from_init_to_free),
     ProgramRow(VECTORS, f"Scan of {len(LENGTHS)} sizes", partial(_new_sizes, _scan)),
     *(ProgramRow(VECTORS, f"{name} on a line", partial(_on_line, name)) for name in ON_LINE),
+    ProgramRow(VECTORS, "Neighbor_alltoall of 64KiB on a line",
+               partial(_on_line, "Neighbor_alltoall", count=LONGER)),
     ProgramRow(VECTORS, "Create_cart, Neighbor_alltoall, Free", _line_and_call),
-)
+)  # fmt: skip

@@ -20,14 +20,14 @@ from han.message.own_sizes import Side, _apart, _meet, _message, _packed, _side
 from han.message.uneven import WRONG, Vector
 
 
-class Blocks(NamedTuple):
+class EdgeBlocks(NamedTuple):
     """The block of each neighbour; `device`: in memory of a device, also if there is none."""
 
     each: list[Buffer]
     device: bool
 
     @classmethod
-    def of(cls, vector: Vector) -> Blocks:
+    def of(cls, vector: Vector) -> EdgeBlocks:
         """Return the blocks of a buffer."""
         each = [vector.block(k) for k in range(len(vector.counts))]
         return cls(each, vector.buffer.device)
@@ -52,15 +52,15 @@ class Edges:
         numbers = len(self.targets), len(self.sources), *self.targets, *self.sources
         return struct.pack(f"={2 + len(numbers)}i", same, counted, *numbers)
 
-    def sent(self, blocks: Blocks) -> Side:
+    def sent(self, blocks: EdgeBlocks) -> Side:
         """Return the blocks to the neighbours, by rank."""
         return self._by_rank(blocks, self.targets, packs=True)
 
-    def received(self, blocks: Blocks) -> Side:
+    def received(self, blocks: EdgeBlocks) -> Side:
         """Return the blocks from the neighbours, by rank."""
         return self._by_rank(blocks, self.sources, packs=False)
 
-    def _by_rank(self, blocks: Blocks, ranks: Sequence[int], packs: bool) -> Side:
+    def _by_rank(self, blocks: EdgeBlocks, ranks: Sequence[int], packs: bool) -> Side:
         """Return the blocks for, or from, each rank; those of one rank are joined."""
         known = sorted((rank, k) for k, rank in enumerate(ranks) if rank >= 0)
         chosen, owners = [blocks.each[k] for _, k in known], [rank for rank, _ in known]
@@ -74,7 +74,7 @@ class Edges:
         return side._replace(sizes=sizes, places=places)
 
 
-def _equal(spec: object, what: str, ranks: Sequence[int]) -> Blocks:
+def _equal(spec: object, what: str, ranks: Sequence[int]) -> EdgeBlocks:
     """Return the blocks of a buffer that holds one for each neighbour, all of one size."""
     whole = parse(_no_in_place(spec, what), what, len(ranks))
     count, left = divmod(whole.count, len(ranks) or 1)
@@ -83,23 +83,23 @@ def _equal(spec: object, what: str, ranks: Sequence[int]) -> Blocks:
             f"{what} holds {whole.describe()}, which {len(ranks)} neighbours cannot share evenly"
         )
     counts = tuple(count * (rank >= 0) for rank in ranks)
-    return Blocks.of(Vector(whole, counts, tuple(k * count for k in range(len(ranks)))))
+    return EdgeBlocks.of(Vector(whole, counts, tuple(k * count for k in range(len(ranks)))))
 
 
-def _counted(spec: object, what: str, ranks: Sequence[int]) -> Blocks:
+def _counted(spec: object, what: str, ranks: Sequence[int]) -> EdgeBlocks:
     """Return the blocks of a buffer that are given by counts."""
     spec, received = _no_in_place(spec, what), what == "recvbuf"
     if not ranks:
         data, *_ = parts_of(spec, what, WRONG)
-        return Blocks([], parse(data, what).device)
+        return EdgeBlocks([], parse(data, what).device)
     left_out = {k for k, rank in enumerate(ranks) if rank < 0}
-    return Blocks.of(Vector.of(spec, what, len(ranks), received, left_out))
+    return EdgeBlocks.of(Vector.of(spec, what, len(ranks), received, left_out))
 
 
-def _same(spec: object, what: str, ranks: Sequence[int]) -> Blocks:
+def _same(spec: object, what: str, ranks: Sequence[int]) -> EdgeBlocks:
     """Return the whole buffer for each neighbour."""
     whole = parse(_no_in_place(spec, what), what)
-    return Blocks([whole] * len(ranks), whole.device)
+    return EdgeBlocks([whole] * len(ranks), whole.device)
 
 
 def message_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from han.model.channel_layout import RING_MAX
 
 # Programs and plans. docs/decisions/new-communicators.md and size-classes.md have the costs.
@@ -22,6 +24,20 @@ LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
 
 # Objects: docs/decisions/objects.md.
 MOST_PADDED = 2  # objects of different sizes may take so many times their bytes in blocks
+
+
+class ReduceLimits(NamedTuple):
+    """Bytes of operands up to which a reduction of objects takes no tree.
+
+    An object of up to `asked` goes to the root without a question. Ranks without need of them may
+    get objects of up to `to_all` together.
+    """
+
+    asked: int
+    to_all: int
+
+
+IN_NODE, BETWEEN_NODES = ReduceLimits(64 << 10, 1 << 20), ReduceLimits(12 << 10, 96 << 10)
 MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
 
 # New communicators: docs/decisions/new-communicators.md.

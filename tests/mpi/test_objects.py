@@ -15,9 +15,8 @@ from mpi4py import MPI
 
 import han
 from han.counted_calls import OBJECTS
-from han.object_moves import INSIDE
 from han.runtime.eager import EAGER_ROOM
-from han.runtime.measured import MOST_LEFT
+from han.runtime.measured import IN_NODE, MOST_LEFT
 
 WORLD = MPI.COMM_WORLD
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=60, unit="s")
@@ -124,7 +123,7 @@ def test_objects_are_combined_in_the_order_of_mpi4py(mpi_ranks, levels):
                 of_both(comm, "allreduce", operand(WORLD.rank), op)
                 for root in range(WORLD.size):
                     of_both(comm, "reduce", operand(WORLD.rank), op, root)
-        assert len(operand(0)) > INSIDE.to_all // 3
+        assert len(operand(0)) > IN_NODE.to_all // 3
 
 
 @on_ranks
@@ -134,7 +133,7 @@ def test_some_objects_are_large(mpi_ranks):
     ops = [MPI.SUM, lambda a, b: f"({a}, {b})"]
     with opened(new_comm(TWO_BY_TWO)) as nodes, opened(new_comm()) as comm:
         of_both(nodes, "gather", "a" * 10_000 * (rank == 1))
-        for count in (EAGER_ROOM, 10_000, INSIDE.to_all):
+        for count in (EAGER_ROOM, 10_000, IN_NODE.to_all):
             for who in ({0}, {1}, {size - 1}, {1, 2}, {*range(size)}):
                 text = chr(97 + rank) * (count if rank in who else 3)
                 for root in range(size):
@@ -297,7 +296,7 @@ def test_an_operation_on_many_bytes_that_raises_leaves_no_rank_waiting(mpi_ranks
             raise ZeroDivisionError("no")
         return a + b
 
-    text = "abcd"[WORLD.rank] * INSIDE.to_all
+    text = "abcd"[WORLD.rank] * IN_NODE.to_all
     for wrong in "bcd":
         for root in (0, 1, 3):
             for call in (partial(han.Comm.reduce, root=root), han.Comm.allreduce):

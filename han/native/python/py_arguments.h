@@ -17,7 +17,8 @@ typedef enum {
     HAN_PACKED,    /* a broadcast of a derived type: packed, in a copy, which the root sends */
     HAN_GAPPED,    /* elements with gaps: in a copy; their data is delivered */
     HAN_SCATTERED, /* blocks that are apart: in a copy; they are delivered one by one */
-    HAN_TYPED,     /* blocks of a derived type whose sizes two ranks know: the same */
+    HAN_TYPED, /* blocks whose sizes two ranks know, of a derived type on one side at least: they
+                    * are sent from, and received in, a copy */
 } han_use;
 
 typedef struct {

@@ -25,16 +25,23 @@ static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed
     return rc;
 }
 
-int han_py_pack_blocks(const ReaderObject *r, const han_buffer *b, int32_t blocks,
+/* Pack blocks of `sizes` bytes of data one after the other; `places`, where they begin in the buffer,
+ * become those in the packed data. One that is sent to several ranks in turn is packed once. */
+static int pack_blocks(const ReaderObject *r, const han_buffer *b, int32_t blocks,
                        const uint64_t *sizes, uint64_t *places, uint8_t *packed) {
     han_handle type = han_py_handle(r, b->datatype);
-    uint64_t at = 0;
+    uint64_t at = 0, last = 0, nbytes = 0; /* where the last block was, and its size */
     int rc = 0;
     Py_BEGIN_ALLOW_THREADS
-    for (int32_t k = 0; k < blocks && !rc; at += sizes[k++]) {
-        if (sizes[k])
-            rc = han_pack(&r->mpi, b->data + places[k], (int)(sizes[k] / b->size), type,
-                          packed + at, (int)sizes[k], r->self);
+    for (int32_t k = 0; k < blocks && !rc; k++) {
+        if (!sizes[k]) continue;
+        if (sizes[k] != nbytes || places[k] != last) {
+            at += nbytes;
+            last = places[k];
+            nbytes = sizes[k];
+            rc = han_pack(&r->mpi, b->data + last, (int)(nbytes / b->size), type, packed + at,
+                          (int)nbytes, r->self);
+        }
         places[k] = at;
     }
     Py_END_ALLOW_THREADS
@@ -54,30 +61,55 @@ static int unpack_blocks(const ReaderObject *r, const han_buffer *b, int32_t blo
     return rc;
 }
 
-/* The sizes of the blocks that a call receives, where two ranks know them. */
-static const uint64_t *takes_of(const han_caller *self, const han_call *c) {
-    return c->counts + self->size;
+static uint64_t sum_of(const uint64_t *numbers, int32_t n) {
+    uint64_t sum = 0;
+    for (int32_t k = 0; k < n; k++) sum += numbers[k];
+    return sum;
+}
+
+/* The numbers of a call whose blocks' sizes two ranks know: the sizes of what this rank sends and
+ * receives, and where each block begins. A copy has, one after the other, such numbers of its own, what
+ * is sent packed, and what is received packed. */
+typedef struct {
+    uint64_t *sends, *takes, *from, *to;
+} own_numbers;
+
+static own_numbers own_of(uint64_t *numbers, int32_t ranks) {
+    return (own_numbers){numbers, numbers + ranks, numbers + 2 * ranks, numbers + 3 * ranks};
 }
 
 /* The bytes of a copy. Behind a result with gaps its data is packed, before it is delivered. */
 static uint64_t bytes_of(const han_caller *self, const han_call *c) {
     if (c->use == HAN_PACKED) return c->recv.nbytes;
     if (c->use == HAN_GAPPED) return c->recv.nbytes + c->recv.packed;
-    const bool typed = c->use == HAN_TYPED;
-    const uint64_t *nbytes = typed ? takes_of(self, c) : c->counts;
-    uint64_t total = typed ? c->numbers * sizeof *c->counts : 0;
-    for (int32_t k = 0; k < self->size; k++) total += nbytes[k];
-    return total;
+    if (c->use == HAN_SCATTERED) return sum_of(c->counts, self->size);
+    const own_numbers own = own_of(c->counts, self->size);
+    return c->numbers * sizeof *c->counts + (c->send.datatype ? sum_of(own.sends, self->size) : 0) +
+           (c->recv.datatype ? sum_of(own.takes, self->size) : 0);
 }
 
-/* Let blocks be received one after the other in a copy, behind the numbers that say so. */
-static void place_in_copy(const han_caller *self, const han_call *c, han_call *copy) {
-    const uint64_t *nbytes = takes_of(self, c);
-    copy->counts = (uint64_t *)copy->recv.data;
-    copy->recv.data += c->numbers * sizeof *c->counts;
-    memcpy(copy->counts, c->counts, c->numbers * sizeof *c->counts);
-    uint64_t *to = copy->counts + 3 * self->size, at = 0;
-    for (int32_t k = 0; k < self->size; at += nbytes[k++]) to[k] = at;
+/* Lay out a copy of blocks of derived types, and pack what is sent; what MPI says. */
+static int lay_out_types(const han_caller *self, const han_call *c, han_call *copy) {
+    uint8_t *at = copy->recv.data;
+    const own_numbers own = own_of((uint64_t *)at, self->size);
+    memcpy(at, c->counts, c->numbers * sizeof *c->counts);
+    copy->counts = own.sends;
+    at += c->numbers * sizeof *c->counts;
+    if (c->send.datatype) {
+        copy->send.data = at;
+        copy->send.owner = copy->recv.owner;
+        at += sum_of(own.sends, self->size);
+    }
+    if (c->recv.datatype) {
+        copy->recv.data = at;
+        uint64_t to = 0;
+        for (int32_t r = 0; r < self->size; to += own.takes[r++]) own.to[r] = to;
+    } else {
+        copy->recv.data = c->recv.data;
+        copy->recv.owner = c->recv.owner;
+    }
+    if (!c->send.datatype) return 0;
+    return pack_blocks(self->reader, &c->send, self->size, own.sends, own.from, copy->send.data);
 }
 
 PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy) {
@@ -90,10 +122,20 @@ PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy)
     copy->recv.data = (uint8_t *)PyBytes_AS_STRING(memory);
     copy->recv.owner = memory;
     if (c->use == HAN_PACKED) copy->send.data = copy->recv.data;
-    if (c->use == HAN_TYPED) place_in_copy(self, c, copy);
-    bool packs = is_root_of_bcast(self, c) && c->recv.packed;
-    if (packs && pack(self->reader, &c->recv, c->recv.data, copy->recv.data)) Py_CLEAR(memory);
+    int rc = 0;
+    if (c->use == HAN_TYPED)
+        rc = lay_out_types(self, c, copy);
+    else if (is_root_of_bcast(self, c) && c->recv.packed)
+        rc = pack(self->reader, &c->recv, c->recv.data, copy->recv.data);
+    if (rc) Py_CLEAR(memory);
     return memory;
+}
+
+/* Unpack what is received of derived types. */
+static int deliver_types(const han_caller *self, const han_call *c, const uint8_t *received) {
+    if (!c->recv.datatype) return 0;
+    const own_numbers own = own_of(c->counts, self->size);
+    return unpack_blocks(self->reader, &c->recv, self->size, own.takes, own.to, received);
 }
 
 static int deliver_blocks(const han_caller *self, const han_call *c, const uint8_t *received) {
@@ -114,8 +156,7 @@ int han_py_deliver(const han_caller *self, const han_call *c, const han_call *co
     const han_buffer *b = &c->recv;
     if (!b->nbytes || is_root_of_bcast(self, c)) return 0;
     int rc = c->use == HAN_SCATTERED ? deliver_blocks(self, c, copy->recv.data)
-             : c->use == HAN_TYPED   ? unpack_blocks(self->reader, b, self->size, takes_of(self, c),
-                                                     c->counts + 3 * self->size, copy->recv.data)
+             : c->use == HAN_TYPED   ? deliver_types(self, c, copy->recv.data)
              : c->use == HAN_GAPPED  ? deliver_data(self, b, copy->recv.data)
                                      : unpack(self->reader, b, copy->recv.data);
     PyObject *code = rc ? PyLong_FromLong(rc) : NULL;

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "python/py_copies.h"
 #include "python/py_vectors.h"
 
 /* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
@@ -50,23 +49,10 @@ static bool reads_block(const han_caller *self, PyObject *o, han_buffer *out, ui
     return *nbytes <= INT32_MAX;
 }
 
-/* See to elements of derived types: those to send are packed, in a copy. */
-static bool packs(const han_caller *self, han_call *c, const own_blocks *b) {
-    uint64_t total = 0;
-    if (c->recv.datatype) c->use = HAN_TYPED;
-    if (!c->send.datatype) return true;
-    for (int32_t r = 0; r < self->size; r++) total += b->sends[r];
-    PyObject *copy = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
-    if (!copy) {
-        PyErr_Clear();
-        return false;
-    }
-    uint8_t *packed = (uint8_t *)PyBytes_AS_STRING(copy);
-    bool done = !han_py_pack_blocks(self->reader, &c->send, self->size, b->sends, b->from, packed);
-    Py_XSETREF(c->send.owner, copy);
-    c->send.data = packed;
-    c->copied = true;
-    return done;
+/* Elements of derived types travel packed, in a copy. */
+static bool sees_types(han_call *c) {
+    if (c->send.datatype || c->recv.datatype) c->use = HAN_TYPED;
+    return true;
 }
 
 /* send, recv, root */
@@ -81,10 +67,10 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
         return false;
     if (there) {
         b.takes[root] = 0;
-        return packs(self, c, &b);
+        return sees_types(c);
     }
     return reads_block(self, args[0], &c->send, &b.sends[root]) &&
-           (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && packs(self, c, &b);
+           (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && sees_types(c);
 }
 
 /* send, recv, root */
@@ -97,10 +83,10 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
     if (at_root && !reads_blocks(self, args[0], true, &c->send, b.sends, b.from)) return false;
     if (there) {
         b.sends[root] = 0;
-        return packs(self, c, &b);
+        return sees_types(c);
     }
     return reads_block(self, args[1], &c->recv, &b.takes[root]) && !c->recv.readonly &&
-           (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && packs(self, c, &b);
+           (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && sees_types(c);
 }
 
 /* Send a copy of the blocks that are in the receive buffer. */
@@ -128,7 +114,7 @@ bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call 
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
     return reads_blocks(self, args[0], true, &c->send, b.sends, b.from) &&
-           b.sends[self->rank] == b.takes[self->rank] && han_apart(c) && packs(self, c, &b);
+           b.sends[self->rank] == b.takes[self->rank] && han_apart(c) && sees_types(c);
 }
 
 /* ---- neighbours ---------------------------------------------------------------------------- */
@@ -223,7 +209,7 @@ bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call
             reads_edges(self, args[2], e, false, &from, &c->recv) && !c->recv.readonly &&
             han_apart(c) && joins(&c->send, &to, e->ranks, own.sends, own.from) &&
             joins(&c->recv, &from, e->ranks + e->targets, own.takes, own.to) &&
-            own.sends[self->rank] == own.takes[self->rank] && packs(self, c, &own);
+            own.sends[self->rank] == own.takes[self->rank] && sees_types(c);
     PyMem_Free(sent);
     PyMem_Free(taken);
     return found;
