@@ -42,8 +42,10 @@ _OF_KINDS = {
     SizedBy((_SEND,), (_SEND,)): "Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw",
 }
 _SIZED_BY = {kind: sized_by for sized_by, kinds in _OF_KINDS.items() for kind in kinds.split()}
-_OF_OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
-_PICKLED = ("scan", "exscan", "neighbor_allgather", "neighbor_alltoall")
+_OF_OBJECTS = (
+    "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce", "scan", "exscan",
+)  # fmt: skip
+_PICKLED = ("neighbor_allgather", "neighbor_alltoall")
 
 
 class Method(NamedTuple):

@@ -37,7 +37,7 @@ NUMBERS = "biufc"  # and of arrays of these kinds
 
 
 class Objects(ObjectMoves):
-    """bcast, gather, scatter, allgather, alltoall, reduce and allreduce of Python objects.
+    """bcast, gather, scatter, allgather, alltoall, reduce, allreduce, scan, exscan of objects.
 
     han serves them once the communicator is set up; before, they are mpi4py's. If an object cannot
     be pickled on a rank, or an operation of `allreduce` raises on rank 0 alone, the other ranks
@@ -175,6 +175,52 @@ class Objects(ObjectMoves):
             self._raise()
         return self._broadcast(state, self._encoded(result), Call.RESULT, 0)
 
+    def scan(self, sendobj: Any, op: Op = MPI.SUM) -> Any:
+        """Combine the objects of this rank and of those before it by ``op(a, b)``."""
+        return self._scanned(Call.SCAN, sendobj, op)
+
+    def exscan(self, sendobj: Any, op: Op = MPI.SUM) -> Any:
+        """Combine the objects of the ranks before this one; return None on rank 0."""
+        return self._scanned(Call.EXSCAN, sendobj, op)
+
+    def _scanned(self, call: Call, sendobj: Any, op: Op) -> Any:
+        state = self._state or self._found()
+        if state is None or not state.eager.serves:
+            return self._pickled(call.name.lower(), sendobj, op)
+        data, number = self._encoded(sendobj), state.health.engines.own.issued
+        found, inclusive = self._tell(state, data, call, wanted=False), call == Call.SCAN
+        if found.__class__ is Large:
+            sizes = found.sizes(0, call)
+            if AS_TREE and sum(sizes) > limits_of(state).to_all:
+                direct = Direct(state.health, number, TEXTS[call])
+                return self._scan_large(state, direct, data, op, inclusive)
+            found = self._tell_large(state, call, data, sizes)
+        return _prefix(decode_each(found[: state.rank + inclusive]), op, state.rank)
+
+    def _scan_large(
+        self, state: State, direct: Direct, data: bytes, op: Op, inclusive: bool
+    ) -> Any:
+        """Combine objects in log2(n) exchanges with one rank each; return this rank's result.
+
+        `data` becomes the combination of ever more ranks, encoded. If the operation raises on a
+        rank, the communicator is revoked, as others wait for this rank.
+        """
+        rank, far = state.rank, 1
+        with state.health.together("an operation on objects"):
+            result = [_native.decode(data)] if inclusive else []
+            while far < state.size:
+                peer = rank ^ far
+                if peer < state.size:
+                    other = direct.exchange(data, peer)
+                    if peer < rank:
+                        before = _native.decode(other)
+                        result = [op(before, *result)] if result else [before]
+                    if 2 * far < state.size:
+                        pair = (other, data) if peer < rank else (data, other)
+                        data = _native.encode(op(*decode_each(pair)))
+                far *= 2
+        return result[0] if result else None
+
     def _along_tree(
         self, state: State, direct: Direct, data: bytes, op: Op, root: int
     ) -> list[Any] | None:
@@ -244,3 +290,20 @@ def _combined(items: list[Any], op: Op) -> Any:
             items[k] = op(items[k], items[k + step])
         step *= 2
     return items[0]
+
+
+def _prefix(items: list[Any], op: Op, rank: int) -> Any:
+    """Combine the objects of the ranks before `rank`, and its own one if it is there.
+
+    As in mpi4py, ever larger blocks of ranks, whose numbers share their first digits, come before
+    what has been combined. Returns None if there is no object.
+    """
+    if not items or not AS_TREE:
+        return _combined(items, op) if items else None
+    found, stop = items[rank:], rank
+    while stop:
+        start = stop & (stop - 1)
+        block = _combined(items[start:stop], op)
+        found = [op(block, *found)] if found else [block]
+        stop = start
+    return found[0]

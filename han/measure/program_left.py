@@ -23,7 +23,10 @@ LEFT = "left"  # the group
 BYTES = (8, 4 << 10, 256 << 10)  # of a message, or of a block
 MIDDLE = 4 << 10  # of nonblocking and persistent calls
 IN_OBJECTS = (8, 1 << 10, 4 << 10, 16 << 10, 64 << 10)
-OBJECTS = ("bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce")
+OBJECTS = (
+    "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce", "scan", "exscan",
+)  # fmt: skip
+REDUCING = ("reduce", "allreduce", "scan", "exscan")
 
 
 def _buffers(mode: Mode, comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
@@ -45,7 +48,7 @@ def _object(comm: MPI.Intracomm, name: str, nbytes: int) -> Work:
     item: Any = np.zeros(nbytes, np.uint8).tobytes()
     if name in ("scatter", "alltoall"):
         item = [item] * comm.Get_size()
-    elif name in ("reduce", "allreduce"):
+    elif name in REDUCING:
         item = np.zeros(nbytes // 8)
     return Work(partial(getattr(comm, name), item))
 

@@ -49,6 +49,18 @@ class Direct:
         place = self._places[rank]
         return self._wait(lambda: self._mail.data(self._label, place), (rank,))
 
+    def exchange(self, data: bytes, rank: int) -> memoryview:
+        """Send data to a rank, which does the same; return what it sends.
+
+        One of the two sends first, so that neither waits while its own data is not received.
+        """
+        if self._mail.rank < self._places[rank]:
+            self.send(data, rank)
+            return self.receive(rank)
+        found = self.receive(rank)
+        self.send(data, rank)
+        return found
+
     def receive_each(self, ranks: Collection[int]) -> dict[int, memoryview]:
         """Return the data that each of some ranks sends; raises MemoryError, too.
 

@@ -39,6 +39,8 @@ class Call(IntEnum):
     COMBINE = 8  # an allreduce in which only rank 0 may combine
     RESULT = 9  # its result
     AGREE = 10  # on the arguments of a step, such as Split
+    SCAN = 11
+    EXSCAN = 12
 
     def describe(self, root: int) -> str:
         """Return a text such as ``gather of objects (root 0)``."""
