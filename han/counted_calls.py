@@ -9,10 +9,8 @@ import numpy as np
 from mpi4py import MPI
 
 from han.message.buffers import parts_of
-from han.model.collectives import calls
 
 OBJECTS = "objects, which mpi4py pickles and sends"
-NEVER = "collectives that han does not have"
 UNFIT = "calls that no rule and no submodule can serve"
 NARROW = "calls with neighbours in a grid in which both may be the same process"
 DEVICE = "calls on memory of a device"
@@ -58,9 +56,7 @@ class Method(NamedTuple):
     @property
     def why(self) -> str:
         """Why all its calls are the MPI library's own; "" if han may serve them."""
-        if self.kind not in _SIZED_BY:
-            return OBJECTS if self.kind in _PICKLED else ""
-        return "" if self.kind.lower() in calls() else NEVER
+        return OBJECTS if self.kind in _PICKLED else ""
 
     def nbytes(self, comm: MPI.Comm, args: Sequence[Any], more: Mapping[str, Any]) -> int | None:
         """Return the size of a call; None if it is not known."""
@@ -107,6 +103,8 @@ def _nbytes(spec: Any) -> int:
         return _of_memory(data)
     if isinstance(counts, tuple):  # (counts, displacements)
         counts = counts[0]
+    if isinstance(kind, list | tuple):  # of each block
+        return sum(n * one.Get_size() for n, one in zip(counts, kind, strict=True))
     return int(np.sum(counts)) * _itemsize(data, kind)
 
 

@@ -11,11 +11,17 @@ from mpi4py import MPI
 from han.collectives import Collectives, Started
 from han.message import parsers
 from han.message.message import Message
-from han.message.neighbours import Edges, message_of
+from han.message.neighbours import Edges, Form, message_of
 from han.message.parsers import Parser
 from han.runtime.left import left_request
 
-CALLS = "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv"
+CALLS = {
+    "Neighbor_allgather": Form.EQUAL,
+    "Neighbor_allgatherv": Form.COUNTED,
+    "Neighbor_alltoall": Form.EQUAL,
+    "Neighbor_alltoallv": Form.COUNTED,
+    "Neighbor_alltoallw": Form.TYPED,
+}
 BOTH = 2  # processes of a periodic dimension in which both neighbours are the same one
 
 
@@ -35,7 +41,7 @@ def calls_of(comm: MPI.Topocomm) -> dict[str, NeighbourCall]:
     edges = Edges(comm)
 
     def call(name: str) -> NeighbourCall:
-        how = "allgather" in name, name.endswith("v")
+        how = "allgather" in name, CALLS[name]
 
         def parse(_: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
             return message_of(edges, *how, sendbuf, recvbuf)
@@ -46,7 +52,7 @@ def calls_of(comm: MPI.Topocomm) -> dict[str, NeighbourCall]:
 
 
 class NeighbourCollectives(MPI.Topocomm, Collectives):
-    """Neighbor_allgather(v) and Neighbor_alltoall(v): ranks exchange blocks with neighbours only.
+    """Neighbor_allgather(v) and Neighbor_alltoall(v, w): ranks exchange blocks with neighbours.
 
     A buffer of blocks has one for each neighbour, in the order of MPI. For a neighbour that is no
     process, beyond the edge of a grid, the block is there, and stays as it is. Both ranks of a pair
@@ -88,6 +94,10 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
         """Exchange blocks of different sizes with the neighbours."""
         self._run_call("Neighbor_alltoallv", sendbuf, recvbuf)
 
+    def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
+        """Exchange blocks that have types of their own with the neighbours."""
+        self._run_call("Neighbor_alltoallw", sendbuf, recvbuf)
+
     def _run_call(self, name: str, *buffers: Any) -> None:
         call = self._calls.get(name)
         if call is None:
@@ -114,6 +124,10 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
     def Ineighbor_alltoallv(self, sendbuf: Any, recvbuf: Any) -> Started:
         """Start :meth:`Neighbor_alltoallv`; return its request."""
         return self._start_call("Neighbor_alltoallv", sendbuf, recvbuf)
+
+    def Ineighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> Started:
+        """Start :meth:`Neighbor_alltoallw`; return its request."""
+        return self._start_call("Neighbor_alltoallw", sendbuf, recvbuf)
 
     def _start_call(self, name: str, *buffers: Any) -> Started:
         call = self._calls.get(name)
@@ -147,6 +161,12 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
     ) -> Started:
         """Make a persistent request for :meth:`Neighbor_alltoallv`; collective."""
         return self._init_call("Neighbor_alltoallv", info, sendbuf, recvbuf)
+
+    def Neighbor_alltoallw_init(  # type: ignore[override]
+        self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL
+    ) -> Started:
+        """Make a persistent request for :meth:`Neighbor_alltoallw`; collective."""
+        return self._init_call("Neighbor_alltoallw", info, sendbuf, recvbuf)
 
     def _init_call(self, name: str, info: MPI.Info, *buffers: Any) -> Started:
         call = self._calls.get(name)

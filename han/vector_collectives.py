@@ -12,7 +12,7 @@ from han.scans import Scans
 
 
 class VectorCollectives(Scans):
-    """Gatherv, Scatterv and Alltoallv.
+    """Gatherv, Scatterv, Alltoallv and Alltoallw.
 
     A buffer of blocks is ``[data, counts]``, ``[data, (counts, displacements), type]`` and so on,
     in elements. Both ranks of a pair pass the same number of bytes for its block.
@@ -49,6 +49,16 @@ class VectorCollectives(Scans):
         if not state.calls.alltoallv(sendbuf, recvbuf):
             self._run(parsers.ALLTOALLV, sendbuf, recvbuf)
 
+    def Alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
+        """Send block r of `sendbuf` to rank r, and receive block r of `recvbuf` from rank r.
+
+        A buffer is ``[data, (counts, displacements), types]``, with displacements in bytes and a
+        type for each block. With ``MPI.IN_PLACE`` as `sendbuf` the blocks to send are in `recvbuf`.
+        """
+        state = self._state or self._han
+        if not state.calls.alltoallw(sendbuf, recvbuf):
+            self._run(parsers.ALLTOALLW, sendbuf, recvbuf)
+
     # ---- nonblocking ------------------------------------------------------------------------
 
     def Igatherv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Started:
@@ -68,6 +78,11 @@ class VectorCollectives(Scans):
         started = self._quick.ialltoallv(sendbuf, recvbuf)
         return self._start(parsers.ALLTOALLV, sendbuf, recvbuf) if started is False else started
 
+    def Ialltoallw(self, sendbuf: Any, recvbuf: Any) -> Started:
+        """Start :meth:`Alltoallw`; return its request."""
+        started = self._quick.ialltoallw(sendbuf, recvbuf)
+        return self._start(parsers.ALLTOALLW, sendbuf, recvbuf) if started is False else started
+
     # ---- persistent -------------------------------------------------------------------------
 
     def Gatherv_init(  # type: ignore[override]
@@ -85,3 +100,7 @@ class VectorCollectives(Scans):
     def Alltoallv_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
         """Make a persistent request for :meth:`Alltoallv`; collective."""
         return self._init(parsers.ALLTOALLV, info, sendbuf, recvbuf)
+
+    def Alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: MPI.Info = MPI.INFO_NULL) -> Started:  # type: ignore[override]
+        """Make a persistent request for :meth:`Alltoallw`; collective."""
+        return self._init(parsers.ALLTOALLW, info, sendbuf, recvbuf)

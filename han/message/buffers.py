@@ -155,6 +155,24 @@ def _described(
     )
 
 
+def placed(data: Any, count: int, place: int, kind: Any, what: str) -> Buffer:
+    """Return the Buffer of elements of a type, from a byte of the data on.
+
+    Raises ArgumentError.
+    """
+    datatype = _datatype(kind, what)
+    if datatype is None:
+        raise ArgumentTypeError(f"{what}: None is not a data type")
+    name, extents = _facts(datatype)
+    if data is MPI.BOTTOM or (data is None and not count):
+        return Buffer(what, None, place, count, datatype, name, extents)
+    memory = memory_of(data, what, True)
+    rest = memory._replace(address=memory.address + place, nbytes=max(memory.nbytes - place, 0))
+    _count(rest, count, 0, extents, what, 0)
+    more = memory.readonly, memory.device
+    return Buffer(what, memory.owner, rest.address, count, datatype, name, extents, *more)
+
+
 def parts_of(spec: Any, what: str, wrong: str) -> tuple[Any, Any, Any, Any]:
     """Return data, counts, displacements and type of an argument; None for what is not there.
 

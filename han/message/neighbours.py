@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from mpi4py import MPI
@@ -16,8 +17,16 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.message.buffers import Buffer, parse, parts_of
 from han.message.message import Message, _no_in_place, _writable
-from han.message.own_sizes import Side, _apart, _meet, _message, _packed, _side
+from han.message.own_sizes import Side, _apart, _meet, _message, _packed, _side, typed_blocks
 from han.message.uneven import WRONG, Vector
+
+
+class Form(IntEnum):
+    """How a buffer tells its blocks; as in native/python/py_own_blocks.c."""
+
+    EQUAL = 0  # they are alike
+    COUNTED = 1  # they have counts of their own
+    TYPED = 2  # they have types of their own
 
 
 class EdgeBlocks(NamedTuple):
@@ -44,13 +53,13 @@ class Edges:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.sources, self.targets = comm.inoutedges
 
-    def packed(self, same: bool, counted: bool) -> bytes:
+    def packed(self, same: bool, form: Form) -> bytes:
         """Return the neighbours as the look-up in C takes them.
 
-        `same`: each neighbour gets the whole send buffer. `counted`: blocks have counts.
+        `same`: each neighbour gets the whole send buffer.
         """
         numbers = len(self.targets), len(self.sources), *self.targets, *self.sources
-        return struct.pack(f"={2 + len(numbers)}i", same, counted, *numbers)
+        return struct.pack(f"={2 + len(numbers)}i", same, form, *numbers)
 
     def sent(self, blocks: EdgeBlocks) -> Side:
         """Return the blocks to the neighbours, by rank."""
@@ -102,11 +111,20 @@ def _same(spec: object, what: str, ranks: Sequence[int]) -> EdgeBlocks:
     return EdgeBlocks([whole] * len(ranks), whole.device)
 
 
-def message_of(
-    edges: Edges, same: bool, counted: bool, sendbuf: object, recvbuf: object
-) -> Message:
+def _typed(spec: object, what: str, ranks: Sequence[int]) -> EdgeBlocks:
+    """Return the blocks of a buffer that have types of their own."""
+    spec = _no_in_place(spec, what)
+    left_out = {k for k, rank in enumerate(ranks) if rank < 0}
+    each = typed_blocks(spec, what, len(ranks), left_out)
+    return EdgeBlocks(each, any(block.device for block in each))
+
+
+READERS = {Form.EQUAL: _equal, Form.COUNTED: _counted, Form.TYPED: _typed}
+
+
+def message_of(edges: Edges, same: bool, form: Form, sendbuf: object, recvbuf: object) -> Message:
     """Make the message of a call with neighbours; the arguments are as for `Edges.packed`."""
-    read = _counted if counted else _equal
+    read = READERS[form]
     blocks = (_same if same else read)(sendbuf, "sendbuf", edges.targets)
     into = read(recvbuf, "recvbuf", edges.sources)
     for block in into.each:

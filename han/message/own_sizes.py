@@ -1,4 +1,4 @@
-"""Messages of Gatherv, Scatterv and Alltoallv.
+"""Messages of Gatherv, Scatterv, Alltoallv and Alltoallw.
 
 A rank knows the sizes of the blocks that it sends or receives, and of no others. They are part of
 the message, and not of its signature: see :mod:`han.tasks.own_sizes`. Blocks are sent from, and
@@ -9,7 +9,7 @@ after it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -17,14 +17,18 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from han.common.errors import ArgumentError
+from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.blocks import _check_apart
-from han.message.buffers import Buffer, parse
+from han.message.buffers import Buffer, parse, placed
 from han.message.message import CallKey, Message, _no_in_place, _writable, in_place, root_of
 from han.message.packing import Hook
-from han.message.uneven import Vector, _all, _mover
+from han.message.uneven import Vector, _all, _mover, _numbers
 from han.tasks.own_sizes import own_sizes
 
+TYPED = (
+    "no buffer of blocks with types of their own; expected [data, types], "
+    "[data, (counts, displacements), types] or [data, counts, displacements, types]"
+)
 WRAP = 1 << 64  # places may lie before the address of a buffer
 
 
@@ -57,9 +61,9 @@ def _nothing(size: int) -> Side:
 
 
 def _side(blocks: Sequence[Buffer], packs: bool) -> Side:
-    """Return the blocks of a buffer, which are packed if its elements have gaps."""
+    """Return the blocks of a buffer, which are packed if elements have gaps."""
     first = blocks[0]
-    if not (first.dense or first.device):
+    if not (first.device or all(b.dense for b in blocks if b.count)):
         return _packed(blocks, packs)
     sizes = [b.count * b.size for b in blocks]
     places = [b.address - first.address for b in blocks]
@@ -104,6 +108,31 @@ def _blocks(spec: object, what: str, size: int) -> list[Buffer]:
     if received:
         _writable(vector.buffer)
     return [vector.block(rank) for rank in range(size)]
+
+
+def typed_blocks(
+    spec: object, what: str, size: int, left_out: Collection[int] = ()
+) -> list[Buffer]:
+    """Return the blocks of a buffer that have types of their own.
+
+    `spec` is ``[data, counts, displacements, types]``, ``[data, (counts, displacements), types]``
+    or ``[data, types]``, with displacements in bytes. Without numbers each block is one element
+    where the data begins. No data moves in the blocks that are `left_out`.
+    """
+    items = spec if isinstance(spec, list | tuple) else ()
+    match list(items):
+        case [data, types]:
+            counts, starts = None, None
+        case [data, (counts, starts), types] | [data, counts, starts, types]:
+            pass
+        case _:
+            raise ArgumentTypeError(f"{what}: {TYPED}")
+    if not isinstance(types, list | tuple) or len(types) != size:
+        raise ArgumentError(f"{what}: {types!r} is no list of {size} types, one for each block")
+    numbers = _numbers(1 if counts is None else counts, f"{what}: counts", size)
+    places = _numbers(0 if starts is None else starts, f"{what}: displacements", size, signed=True)
+    numbers = tuple(0 if k in left_out else n for k, n in enumerate(numbers))
+    return [placed(data, *block, what) for block in zip(numbers, places, types, strict=True)]
 
 
 def _same(whole: str, number: int, given: int, block: int) -> None:
@@ -152,12 +181,16 @@ def scatterv(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> 
 
 def alltoallv(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
     """Make the message of an alltoall of blocks whose sizes only two ranks know."""
-    size, rank = comm.Get_size(), comm.Get_rank()
+    size = comm.Get_size()
     into = _blocks(recvbuf, "recvbuf", size)
-    recv = _side(into, packs=False)
-    if in_place(sendbuf):  # copies of the blocks in place of which others are received
+    return _exchanged(comm, None if in_place(sendbuf) else _blocks(sendbuf, "sendbuf", size), into)
+
+
+def _exchanged(comm: MPI.Comm, blocks: list[Buffer] | None, into: list[Buffer]) -> Message:
+    """Make the message of an alltoall; without blocks to send it is in place."""
+    rank, recv = comm.Get_rank(), _side(into, packs=False)
+    if blocks is None:  # copies of the blocks in place of which others are received
         return _message("alltoallv", 0, _packed(into, packs=True), recv)
-    blocks = _blocks(sendbuf, "sendbuf", size)
     send = _side(blocks, packs=True)
     _same("recvbuf", rank, send.sizes[rank], recv.sizes[rank])
     if _meet(blocks, into):
@@ -165,6 +198,14 @@ def alltoallv(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
             if block.count:
                 _apart(block, into)
     return _message("alltoallv", 0, send, recv)
+
+
+def alltoallw(comm: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
+    """Make the message of an alltoall of blocks that have types of their own."""
+    size = comm.Get_size()
+    into = [_writable(b) for b in typed_blocks(_no_in_place(recvbuf, "recvbuf"), "recvbuf", size)]
+    blocks = None if in_place(sendbuf) else typed_blocks(sendbuf, "sendbuf", size)
+    return _exchanged(comm, blocks, into)
 
 
 def _in_its_place(recv: Side, blocks: list[Buffer], root: int) -> Side:

@@ -37,6 +37,7 @@ REDUCE_SCATTER_BLOCK = _parser("Reduce_scatter_block", blocks.reduce_scatter_blo
 GATHERV = _parser("Gatherv", own_sizes.gatherv)
 SCATTERV = _parser("Scatterv", own_sizes.scatterv)
 ALLTOALLV = _parser("Alltoallv", own_sizes.alltoallv)
+ALLTOALLW = _parser("Alltoallw", own_sizes.alltoallw)
 ALLGATHERV = _parser("Allgatherv", uneven.allgatherv)
 REDUCE_SCATTER = _parser("Reduce_scatter", uneven.reduce_scatter)
 SCAN = _parser("Scan", message.scan)

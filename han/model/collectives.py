@@ -113,7 +113,8 @@ _ROWS = (
     Collective(
         "alltoallv", "Alltoallv", Coll.ALLTOALLV, "each", "each", own=True, bundled=True,
         carries=(
-            "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv",
+            "alltoallw", "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall",
+            "neighbor_alltoallv", "neighbor_alltoallw",
         ),
     ),
     Collective(
@@ -168,7 +169,6 @@ DATALESS = Names(lambda row: not row.recv)
 KINDS = Names(lambda row: row.letter)  # kinds of tasks
 TREE = Names(lambda row: row.letter and row.kinds)  # kinds of tasks of any level
 FLAT = Names(lambda row: row.letter and not row.kinds)  # kinds of tasks of one level
-LIBRARYS = ("alltoallw", "neighbor_alltoallw")
 
 
 def add(row: Collective) -> None:
@@ -247,9 +247,7 @@ def expect_collective(name: str) -> str:
 def _advice(method: str) -> str:
     """Return how rules name calls of ``allgatherv``, ``Ibcast``, ``Bcast_init``; "" if unknown."""
     plain = method.lower().removesuffix("_init")
-    plain = plain if plain in (*calls(), *LIBRARYS) else plain.removeprefix("i")
+    plain = plain if plain in calls() else plain.removeprefix("i")
     if plain in calls():
         return f"write {carried_as().get(plain, plain)!r} for calls of {method.capitalize()}"
-    if plain in LIBRARYS:
-        return f"calls of {method.capitalize()} are left to the MPI library"
     return ""

@@ -223,10 +223,6 @@ def test_plan_writes_graphs():
         (["explain", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["plan", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["explain", "alreduce", "8"], "did you mean 'allreduce'"),
-        (
-            ["explain", "neighbor_alltoallw", "8"],
-            "calls of Neighbor_alltoallw are left to the MPI library",
-        ),
         (["explain", "Allgatherv", "8"], "write 'allgather' for calls of Allgatherv"),
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),

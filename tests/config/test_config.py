@@ -18,7 +18,7 @@ from han.config.parts import HostsScope, Level, RegexScope, SizeScope
 from han.config.rc import SETTINGS, VARIABLES, rc
 from han.config.source import ready_configs
 from han.explain import make_signature
-from han.model.collectives import COLLECTIVES, LIBRARYS
+from han.model.collectives import COLLECTIVES
 from han.model.facts import Facts
 from han.submodules.catalogue import catalogue
 
@@ -390,11 +390,8 @@ WHEN = [
             ("ibcast", "bcast", "Ibcast"),
             ("Reduce_init", "reduce", "Reduce_init"),
             ("Allreduce", "allreduce", "Allreduce"),
+            ("ineighbor_alltoallw", "alltoallv", "Ineighbor_alltoallw"),
         )
-    ),
-    *(
-        ({"collective": name}, f"unknown collective; calls of {name.capitalize()} are left to")
-        for name in (*LIBRARYS, "ineighbor_alltoallw")
     ),
     ({"bytes": {"min": "2KiB", "max": "1KiB"}}, "min 2048 is larger than max 1024"),
     ({"bytes": {"mini": 1}}, "when.bytes.mini: unknown key; did you mean 'min'? Known: max, min"),

@@ -162,6 +162,97 @@ def test_types_with_gaps_are_packed(mpi_ranks, spaced):
         assert comm.cache_info().hits == hits + 5
 
 
+@pytest.fixture
+def alike():
+    """Types, and how many elements of each hold 48 bytes of data."""
+    vector = D.Create_vector(2, 1, 2)
+    made = [
+        (D.Create_contiguous(3), 2), (vector, 3), (vector.Create_resized(0, 40), 3),
+        (D.Create_subarray([4, 6], [2, 3], [1, 2]), 1), (D.Create_indexed([1, 1], [3, 0]), 3),
+    ]  # fmt: skip
+    yield [(D, 6), (MPI.INT, 12), *((kind.Commit(), number) for kind, number in made)]
+    for kind, _ in made:
+        kind.Free()
+
+
+class Typed:
+    """An array of blocks that have types of their own, with gaps."""
+
+    def __init__(self, random: Random, blocks: list[tuple[MPI.Datatype, int]]) -> None:
+        self.blocks, self.listed = blocks, random.random() < 0.5
+        spans = [8 * random.randrange(3) + n * t.Get_extent()[1] + 24 for t, n in blocks]
+        *self.places, end = accumulate(spans, initial=8)
+        self.data = np.arange(end / 8) + 1000 * RANK
+
+    def argument(self) -> list[object]:
+        """Return the blocks as a program passes them."""
+        types, counts = map(list, zip(*self.blocks, strict=True))
+        if self.listed:
+            return [self.data, (counts, self.places), types]
+        return [self.data, np.array(counts), np.array(self.places), types]
+
+    def received(self, other: "Typed") -> list[float]:
+        """Return the data after an exchange with all ranks, by messages."""
+        data, requests = self.data.copy(), []
+        for k, ((kind, n), at) in enumerate(zip(self.blocks, self.places, strict=True)):
+            requests.append(WORLD.Irecv([data[at // 8 :], n, kind], k))
+        for k, ((kind, n), at) in enumerate(zip(other.blocks, other.places, strict=True)):
+            requests.append(WORLD.Isend([other.data[at // 8 :], n, kind], k))
+        MPI.Request.Waitall(requests)
+        return data.tolist()
+
+
+@on_ranks
+@pytest.mark.parametrize("levels", NODES.values(), ids=[*NODES])
+def test_blocks_have_types_of_their_own(mpi_ranks, levels, alike):
+    """Data may leave in one type and arrive in another one."""
+    random, shared = Random(RANK), Random(5)
+    with opened(new_comm(levels)) as comm:
+        for most, form in product((0, 1, 40, 2000), (*FORMS, *FORMS)):
+            times = [[shared.randint(0, most) for _ in range(SIZE)] for _ in range(SIZE)]
+            drawn = [random.choice(alike) for _ in range(2 * SIZE)]
+            sends = [(t, n * times[RANK][k]) for k, (t, n) in enumerate(drawn[:SIZE])]
+            takes = [(t, n * times[k][RANK]) for k, (t, n) in enumerate(drawn[SIZE:])]
+            given, taken = Typed(random, sends), Typed(random, takes)
+            expected = taken.received(given)
+            finish(method_of(comm, form, "Alltoallw")(given.argument(), taken.argument()))
+            assert taken.data.tolist() == expected, (form, sends, takes)
+
+
+@on_ranks
+def test_blocks_with_types_in_place_and_without_numbers(mpi_ranks, alike):
+    with opened(new_comm()) as comm:
+        for form, (kind, number) in product(FORMS, alike):
+            both = Typed(Random(0), [(kind, number * (1 + (RANK + k) % 2)) for k in range(SIZE)])
+            expected = both.received(both)
+            finish(method_of(comm, form, "Alltoallw")(MPI.IN_PLACE, both.argument()))
+            assert both.data.tolist() == expected, (form, kind.name)
+        everyones = np.zeros(SIZE)
+        places = [D.Create_hindexed([1], [8 * k]).Commit() for k in range(SIZE)]
+        for _ in range(3):
+            comm.Alltoallw([np.full(1, RANK + 1.0), [D] * SIZE], [everyones, places])
+            assert everyones.tolist() == [*range(1, SIZE + 1)]
+
+
+@on_few
+def test_wrong_arguments_of_blocks_with_types(mpi_ranks):
+    ones, places, types = [1] * SIZE, [8 * k for k in range(SIZE)], [D] * SIZE
+    room, good = np.zeros(SIZE), (ones, places)
+    cases = [
+        ([room, good, [D]], f"is no list of {SIZE} types, one for each block"),
+        ([room, good, D], f"is no list of {SIZE} types"),
+        (room, "no buffer of blocks with types of their own"),
+        ([room, (ones, [8 * SIZE] * SIZE), types], "holds 0 bytes, 8 expected"),
+        ([room, ([-1] * SIZE, places), types], "-1 is negative"),
+        ([room, good, [MPI.DATATYPE_NULL] * SIZE], "DATATYPE_NULL"),
+        ([room, good, [None] * SIZE], "None is not a data type"),
+        ([room, good, types], "overlap"),
+    ]
+    for wrong, said in cases:
+        with opened(new_comm()) as comm, pytest.raises(HanError, match=said):
+            comm.Alltoallw(wrong, [room, good, types])
+
+
 @on_few
 def test_repeated_calls_of_any_sizes_are_served_quickly(mpi_ranks):
     with opened(new_comm()) as comm:

@@ -19,8 +19,8 @@
 #define HAN_FAST_NAMED(function) \
     (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
 
-extern PyTypeObject BoardType, CallsType, EagerType, EngineType, OperationsType, PlanType,
-    ReaderType, RecordsType, RefType;
+extern PyTypeObject BoardType, CallsType, DeliveryType, EagerType, EngineType, OperationsType,
+    PlanType, ReaderType, RecordsType, RefType;
 extern PyMethodDef han_arena_functions[], han_dlpack_functions[], han_encoded_functions[],
     han_joined_functions[], han_kernel_functions[], han_mapping_functions[], han_rolled_functions[],
     han_vector_functions[];

@@ -8,7 +8,7 @@
 #include <structmember.h>
 
 #include "python/py_arguments.h"
-#include "python/py_copies.h"
+#include "python/py_delivery.h"
 #include "python/py_look_up.h"
 #include "python/py_own_blocks.h"
 #include "python/py_ref.h"
@@ -35,6 +35,14 @@ static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c
     Py_RETURN_TRUE;
 }
 
+/* Start a request, and return it; NULL with an exception. */
+static PyObject *started(PyObject *request) {
+    PyObject *answer = han_py_start(request);
+    Py_XDECREF(answer);
+    if (!answer) Py_CLEAR(request);
+    return request;
+}
+
 static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call *c) {
     PyObject *request = NULL, *sizes = NULL;
     Py_INCREF(plan); /* what is allocated may start a collection, which may empty the look-up */
@@ -46,11 +54,7 @@ static PyObject *nonblocking(CallsObject *self, PlanObject *plan, const han_call
                                  c->recv.data, c->key.nbytes, sizes, kept);
     Py_XDECREF(sizes);
     Py_DECREF(plan);
-    if (!request) return NULL;
-    PyObject *started = han_py_start(request);
-    Py_XDECREF(started);
-    if (!started) Py_CLEAR(request);
-    return request;
+    return request ? started(request) : NULL;
 }
 
 /* Whether this rank could offer an alternative that is not made yet. */
@@ -76,6 +80,27 @@ static PyObject *run_on_copy(CallsObject *self, PlanObject *plan, const han_call
     return answer;
 }
 
+/* Start a call that receives in a copy, as `run_on_copy` does; the request delivers the result. */
+static PyObject *start_on_copy(CallsObject *self, PlanObject *plan, han_call *c) {
+    han_call copy;
+    PyObject *request = NULL, *sizes = NULL;
+    Py_INCREF(plan);
+    PyObject *memory = han_py_copy(&self->caller, c, &copy);
+    PyObject *deliver =
+        memory ? han_py_delivery((PyObject *)self, &self->caller, c, &copy, memory) : NULL;
+    if (deliver && !han_py_sizes_of(&self->caller, &copy, &sizes))
+        request = han_py_request((PyTypeObject *)self->request, self->engine, plan, copy.send.data,
+                                 copy.recv.data, copy.key.nbytes, sizes, Py_NewRef(deliver));
+    if (request) han_request_fields(request)->end = Py_NewRef(deliver);
+    self->hits += request != NULL;
+    Py_XDECREF(sizes);
+    Py_XDECREF(deliver);
+    Py_DECREF(plan);
+    if (!memory) Py_RETURN_FALSE;
+    Py_DECREF(memory);
+    return request ? started(request) : NULL;
+}
+
 /* Whether the operation of an entry was freed: then its handle differs. */
 static bool is_freed(const void *reader, const han_entry *e) {
     return e->handle && e->op && han_py_handle(reader, e->op) != e->operation;
@@ -93,11 +118,12 @@ static inline PyObject *entered(CallsObject *self, const han_call *c, int32_t co
 }
 
 /* The result of `go`, False if the plan must be made first, or NULL with an exception. */
-static PyObject *run(CallsObject *self, const han_call *c, mode go) {
+static PyObject *run(CallsObject *self, han_call *c, mode go) {
     PlanObject *found = (PlanObject *)entered(self, c, c->key.collective);
     if (!found) Py_RETURN_FALSE;
-    if (c->use != HAN_DIRECT && go == blocking) return run_on_copy(self, found, c);
-    if (c->use != HAN_DIRECT || lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
+    if (c->use != HAN_DIRECT)
+        return go == blocking ? run_on_copy(self, found, c) : start_on_copy(self, found, c);
+    if (lacks_alternative(&found->plan, c)) Py_RETURN_FALSE;
     self->hits++;
     return go(self, found, c);
 }
@@ -165,6 +191,7 @@ DEFINE_METHODS(reduce_scatter, 4)
 DEFINE_METHODS(gatherv, 3)
 DEFINE_METHODS(scatterv, 3)
 DEFINE_METHODS(alltoallv, 2)
+DEFINE_METHODS(alltoallw, 2)
 DEFINE_METHODS(neighbours, 3)
 DEFINE_METHODS(scan, 3)
 DEFINE_METHODS(exscan, 3)
@@ -265,6 +292,7 @@ static PyMethodDef calls_methods[] = {
     BOTH(gatherv, ", send, recv, root"),
     BOTH(scatterv, ", send, recv, root"),
     BOTH(alltoallv, ", send, recv"),
+    BOTH(alltoallw, ", send, recv"),
     BOTH(neighbours, ", ranks, send, recv"),
     BOTH(scan, ", send, recv, op"),
     BOTH(exscan, ", send, recv, op"),

@@ -25,22 +25,37 @@ static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed
     return rc;
 }
 
+/* The type of the elements of a block. */
+static han_handle type_of(const ReaderObject *r, const han_buffer *b, int32_t block) {
+    bool own = PyTuple_Check(b->datatype);
+    return han_py_handle(r, own ? PyTuple_GET_ITEM(b->datatype, block) : b->datatype);
+}
+
+/* The elements of a type in some bytes of a buffer. */
+static int elements_in(const ReaderObject *r, const han_buffer *b, han_handle type,
+                       uint64_t bytes) {
+    han_type_facts f = {.size = (int64_t)b->size};
+    if (PyTuple_Check(b->datatype) && han_type_facts_of(&r->mpi, type, &f)) return -1;
+    return f.size ? (int)(bytes / (uint64_t)f.size) : -1;
+}
+
 /* Pack blocks of `sizes` bytes of data one after the other; `places`, where they begin in the buffer,
  * become those in the packed data. One that is sent to several ranks in turn is packed once. */
 static int pack_blocks(const ReaderObject *r, const han_buffer *b, int32_t blocks,
                        const uint64_t *sizes, uint64_t *places, uint8_t *packed) {
-    han_handle type = han_py_handle(r, b->datatype);
+    han_handle type = 0;
     uint64_t at = 0, last = 0, nbytes = 0; /* where the last block was, and its size */
     int rc = 0;
     Py_BEGIN_ALLOW_THREADS
     for (int32_t k = 0; k < blocks && !rc; k++) {
         if (!sizes[k]) continue;
-        if (sizes[k] != nbytes || places[k] != last) {
+        if (sizes[k] != nbytes || places[k] != last || type_of(r, b, k) != type) {
             at += nbytes;
             last = places[k];
             nbytes = sizes[k];
-            rc = han_pack(&r->mpi, b->data + last, (int)(nbytes / b->size), type, packed + at,
-                          (int)nbytes, r->self);
+            type = type_of(r, b, k);
+            rc = han_pack(&r->mpi, b->data + last, elements_in(r, b, type, nbytes), type,
+                          packed + at, (int)nbytes, r->self);
         }
         places[k] = at;
     }
@@ -50,13 +65,14 @@ static int pack_blocks(const ReaderObject *r, const han_buffer *b, int32_t block
 
 static int unpack_blocks(const ReaderObject *r, const han_buffer *b, int32_t blocks,
                          const uint64_t *sizes, const uint64_t *places, const uint8_t *packed) {
-    han_handle type = han_py_handle(r, b->datatype);
     int rc = 0;
     Py_BEGIN_ALLOW_THREADS
     for (int32_t k = 0; k < blocks && !rc; packed += sizes[k++])
-        if (sizes[k])
+        if (sizes[k]) {
+            han_handle type = type_of(r, b, k);
             rc = han_unpack(&r->mpi, packed, (int)sizes[k], b->data + places[k],
-                            (int)(sizes[k] / b->size), type, r->self);
+                            elements_in(r, b, type, sizes[k]), type, r->self);
+        }
     Py_END_ALLOW_THREADS
     return rc;
 }

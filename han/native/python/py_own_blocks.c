@@ -117,13 +117,37 @@ bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call 
            b.sends[self->rank] == b.takes[self->rank] && han_apart(c) && sees_types(c);
 }
 
+/* Read a buffer whose blocks have types of their own. */
+static bool reads_typed(const han_caller *self, PyObject *o, han_buffer *out, uint64_t *sizes,
+                        uint64_t *places) {
+    han_blocks b = {.counts = sizes, .places = places, .size = self->size};
+    return han_py_read_typed(self->reader, o, &b, out);
+}
+
+/* send, recv */
+bool han_read_alltoallw(const han_caller *self, PyObject *const *args, han_call *c) {
+    own_blocks b;
+    if (!own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) ||
+        !reads_typed(self, args[1], &c->recv, b.takes, b.to) || c->recv.readonly)
+        return false;
+    if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
+    return reads_typed(self, args[0], &c->send, b.sends, b.from) &&
+           b.sends[self->rank] == b.takes[self->rank] && han_apart(c) && sees_types(c);
+}
+
 /* ---- neighbours ---------------------------------------------------------------------------- */
 
 /* The neighbours of a rank, as they lie in a bytes object: the ranks that it sends to, then those that
  * it receives from. A negative one is no process: its block is in the buffer, and stays there. */
+enum {
+    EQUAL,
+    COUNTED,
+    TYPED
+}; /* blocks are alike, have counts of their own, and types of their own */
+
 typedef struct {
-    int32_t same;    /* each gets the whole send buffer */
-    int32_t counted; /* blocks have counts of their own */
+    int32_t same; /* each gets the whole send buffer */
+    int32_t form; /* of buffers of blocks, see below */
     int32_t targets, sources;
     int32_t ranks[];
 } edges;
@@ -162,6 +186,22 @@ static bool repeats(const han_caller *self, PyObject *o, const han_blocks *b, ha
     return true;
 }
 
+/* Put the types of blocks in the places of their ranks. */
+static bool types_by_rank(const han_caller *self, const han_blocks *b, han_buffer *out) {
+    if (!out->datatype) return true;
+    PyObject *types = PyTuple_New(self->size);
+    for (int32_t k = 0; types && k < b->size; k++)
+        if (b->counts[k]) {
+            PyObject *type = Py_NewRef(PyTuple_GET_ITEM(out->datatype, k));
+            Py_XSETREF(((PyTupleObject *)types)->ob_item[b->ranks[k]], type);
+        }
+    for (int32_t r = 0; types && r < self->size; r++)
+        if (!PyTuple_GET_ITEM(types, r)) PyTuple_SET_ITEM(types, r, Py_NewRef(Py_None));
+    Py_SETREF(out->datatype, types);
+    PyErr_Clear();
+    return types;
+}
+
 /* Read a buffer with a block for each neighbour, and count in bytes. */
 static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, bool sent,
                         han_blocks *b, han_buffer *out) {
@@ -170,9 +210,11 @@ static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, boo
         out->nbytes = 0;
         return host;
     }
-    bool found = sent && e->same ? repeats(self, o, b, out)
-                 : e->counted    ? han_py_read_any_vector(self->reader, o, sent, b, out)
-                                 : divides(self, o, b, out);
+    if (e->form == TYPED)
+        return han_py_read_typed(self->reader, o, b, out) && types_by_rank(self, b, out);
+    bool found = sent && e->same      ? repeats(self, o, b, out)
+                 : e->form == COUNTED ? han_py_read_any_vector(self->reader, o, sent, b, out)
+                                      : divides(self, o, b, out);
     return found && in_bytes(out, b->size, b->counts, b->places);
 }
 

@@ -7,6 +7,7 @@
 bool han_read_gatherv(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_scatterv(const han_caller *, PyObject *const *args, han_call *);
 bool han_read_alltoallv(const han_caller *, PyObject *const *args, han_call *);
+bool han_read_alltoallw(const han_caller *, PyObject *const *args, han_call *);
 /* The neighbours of this rank, send, recv. */
 bool han_read_neighbours(const han_caller *, PyObject *const *args, han_call *);
 

@@ -5,8 +5,11 @@
 
 /* ---- lists -------------------------------------------------------------------------------- */
 
+/* Whether an item is a type, or those of the blocks. */
 static bool is_type(const ReaderObject *r, PyObject *o) {
-    return PyObject_TypeCheck(o, r->datatype) || PyUnicode_Check(o);
+    if (PyObject_TypeCheck(o, r->datatype) || PyUnicode_Check(o)) return true;
+    bool several = (PyList_CheckExact(o) || PyTuple_CheckExact(o)) && PySequence_Fast_GET_SIZE(o);
+    return several && PyObject_TypeCheck(PySequence_Fast_GET_ITEM(o, 0), r->datatype);
 }
 
 static PyObject *given(PyObject *o) { return o == Py_None ? NULL : Py_NewRef(o); }

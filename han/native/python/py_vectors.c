@@ -121,6 +121,60 @@ bool han_py_read_any_vector(const ReaderObject *r, PyObject *o, bool only_read, 
     return whole ? divide(r, o, b, out) : found;
 }
 
+/* ---- types of their own ------------------------------------------------------------------- */
+
+/* Read the numbers of elements, or NULL: one; and displacements in bytes, or NULL: none. */
+static bool read_numbers(const han_items *items, han_blocks *b) {
+    for (int32_t k = 0; k < b->size; k++) b->counts[k] = !items->count;
+    return (!items->count || read_each(items->count, b->size, b->counts)) &&
+           (!items->displacement || read_each(items->displacement, b->size, b->places));
+}
+
+/* Turn the elements of a block into bytes; `gaps` if they must be packed. */
+static bool measure(const ReaderObject *r, PyObject *type, uint64_t *count, uint64_t place,
+                    uint64_t *reach, bool *gaps) {
+    han_type_facts f;
+    uint64_t end, nbytes;
+    if (!PyObject_TypeCheck(type, r->datatype) ||
+        han_type_facts_of(&r->mpi, han_py_handle(r, type), &f) || f.size < 0 || f.extent < 0 ||
+        f.first < 0)
+        return false;
+    if (__builtin_mul_overflow(*count, (uint64_t)f.size, &nbytes) || nbytes > INT32_MAX)
+        return false;
+    if (nbytes) {
+        if (__builtin_mul_overflow(*count - 1, (uint64_t)f.extent, &end) ||
+            __builtin_add_overflow(end, (uint64_t)f.behind, &end) ||
+            __builtin_add_overflow(end, place, &end))
+            return false;
+        if (end > *reach) *reach = end;
+        *gaps = *gaps || f.derived || f.size != f.extent;
+    }
+    *count = nbytes;
+    return true;
+}
+
+bool han_py_read_typed(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
+    han_items items;
+    if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return false;
+    bool found = han_py_items(r, o, &items) && items.type && PySequence_Check(items.type) &&
+                 han_py_memory(&r->known, &r->classes, items.data, out) && read_numbers(&items, b);
+    bool gaps = false;
+    if (found) out->datatype = PySequence_Tuple(items.type);
+    found = found && out->datatype && PyTuple_GET_SIZE(out->datatype) == b->size;
+    for (int32_t k = 0; found && k < b->size; k++) {
+        if (is_left_out(b, k)) b->counts[k] = 0;
+        if (b->counts[k])
+            found = measure(r, PyTuple_GET_ITEM(out->datatype, k), &b->counts[k], b->places[k],
+                            &b->reach, &gaps);
+    }
+    han_py_drop_items(&items);
+    PyErr_Clear();
+    found = found && b->reach <= out->nbytes;
+    out->nbytes = out->span = b->reach;
+    if (!gaps) Py_CLEAR(out->datatype);
+    return found;
+}
+
 static PyObject *read_vector(PyObject *module, PyObject *args) {
     (void)module;
     const ReaderObject *reader;

@@ -33,4 +33,9 @@ bool han_py_read_vector(const ReaderObject *, PyObject *, han_blocks *, han_buff
 bool han_py_read_any_vector(const ReaderObject *, PyObject *, bool only_read, han_blocks *,
                             han_buffer *);
 
+/* Read a buffer whose blocks have types of their own: a list with types, and maybe counts and
+ * displacements. All numbers of blocks are in bytes then. The type of the buffer is a tuple of them, or
+ * NULL if none of the blocks that hold data has gaps. */
+bool han_py_read_typed(const ReaderObject *, PyObject *, han_blocks *, han_buffer *);
+
 #endif
