@@ -93,3 +93,23 @@ def test_who_waits_for_a_call_of_mpi_finds_that_the_communicator_has_failed(mpi_
     with pytest.raises(han.RevokedError, match="ValueError: what is this"):
         left.look()
     WORLD.Barrier()
+
+
+@on_two
+def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
+    """A rank that catches its own error and makes its next call spoils no data of its peers."""
+    rules = [{"use": {"levels": {"everyone": {"submodule": "sm"}}}}]  # a root need not wait
+    comm = new_comm(rules=rules)
+    data = np.zeros(4096)
+    for _ in range(3):
+        comm.Bcast(data, 0)
+        comm.Bcast(data, 1)
+    if comm.rank == 1:
+        data.flags.writeable = False
+        with pytest.raises(han.ArgumentError):
+            comm.Bcast(data, 0)
+        comm.Bcast(np.full(4096, 99.0), 1)
+    else:
+        comm.Bcast(data, 0)
+        with pytest.raises(han.PeerError, match="rank 1 raised ArgumentError"):
+            comm.Bcast(data, 1)

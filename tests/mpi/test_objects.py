@@ -3,14 +3,22 @@
 import contextlib
 import pickle
 import signal
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pytest
-from _support import FLAT, TWO_BY_TWO, TWO_LEVELS, impatient, new_comm, opened, tiny_memory
+from _support import (
+    FLAT,
+    TWO_BY_TWO,
+    TWO_LEVELS,
+    impatient,
+    new_comm,
+    opened,
+    run_in_threads,
+    tiny_memory,
+)
 from mpi4py import MPI
 
 import han
@@ -574,11 +582,7 @@ def test_threads_call_on_their_communicators(mpi_ranks):
             if got != [(k, turn, r) for r in range(3)]:
                 wrong.append(got)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, *((k,) for k in range(3)))
     for comm in comms:
         comm.Free()
     assert not wrong
