@@ -18,12 +18,6 @@ FOR_A_WHILE = 0.05  # seconds in which the peers may hear of it
 BROKEN = mock.patch("han.message.message._op", side_effect=ValueError("what is this"))
 
 
-def refused(comm):
-    """Start an allreduce that raises on this rank."""
-    with BROKEN, pytest.raises(ValueError, match="what is this"):
-        comm.Iallreduce(np.ones(70), np.empty(70))
-
-
 def until_heard(comm):
     """Wait in MPI for a message of rank ODD, which failed some time before."""
     if comm.rank == ODD:
@@ -46,7 +40,8 @@ def test_the_first_call_raises_what_a_callback_of_mpi_heard(mpi_ranks):
     for levels, (name, wait) in itertools.product(LEVELS, WAITS.items()):
         comm = new_comm(levels)
         if comm.rank == ODD:
-            refused(comm)
+            with BROKEN, pytest.raises(ValueError, match="what is this"):
+                comm.Iallreduce(np.ones(70), np.empty(70))
         else:
             requests = [comm.Iallreduce(np.ones(70), np.empty(70)) for _ in range(2)]
         until_heard(comm)

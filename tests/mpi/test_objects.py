@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -532,7 +533,7 @@ def test_no_memory_for_a_large_object_is_told_to_all(mpi_ranks, monkeypatch):
         comm = new_comm(timeout=10.0)
         call(comm)
         if rank == 1:
-            monkeypatch.setattr(np, "empty", no_memory)
+            monkeypatch.setattr(np, "empty", Mock(side_effect=MemoryError("there is none")))
         kind, text = raised(lambda call=call, comm=comm: call(comm))
         monkeypatch.setattr(np, "empty", real)
         if rank == 1:
@@ -564,10 +565,6 @@ def test_a_child_without_room_to_be_set_up_leaves_its_objects_to_mpi4py(mpi_rank
         child.Free()
         assert comm.allreduce(1) == 3
         comm.Free()
-
-
-def no_memory(*arguments: object) -> object:
-    raise MemoryError("there is none")
 
 
 @on_three
