@@ -25,6 +25,14 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("han.runtime.making.ROOTS", Roots(0))
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for tuned tables of the user, and of han."""
+    monkeypatch.setattr(find, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path
+
+
 @pytest.fixture(scope="module")
 def few_objects() -> None:
     """Let the collections of a module's tests pass over what other tests have left."""

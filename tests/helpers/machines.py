@@ -4,12 +4,17 @@ from math import prod
 from random import Random
 from typing import Any
 
+from han.config.config import default_config
 from han.model.collectives import COLLECTIVES, FUSED, ROWS
-from han.model.topology import Topology
+from han.model.topology import Topology, virtual
 from han.submodules.exchange.factors import primes
 from han.submodules.exchange.patterns import PRESETS
 from han.submodules.registry import registered
+from han.tasks.call import call_signature
 from han.tasks.compositions import LANES
+from han.tasks.plan import Plan
+from han.tuning.built_in.choosing import NodeTraits
+from han.tuning.planner import Planner
 
 SYMBOLS = "snxyz"
 PLACEMENTS = {  # the node of each of 8 ranks; fewer ranks take the first ones
@@ -65,6 +70,18 @@ def on_nodes(*sizes: int) -> Topology:
     """Return consecutive ranks on nodes of these sizes, which share memory inside them."""
     nodes = [n for n, size in enumerate(sizes) for _ in range(size)]
     return topology_of([nodes, [0] * len(nodes)], 0)
+
+
+def planner_of(ranks: int, ppn: int, rank: int) -> Planner:
+    """Return the planner of a rank on nodes of `ppn` ranks, which read each other's memory."""
+    plain, memory = virtual(ranks, ppn), tuple(r // ppn for r in range(ranks))
+    topology = Topology(("node", "network"), ("s", "i"), plain.domains, memory, attach=True)
+    return Planner(topology, default_config(), NodeTraits(), rank, maps_arrays=False)
+
+
+def plan_of_class(collective: str, size: str, planner: Planner) -> Plan:
+    """Return the built-in plan of a call's class of sizes."""
+    return planner.planned(planner.sized(call_signature(collective, size))).plan
 
 
 def topology_of(domains: list[list[int]], shared_to: int) -> Topology:

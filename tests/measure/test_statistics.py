@@ -29,10 +29,6 @@ def method(name):
     return found
 
 
-def size_of(name, *args, **more):
-    return method(name).nbytes(Four(), args, more)
-
-
 def test_classes_of_sizes_are_powers_of_four():
     sizes = {None: UNKNOWN, 0: 0, 1: 64, 64: 64, 65: 256, 256: 256, 4096: 4096, 4097: 16384}
     assert {n: size_range(n) for n in sizes} == sizes
@@ -77,7 +73,7 @@ def test_the_size_of_a_call_is_that_of_its_message_or_of_one_block():
         (None, "Bcast", (), {}),
     ]
     for nbytes, name, args, more in cases:
-        assert size_of(name, *args, **more) == nbytes, (name, args, more)
+        assert method(name).nbytes(Four(), args, more) == nbytes, (name, args, more)
 
 
 def test_reasons():

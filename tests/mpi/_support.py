@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +86,16 @@ def comms(**more: Any) -> Iterator[han.Comm]:
     for levels in LEVELS:
         with opened(new_comm(levels, **more)) as comm:
             yield comm
+
+
+def comms_of(sizes: Iterable[int]) -> Iterator[MPI.Intracomm]:
+    """Yield communicators of so many ranks to those who are in them."""
+    for size in sizes:
+        comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED, WORLD.rank)
+        if comm != MPI.COMM_NULL:
+            yield comm
+            comm.Free()
+    WORLD.Barrier()
 
 
 def comm_on(
@@ -386,6 +396,12 @@ class Checker:
             getattr(self, "_" + call.collective)(call)
         except AssertionError as error:
             raise AssertionError(f"rank {self.rank}, {call}, {about}: {error}") from None
+
+    def every(self, calls: Iterable[Call], about: object = "") -> None:
+        """Make calls, and check that their results agree."""
+        for call in calls:
+            self(call, about)
+        self.agree()
 
     def agree(self) -> None:
         """Check that all floating-point allreduces gave the same bits on all ranks."""

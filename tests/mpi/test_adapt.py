@@ -33,7 +33,5 @@ def test_every_tree_in_both_orders(mpi_ranks, schedule):
         for domains in ([flat], [twos, flat]):
             names = use_of(algorithm, order, schedule)
             with opened(comm_with(comm, domains, names)) as ours:
-                check = Checker(ours, reference)
-                for call in calls_of(comm.size):
-                    check(call, (algorithm, order, schedule, len(domains)))
-                check.agree()
+                about = algorithm, order, schedule, len(domains)
+                Checker(ours, reference).every(calls_of(comm.size), about)

@@ -240,29 +240,32 @@ def test_an_ablation_measures_all_that_can_be_left_out(mpi_ranks, tmp_path):
     assert all(name in text for name in names)
 
 
+def programs(folder, *options):
+    """Measure programs; return what is printed, and the rows that rank 0 writes."""
+    record = folder / "found.json"
+    text = call("bench", *options, "--rounds", "1", "--time", "0", "--json", record)
+    rows = [] if MPI.COMM_WORLD.rank else json.loads(record.read_text())["rows"]
+    assert all(row["ratio"] > 0 or row["note"] for row in rows)
+    return text, rows
+
+
 @on_ranks
 def test_programs_are_measured_on_both_sides(mpi_ranks, tmp_path):
-    record = tmp_path / "programs.json"
-    text = call("bench", "--programs", "--rounds", "1", "--time", "0", "--json", record)
+    text, rows = programs(tmp_path, "--programs")
     if not MPI.COMM_WORLD.rank:
-        rows = json.loads(record.read_text())["rows"]
         assert {row["group"] for row in rows} == {*GROUPS}
-        assert all(row["ratio"] > 0 or row["note"] for row in rows)
         assert all(row["name"] in text for row in rows)
 
 
 @on_two
 def test_calls_that_stay_mpis_are_measured_on_both_sides(mpi_ranks, tmp_path):
-    record = tmp_path / "left.json"
     apart = tmp_path / "apart.yaml"
     apart.write_text("levels:\n- {name: node, scope: {size: 1}}\n- {name: network, scope: all}\n")
-    call("bench", "--left", "--rounds", "1", "--time", "0", "--config", apart, "--json", record)
+    _, rows = programs(tmp_path, "--left", "--config", apart)
     if not MPI.COMM_WORLD.rank:
-        rows = json.loads(record.read_text())["rows"]
         assert {row["group"] for row in rows} == {"left"}
         names = " ".join(row["name"] for row in rows)
         assert all(method in names for method in ("Alltoall of", "Iscatter of", "Barrier_init"))
-        assert all(row["ratio"] > 0 or row["note"] for row in rows)
 
 
 @on_two

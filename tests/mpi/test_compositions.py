@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from _support import WORLD, Call, Checker, Reference, comm_with, interleaved, opened
+from _support import WORLD, Call, Checker, Reference, comm_with, comms_of, interleaved, opened
 from machines import topology_of
 from mpi4py import MPI
 
@@ -84,9 +84,7 @@ def check_one(comm: MPI.Intracomm, reference: Reference, name: str, about: tuple
     shared_to += "sockets" in shape
     with opened(comm_with(comm, levels, {"composition": name, **use}, shared_to)) as ours:
         check = Checker(ours, reference)
-        for call in calls_of(name, comm.size):
-            check(call, (comm.size, name, *about))
-        check.agree()
+        check.every(calls_of(name, comm.size), (comm.size, name, *about))
         found = ours.explain("allreduce", nbytes=800)
         topology = topology_of(levels, shared_to)
         served = name == "flat" or serves(topology)
@@ -104,17 +102,12 @@ def check_one(comm: MPI.Intracomm, reference: Reference, name: str, about: tuple
 def test_compositions_on_one_to_nine_ranks(mpi_ranks, name):
     """Where there are many uses, each is for every second number of ranks."""
     every = 1 if len(USES[name]) < 3 else 2
-    for size in range(1, WORLD.size + 1):
-        comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED, WORLD.rank)
-        if comm == MPI.COMM_NULL:
-            continue
+    for comm in comms_of(range(1, WORLD.size + 1)):
         reference = Reference(comm.Dup())
-        for turn, (case, use) in enumerate(CASES):
-            if case == name and (size + turn) % every == 0:
-                shape = [*SHAPES][(size + turn) % len(SHAPES)]
-                check_one(comm, reference, name, (shape, use, turn % 2))
-        comm.Free()
-    WORLD.Barrier()
+        for turn, (case, use) in enumerate(CASES, comm.size):
+            if case == name and turn % every == 0:
+                shape = [*SHAPES][turn % len(SHAPES)]
+                check_one(comm, reference, name, (shape, use, (turn - comm.size) % 2))
 
 
 @pytest.mark.mpi(ranks=6, timeout=60, unit="s")

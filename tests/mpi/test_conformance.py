@@ -127,11 +127,8 @@ def run_parts(comm, domains, level, schedule, turns, shared_to=0):
         if composition_of(name, algorithm):
             use["composition"] = composition_of(name, algorithm)
         with opened(comm_with(comm, domains, use, shared_to)) as han_comm:
-            check = Checker(han_comm, reference)
             mine = meant_for((name, algorithm), next(calls_of))
-            for call in mine:
-                check(call, (name, algorithm, level, schedule))
-            check.agree()
+            Checker(han_comm, reference).every(mine, (name, algorithm, level, schedule))
             carried, refused = carried_out(han_comm, mine)
             where = han_comm._han.parts.topology, level, shared_to
             asked = {call.collective for call in mine}
@@ -232,9 +229,7 @@ def test_trees_of_sockets_and_what_can_be_switched_off(mpi_ranks):
     for variant in VARIANTS:
         use = {"levels": {"level0": {"submodule": "sm", "chunk": 4096, **variant}}}
         with opened(comm_on(comm, topology, use)) as han_comm:
-            check = Checker(han_comm, reference)
-            for call in calls:
-                check(call, variant)
+            Checker(han_comm, reference).every(calls, variant)
             assert not carried_out(han_comm, calls)[1]
 
 
@@ -245,10 +240,7 @@ def test_built_in_choices(mpi_ranks):
     for width in (3, comm.size):
         domains = [[r // width for r in range(comm.size)], [0] * comm.size]
         with opened(comm_with(comm, domains)) as han_comm:
-            check = Checker(han_comm, Reference(comm.Dup()))
-            for call in calls:
-                check(call, width)
-            check.agree()
+            Checker(han_comm, Reference(comm.Dup())).every(calls, width)
 
 
 @pytest.mark.mpi(ranks=[3], timeout=60, unit="s")

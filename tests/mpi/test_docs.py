@@ -1,12 +1,20 @@
-"""Run the programs of README and docs/ under mpiexec."""
+"""Run the programs and the commands of README and docs/ under mpiexec."""
 
+import os
+import shutil
 from pathlib import Path
 from unittest import mock
 
 import pages
 import pytest
+from commands import app
+from mpi4py import MPI
 from pages import PAGES, name_of
+from typer.testing import CliRunner
 
+from han.cli.bench import OF_PROGRAMS
+from han.cli.main import COMMANDS as TABLE
+from han.measure.program_mix import DEFAULT
 from han.model.collectives import ROWS
 from han.submodules import registry
 
@@ -47,3 +55,39 @@ def test_programs_of_three_ranks(mpi_ranks, page, tmp_path, monkeypatch):
 @pytest.mark.leaves("a communicator that failed")
 def test_programs_of_four_ranks(mpi_ranks, page, tmp_path, monkeypatch):
     run_program(page, tmp_path, monkeypatch)
+
+
+SMALL = {  # options appended to a command, which override its own
+    "--sizes": "64", "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
+}  # fmt: skip
+COMMANDS = {  # without han run: test_programs.py; what needs a tuned table: test_tune.py
+    command.words: command
+    for page in PAGES
+    for command in pages.commands(page)
+    if command.ranks and command.words[0] == "han" and command.words[1] != "run"
+    if "--tuned" not in command.words
+}
+
+
+@pytest.mark.mpi(ranks=2, timeout=180, unit="s")
+def test_commands(mpi_ranks, tmp_path, monkeypatch):
+    """Run every mpiexec command of a page on two ranks, shortened."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(DEFAULT, "stats.json")  # stands for what a program of the user recorded
+    for command in COMMANDS.values():
+        arguments = [*command.words[1:], *shortened(command.words)]
+        # What han tune writes on a busy machine must not decide for the commands after it.
+        with mock.patch.dict(os.environ, {"HAN_TUNED": "off"} | command.environment):
+            done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, (arguments, done.output, done.exception)
+        assert done.output or MPI.COMM_WORLD.rank, arguments
+    MPI.COMM_WORLD.Barrier()
+    shutil.rmtree(os.environ["XDG_DATA_HOME"], ignore_errors=True)  # what han tune wrote
+
+
+def shortened(words: tuple[str, ...]) -> list[str]:
+    """Return options that shorten the run of a command."""
+    (command,) = (row.load() for row in TABLE if row.name == words[1])
+    taken = OF_PROGRAMS if "--programs" in words else {p.name for p in command.params}
+    known = {o for p in command.params if p.name in taken for o in p.opts}
+    return [word for option in SMALL if option in known for word in (option, SMALL[option])]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from _support import WORLD, Call, Checker, Reference, comm_with, interleaved, opened
+from _support import Call, Checker, Reference, comm_with, comms_of, interleaved, opened
 from mpi4py import MPI
 
 WRITING = [
@@ -36,16 +36,6 @@ on_sizes = pytest.mark.parametrize(
 )
 
 
-def comms_of(sizes: tuple[int, ...]) -> Iterator[MPI.Intracomm]:
-    """Yield communicators of so many ranks to those who are in them."""
-    for size in sizes:
-        comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED, WORLD.rank)
-        if comm != MPI.COMM_NULL:
-            yield comm
-            comm.Free()
-    WORLD.Barrier()
-
-
 @pytest.mark.mpi(ranks=9, timeout=300, unit="s")
 @on_sizes
 def test_exchanges_that_write(mpi_ranks, sizes):
@@ -56,10 +46,7 @@ def test_exchanges_that_write(mpi_ranks, sizes):
             levels = [nodes, [0] * comm.size]
             force = {"levels": {"network": {"submodule": "exchange", **use}}}
             with opened(comm_with(comm, levels, force, shared_to=1)) as ours:
-                check = Checker(ours, reference)
-                for call in calls_of(comm.size):
-                    check(call, (comm.size, use, nodes))
-                check.agree()
+                Checker(ours, reference).every(calls_of(comm.size), (comm.size, use, nodes))
                 if comm.size > 1 and len(set(nodes)) > 1:
                     assert "writes True" in str(ours.explain("allreduce", nbytes=80_000))
 
@@ -136,10 +123,8 @@ def test_exchanges_that_follow_sockets(mpi_ranks, sizes):
             force = {"levels": {"network": level}}
             shared_to = -1 if turn % 2 and algorithm != "tree" else 0
             with opened(comm_with(comm, [[0] * comm.size], force, shared_to=shared_to)) as ours:
-                check = Checker(ours, reference)
-                for call in calls_of(comm.size):
-                    check(call, (comm.size, algorithm, inner, shared_to))
-                check.agree()
+                about = comm.size, algorithm, inner, shared_to
+                Checker(ours, reference).every(calls_of(comm.size), about)
                 explained = str(ours.explain("allreduce", nbytes=80_000))
                 fits = comm.size > 1 and (comm.size % inner == 0 or comm.size < inner)
                 assert (f"(inner {inner})" in explained) == fits, explained

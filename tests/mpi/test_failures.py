@@ -30,6 +30,43 @@ LARGE = 200_000  # elements, in many pieces
 with_each = pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 
 
+# ---- paths other than the tree ----------------------------------------------------------------
+
+RAILS = {"rails": {"count": 2, "bind": "local_rank"}}
+
+
+def path(composition, node=None, network=None, **more):
+    """Return settings of a communicator whose calls take a path."""
+    levels = {"node": node, "network": network}
+    levels = {name: use for name, use in levels.items() if use}
+    return {"rules": [{"use": {"composition": composition, "levels": levels}}], **more}
+
+
+SHARES = {"submodule": "exchange", "algorithm": "shares"}
+CYCLIC = {"submodule": "exchange", "algorithm": "cyclic_shares"}
+RING = {"submodule": "exchange", "algorithm": "ring"}
+PATHS = {
+    "lanes": path("lanes", SHARES),
+    "lanes in pieces": path("lanes", {**SHARES, "chunk": 1024}),
+    "cyclic lanes": path("lanes", CYCLIC),
+    "nap": path("nap", {"submodule": "exchange", "algorithm": "recursive"}),
+    "nap in pieces": path("nap", {"submodule": "exchange", "algorithm": "tree", "chunk": 1024}),
+    "ring": path("ring", **RAILS),
+    "rings over rails": path("lanes", SHARES, RING, **RAILS),
+}
+COUNTS = (8, 20_000)
+
+
+def comm_on_path(name, **more):
+    """Return a communicator that takes a path, as its plans say."""
+    comm, use = new_comm(TWO_BY_TWO, **more, **PATHS[name]), PATHS[name]["rules"][0]["use"]
+    found = comm.explain("allreduce", nbytes=160_000).plan.choice
+    assert found.composition == use["composition"]
+    inside = use["levels"].get("node", {})
+    assert found.levels[0].algorithm == inside.get("algorithm", found.levels[0].algorithm)
+    return comm
+
+
 # ---- timeouts ---------------------------------------------------------------------------------
 
 CALLS = {
@@ -41,6 +78,25 @@ CALLS = {
 }
 
 
+def check_late(comm, call, missing, task):
+    """Let a rank come late to a call; return the texts of the timeouts of the others."""
+    errors = errors_if_late(comm, missing, call)
+    others = [e for r, e in enumerate(errors) if r != missing]
+    timeouts = [text for name, text, _ in others if name == "CollectiveTimeoutError"]
+    assert timeouts, errors
+    assert {name for name, _, _ in others} <= {"CollectiveTimeoutError", "PeerError"}, errors
+    assert max(seconds for _, _, seconds in errors) < SECONDS
+    assert all("waited for 0.5 s in" in text and "HAN_TIMEOUT" in text for text in timeouts)
+    waited = [text.partition(" for 0.5 s in ")[2] or text for _, text, _ in others]
+    assert any(f" rank {missing}" in t or f"rank(s) {missing}" in t for t in waited), errors
+    assert all(task in text for text in timeouts), errors
+    with contextlib.suppress(han.PeerError, han.RevokedError):
+        comm.Barrier()
+    with pytest.raises(han.RevokedError, match="CollectiveTimeoutError"):
+        comm.Barrier()
+    return timeouts
+
+
 @pytest.mark.mpi(ranks=[2, 4], timeout=90, unit="s")
 @with_each
 def test_a_rank_that_does_not_come_is_named(mpi_ranks, levels):
@@ -48,23 +104,20 @@ def test_a_rank_that_does_not_come_is_named(mpi_ranks, levels):
         comm = new_comm(levels, timeout=0.5)
         missing = comm.size - 1
         comm.Barrier()
-        errors = errors_if_late(comm, missing, partial(call, comm))
-        others = [e for r, e in enumerate(errors) if r != missing]
-        timeouts = [text for name, text, _ in others if name == "CollectiveTimeoutError"]
-        assert timeouts, errors
-        assert {name for name, _, _ in others} <= {"CollectiveTimeoutError", "PeerError"}, errors
-        assert max(seconds for _, _, seconds in errors) < SECONDS
-        assert all("waited for 0.5 s in" in text and "HAN_TIMEOUT" in text for text in timeouts)
-        waited = [text.partition(" for 0.5 s in ")[2] or text for _, text, _ in others]
-        assert any(f" rank {missing}" in text for text in waited), (what, errors)
         task = {"barrier": "barrier", "bcast": "bcast of 1600000B"}.get(what, "allreduce of")
-        assert all(task in text for text in timeouts), (what, timeouts)
+        timeouts = check_late(comm, partial(call, comm), missing, task)
         if levels is FLAT:
             assert any(f"rank(s) {missing} have not entered this call" in t for t in timeouts)
-        with contextlib.suppress(han.PeerError, han.RevokedError):
-            comm.Barrier()
-        with pytest.raises(han.RevokedError, match="CollectiveTimeoutError"):
-            comm.Barrier()
+
+
+@pytest.mark.mpi(ranks=4, timeout=120, unit="s")
+@pytest.mark.parametrize("name", PATHS)
+def test_a_rank_that_does_not_come_is_named_on_every_path(mpi_ranks, name):
+    comm, count = comm_on_path(name, timeout=0.5), COUNTS[[*PATHS].index(name) % 2]
+    call = partial(comm.Allreduce, np.ones(count), np.zeros(count))
+    call()
+    comm.Barrier()
+    check_late(comm, call, 3, f"allreduce of {8 * count}B")
 
 
 @pytest.mark.skipif(
@@ -225,28 +278,60 @@ def test_a_pending_send_of_the_application_moves_on(mpi_ranks, levels):
 KILLED = (
     PRELUDE
     + """
-comm = han.Comm(MPI.COMM_WORLD, config={"levels": LEVELS, "wait": {"timeout": 5}})
-send, recv = np.ones(1000), np.zeros(1000)
-for k in range(100):
-    comm.Allreduce(send, recv)
+comms = [han.Comm(MPI.COMM_WORLD.Dup(), config={"levels": LEVELS, "wait": {"timeout": 5}, **path})
+         for path in PATHS]
+send, recv = np.ones(COUNT), np.zeros(COUNT)
+for comm in comms:
+    for k in range(100):
+        comm.Allreduce(send, recv)
 request = comm.Allreduce_init(send, recv)
 MPI.COMM_WORLD.Barrier()
 if rank == VICTIM:
     os.kill(os.getpid(), signal.SIGKILL)
-begun = time.monotonic()
-try:
-    CALL
-except BaseException as error:
-    note(f"{time.monotonic() - begun:.3f} {type(error).__name__}: {error}")
+told = []
+for comm in comms:
+    begun = time.monotonic()
+    try:
+        CALL
+    except BaseException as error:
+        told.append(f"{time.monotonic() - begun:.3f} {type(error).__name__}: {error}")
+note("\\n\\n".join(told))
+time.sleep(len(comms) > 1)  # others may still wait for this rank's notices
 os._exit(3)
 """
 )
 
 # A launcher kills the process groups of survivors, so each rank gets a session of its own.
 APART = ("setsid", "--wait")
+needs_setsid = pytest.mark.skipif(
+    not shutil.which("setsid"), reason="there is no setsid (util-linux)"
+)
 
 
-@pytest.mark.skipif(not shutil.which("setsid"), reason="there is no setsid (util-linux)")
+def killed(levels, victim, call="comm.Allreduce(send, recv)", count=1000, paths=({},)):
+    """Return a program in which a rank is killed before a call on each of several paths."""
+    values = {"LEVELS": levels, "VICTIM": victim, "COUNT": count, "PATHS": list(paths)}
+    source = KILLED.replace("CALL", call)
+    for name, value in values.items():
+        source = source.replace(name, repr(value))
+    return source
+
+
+def check_survivors(folder, ranks, victim, task, source, calls=1):
+    """Run such a program; each rank that is left must name the one that died, in each call."""
+    _, output, _ = job(folder, source, ranks, *APART)
+    for rank in {*range(ranks)} - {victim}:
+        assert (folder / f"rank{rank}").exists(), output
+        told = (folder / f"rank{rank}").read_text().split("\n\n")
+        assert len(told) == calls, told
+        for seconds, _, error in (text.partition(" ") for text in told):
+            assert float(seconds) < SECONDS  # the error comes at once, not at a time limit
+            assert error.startswith("PeerError: "), told
+            assert f"rank {victim} died (its process is gone)" in error, told
+            assert f"in {task}" in error, told
+
+
+@needs_setsid
 @pytest.mark.parametrize(
     ("call", "task"),
     [
@@ -261,15 +346,13 @@ def test_survivors_name_the_rank_that_was_killed(tmp_path, call, task):
     for victim in (0, 2):
         folder = tmp_path / str(victim)
         folder.mkdir()
-        source = KILLED.replace("LEVELS", repr(FLAT)).replace("CALL", call)
-        _, output, _ = job(folder, source.replace("VICTIM", str(victim)), 3, *APART)
-        for rank in {0, 1, 2} - {victim}:
-            assert (folder / f"rank{rank}").exists(), output
-            seconds, _, error = (folder / f"rank{rank}").read_text().partition(" ")
-            assert float(seconds) < 20  # the error comes at once, not at a time limit
-            assert error.startswith("PeerError: "), error
-            assert f"rank {victim} died (its process is gone)" in error
-            assert f"in {task}" in error
+        check_survivors(folder, 3, victim, task, killed(FLAT, victim, call))
+
+
+@needs_setsid
+def test_survivors_name_the_rank_that_was_killed_on_every_path(tmp_path):
+    source = killed(TWO_BY_TWO, 3, count=20_000, paths=PATHS.values())
+    check_survivors(tmp_path, 4, 3, "allreduce of 160000B", source, len(PATHS))
 
 
 WITHIN = (
@@ -305,7 +388,7 @@ WITHIN_CALLS = {
 }
 
 
-@pytest.mark.skipif(not shutil.which("setsid"), reason="there is no setsid (util-linux)")
+@needs_setsid
 @pytest.mark.parametrize("what", WITHIN_CALLS)
 def test_a_rank_is_killed_within_calls(tmp_path, what):
     """At any moment: survivors get an error, whether its memory is read or its messages come."""
@@ -325,8 +408,7 @@ def test_a_rank_is_killed_within_calls(tmp_path, what):
 
 @pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 def test_a_job_with_a_killed_rank_ends(tmp_path, levels):
-    source = KILLED.replace("LEVELS", repr(levels)).replace("VICTIM", "1")
-    status, output, seconds = job(tmp_path, source.replace("CALL", "comm.Barrier()"), 3)
+    status, output, seconds = job(tmp_path, killed(levels, 1, "comm.Barrier()"), 3)
     assert status, output
     assert seconds < 20
 

@@ -18,12 +18,6 @@ FOR_A_WHILE = 0.05  # seconds in which the peers may hear of it
 BROKEN = mock.patch("han.message.message._op", side_effect=ValueError("what is this"))
 
 
-def refused(comm):
-    """Start an allreduce that raises on this rank."""
-    with BROKEN, pytest.raises(ValueError, match="what is this"):
-        comm.Iallreduce(np.ones(70), np.empty(70))
-
-
 def until_heard(comm):
     """Wait in MPI for a message of rank ODD, which failed some time before."""
     if comm.rank == ODD:
@@ -46,7 +40,8 @@ def test_the_first_call_raises_what_a_callback_of_mpi_heard(mpi_ranks):
     for levels, (name, wait) in itertools.product(LEVELS, WAITS.items()):
         comm = new_comm(levels)
         if comm.rank == ODD:
-            refused(comm)
+            with BROKEN, pytest.raises(ValueError, match="what is this"):
+                comm.Iallreduce(np.ones(70), np.empty(70))
         else:
             requests = [comm.Iallreduce(np.ones(70), np.empty(70)) for _ in range(2)]
         until_heard(comm)
@@ -93,3 +88,23 @@ def test_who_waits_for_a_call_of_mpi_finds_that_the_communicator_has_failed(mpi_
     with pytest.raises(han.RevokedError, match="ValueError: what is this"):
         left.look()
     WORLD.Barrier()
+
+
+@on_two
+def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
+    """A rank that catches its own error and makes its next call spoils no data of its peers."""
+    rules = [{"use": {"levels": {"everyone": {"submodule": "sm"}}}}]  # a root need not wait
+    comm = new_comm(rules=rules)
+    data = np.zeros(4096)
+    for _ in range(3):
+        comm.Bcast(data, 0)
+        comm.Bcast(data, 1)
+    if comm.rank == 1:
+        data.flags.writeable = False
+        with pytest.raises(han.ArgumentError):
+            comm.Bcast(data, 0)
+        comm.Bcast(np.full(4096, 99.0), 1)
+    else:
+        comm.Bcast(data, 0)
+        with pytest.raises(han.PeerError, match="rank 1 raised ArgumentError"):
+            comm.Bcast(data, 1)

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import resource
 import time
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -116,17 +117,22 @@ def test_a_nonblocking_call_that_needs_memory_waits_for_nobody(mpi_ranks):
         assert (data == 1).all()
 
 
+def check_no_room(child, call):
+    """Use a child; then make a call for which the lender has no memory."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    allreduce(child, 8)
+    with mock.patch("han.memory.arena.Arena.fill", side_effect=full):
+        error, _ = outcome(call)
+    assert type(error) is (han.PeerError if child.rank else han.SharedMemoryError), error
+    assert "no room for" in str(error)
+
+
 @on_both
 def test_no_room_when_rings_grow(mpi_ranks):
-    full = OSError(errno.ENOSPC, "No space left on device")
     with opened(new_comm(FLAT)) as comm:
         for nonblocking in (False, True):
             child = comm.Dup()
-            allreduce(child, 8)
-            with mock.patch("han.memory.arena.Arena.fill", side_effect=full):
-                error, _ = outcome(lambda c=child, n=nonblocking: allreduce(c, 100_000, n))
-            assert type(error) is (han.PeerError if child.rank else han.SharedMemoryError), error
-            assert "no room for" in str(error)
+            check_no_room(child, partial(allreduce, child, 100_000, nonblocking))
             assert type(outcome(child.Barrier)[0]) is han.RevokedError
             child.Free()
         check_works(comm)
@@ -135,10 +141,8 @@ def test_no_room_when_rings_grow(mpi_ranks):
 @on_both
 def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks):
     """The lender raises in the call that makes the request; the others in it or at its start."""
-    full = OSError(errno.ENOSPC, "No space left on device")
     with opened(new_comm(FLAT)) as comm:
         child = comm.Dup()
-        allreduce(child, 8)
         send, recv = np.ones(20_000), np.empty(20_000)
 
         def use():
@@ -146,10 +150,7 @@ def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks):
             request.Start()
             request.Wait()
 
-        with mock.patch("han.memory.arena.Arena.fill", side_effect=full):
-            error, _ = outcome(use)
-        assert type(error) is (han.PeerError if child.rank else han.SharedMemoryError), error
-        assert "no room for" in str(error)
+        check_no_room(child, use)
         child.Free()
         check_works(comm)
 

@@ -76,10 +76,6 @@ def launch(folder, source, *arguments):
     )  # fmt: skip
 
 
-def statuses(folder):
-    return [path.read_text() for path in folder.glob("status-*")]
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -97,7 +93,7 @@ def test_the_command_prints_a_mistake_once(tmp_path, arguments, status, said):
     assert done.stderr.count("Error: ") == 1, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-    assert statuses(tmp_path) == [status] * RANKS
+    assert [path.read_text() for path in tmp_path.glob("status-*")] == [status] * RANKS
 
 
 def test_help_and_version_are_printed_once(tmp_path):

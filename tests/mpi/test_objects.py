@@ -3,14 +3,23 @@
 import contextlib
 import pickle
 import signal
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from _support import FLAT, TWO_BY_TWO, TWO_LEVELS, impatient, new_comm, opened, tiny_memory
+from _support import (
+    FLAT,
+    TWO_BY_TWO,
+    TWO_LEVELS,
+    impatient,
+    new_comm,
+    opened,
+    run_in_threads,
+    tiny_memory,
+)
 from mpi4py import MPI
 
 import han
@@ -524,7 +533,7 @@ def test_no_memory_for_a_large_object_is_told_to_all(mpi_ranks, monkeypatch):
         comm = new_comm(timeout=10.0)
         call(comm)
         if rank == 1:
-            monkeypatch.setattr(np, "empty", no_memory)
+            monkeypatch.setattr(np, "empty", Mock(side_effect=MemoryError("there is none")))
         kind, text = raised(lambda call=call, comm=comm: call(comm))
         monkeypatch.setattr(np, "empty", real)
         if rank == 1:
@@ -558,10 +567,6 @@ def test_a_child_without_room_to_be_set_up_leaves_its_objects_to_mpi4py(mpi_rank
         comm.Free()
 
 
-def no_memory(*arguments: object) -> object:
-    raise MemoryError("there is none")
-
-
 @on_three
 def test_threads_call_on_their_communicators(mpi_ranks):
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
@@ -574,11 +579,7 @@ def test_threads_call_on_their_communicators(mpi_ranks):
             if got != [(k, turn, r) for r in range(3)]:
                 wrong.append(got)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, *((k,) for k in range(3)))
     for comm in comms:
         comm.Free()
     assert not wrong

@@ -299,10 +299,6 @@ def test_a_rank_that_never_comes_to_a_step_is_told_in_time(mpi_ranks, what):
     assert WORLD.allreduce(1) == WORLD.size
 
 
-def wrong_root(comm):
-    comm.Bcast(np.zeros(50), root=77)
-
-
 # the ranks that wait for all others, the call
 FIRST = [
     ("leaders", lambda comm: comm.Bcast(np.zeros(50), root=0)),
@@ -320,7 +316,7 @@ def test_a_rank_that_errs_does_not_leave_the_others_in_a_first_call(mpi_ranks):
         call = first
         if comm.rank == odd:
             time.sleep(0.05)  # time for the others to enter their call
-            call = wrong_root
+            call = partial(han.Comm.Bcast, buf=np.zeros(50), root=77)
         errors = WORLD.allgather(error_of(partial(call, comm)))
         assert errors.pop(odd)[0] == "ArgumentError"
         if concerned == "leaders" and levels is TWO_LEVELS:

@@ -186,10 +186,7 @@ def conform(part, turn, topology, reference):
     use = force("network", *part, segment=segment)
     with opened(comm_on(WORLD, topology, use, memory=MEMORY)) as comm:
         assert "Operation not permitted" in comm._han.parts.shared.attach_refused
-        check = Checker(comm, reference)
-        for call in calls:
-            check(call, part)
-        check.agree()
+        Checker(comm, reference).every(calls, part)
         persistent(comm, reference, *PERSISTENT[turn % TURNS])
         found = refused(comm, calls)
         if comm.rank == 0:

@@ -58,9 +58,7 @@ def test_every_root_on_every_topology(mpi_ranks, name):
     for schedule, shared_to in itertools.product(("dataflow", "lockstep"), (0, 1)):
         use = {"segment": 9000, "schedule": schedule}
         with opened(comm_with(comm, domains, use, shared_to)) as han_comm:
-            check = Checker(han_comm, reference)
-            for call in calls_of(comm.size):
-                check(call, (schedule, shared_to))
+            Checker(han_comm, reference).every(calls_of(comm.size), (schedule, shared_to))
 
 
 def random_calls(size, seed, n):

@@ -5,6 +5,7 @@ import json
 import os
 import warnings
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -223,7 +224,7 @@ def test_a_table_that_cannot_take_the_points_is_told_of_before_anything_runs(tmp
 
 
 def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "write", lambda *_: refuse_to_write())
+    monkeypatch.setattr(session, "write", Mock(side_effect=TunedError("no room")))
     keeper = session.Keeper(tmp_path / "tuned.json", fingerprint(), True, print)
     timing = Estimate(1e-6, 1e-6, 1e-6, 9)
     key = MeasuredCall("bcast", "", 1, 2, ("node", "network"))
@@ -231,7 +232,8 @@ def test_what_a_table_cannot_take_is_in_the_partial_file(tmp_path, monkeypatch):
     assert [p.complete for p in read(partial_file(keeper.path)).points] == [False]
     assert keeper.finish(True) == f"no room; what was found is in {partial_file(keeper.path)}"
     assert [p.nbytes for p in read(partial_file(keeper.path)).points] == [64]
-    monkeypatch.setattr(session, "write_whole", lambda *_: no_space())
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(session, "write_whole", Mock(side_effect=full))
     told = "No space left on device; make room there, or name another file with --out"
     assert keeper.finish(True).endswith(f".partial: cannot be written: {told}")
     assert [p.nbytes for p in read(partial_file(keeper.path)).points] == [64], "the old one stays"
@@ -329,14 +331,6 @@ def test_searches_that_were_not_complete_are_kept_and_go_on(tmp_path, searches):
     assert searches == []
     tune(MPI.COMM_SELF, None, plans, path, warn=print)
     assert {*searches} == {*inputs}
-
-
-def no_space():
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def refuse_to_write():
-    raise TunedError("no room")
 
 
 @pytest.mark.mpi(ranks=2, timeout=120, unit="s")

@@ -37,9 +37,7 @@ def test_every_policy_and_all_of_them_together(mpi_ranks):
     for policy in (*POLICIES, mixed, "futex" if WORLD.rank else "spin"):
         for levels in LEVELS:
             comm = new_comm(levels, wait={"policy": policy, "timeout": 20, "spin": 10})
-            check = Checker(comm, reference)
-            for call in calls(comm.size):
-                check(call, policy)
+            Checker(comm, reference).every(calls(comm.size), policy)
             requests = [comm.Iallreduce(np.ones(100), np.empty(100)) for _ in "abc"]
             han.Request.Waitall(requests)
             check_works(comm)

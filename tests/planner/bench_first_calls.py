@@ -2,7 +2,7 @@
 
 The steps are to decide and plan, to lower, to find loops, and to bind.
 
-    python tests/planner/bench_first_calls.py [--profile CASE]
+    python tests/planner/bench_first_calls.py [--only PART]
     python tests/planner/bench_first_calls.py --tuned configs/tuned/amd-epyc-2-mpich.json
 
 No other rank is needed: the topology is imagined, and the native plan is bound to an engine of
@@ -11,8 +11,6 @@ plan, medians over sizes that no call had before.
 """
 
 import argparse
-import cProfile
-import pstats
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -177,10 +175,8 @@ class Bench:
 
 
 def main() -> None:
-    """Measure, or profile one case."""
+    """Measure the cases that are asked for, or decisions."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--profile", help="the beginning of a case's name")
-    parser.add_argument("--sort", default="tottime", help="the order of the profile")
     parser.add_argument("--tuned", help="a tuned table: measure decisions with and without it")
     parser.add_argument("--only", default="", help="a part of the names of cases")
     options = parser.parse_args()
@@ -189,14 +185,6 @@ def main() -> None:
     bench = Bench(comm._han)
     if options.tuned:
         tables(options.tuned)
-        return
-    if options.profile:
-        case = next(c for c in cases() if c.name.startswith(options.profile))
-        profile = cProfile.Profile()
-        for _ in range(200):
-            bench.forget(case)
-            profile.runcall(bench.first, case)
-        pstats.Stats(profile).sort_stats(options.sort).print_stats(60)
         return
     steps = "".join(f"{step:>9}" for step in ("first", "plan", "lower", "roll", "bind"))
     print(f"{'call':48}{steps} operations  records")

@@ -8,45 +8,110 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_plans import TARGETS
-from test_class_edges import TOPOLOGIES, bounds_for, class_plans, element_of
+from machines import composition_of, topology_of
+from random_plans import TARGETS, Target
 from test_planner import quick
 
-from han.model.collectives import ROWS
+from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS
 from han.model.program import positions
+from han.model.topology import Topology
+from han.tasks.choice import LevelChoice
+from han.tasks.compositions import TREE, as_called
 from han.tasks.lower import lower
+from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
+from han.tasks.signature import Signature
+from han.tasks.size_classes import bound_of, bounds_of, class_of
 from han.tasks.verify import Refuted, Unproved, verify, verify_class
 from han.tasks.verify.turns import Access, Sizes, out_of_turn
+from han.tuning.built_in.choosing import NodeTraits, choose
+from han.tuning.parts import plan_of_choice
+from han.tuning.rules import RuleTable
 
 SIZED = [target for target in TARGETS if ROWS[target.collective].recv]
+BOUNDS = bounds_of()
+MEMORY = 1 << 17
+TOPOLOGIES = {
+    "one node": replace(topology_of([[0] * 3], 0), attach=True),
+    "interleaved nodes": topology_of([[0, 1, 0, 1, 1], [0] * 5], 0),
+    "three levels": replace(
+        topology_of([[0, 0, 1, 1, 2], [0, 0, 0, 0, 1], [0] * 5], 2), attach=True
+    ),
+    "no shared memory": topology_of([[0] * 4], -1),
+}
+CLASSES = (48, 12288)  # upper bounds: a message beside a flag, and one of several pieces
 
 
-def plans() -> Iterator[tuple[str, Plan]]:
+def edges_of(bound: int, element: int) -> list[int]:
+    """Return the bytes of the smallest, a middle and the largest message of a class.
+
+    The quantum does not divide that in the middle.
+    """
+    below = (0, *BOUNDS)[BOUNDS.index(bound)] // element
+    most = bound // element
+    uneven = next(n for n in range((below + most) // 2, most + 1) if n % 2 and n % 3)
+    return [n * element for n in (below + 1, uneven, most)]
+
+
+def signature_of(collective: str, nbytes: int, size: int) -> Signature:
+    root = size - 1 if collective in ROOTED else 0
+    if collective in REDUCING:
+        return Signature(collective, nbytes // 8, 8, "sum", "f8", root=root)
+    return Signature(collective, nbytes, root=root)
+
+
+def bounds_for(target: Target, size: int) -> Iterator[int]:
+    """Yield the bounds of two classes: of a message beside a flag, and of several pieces."""
+    share = size if target.collective in BY_BLOCKS else 1
+    for about in (CLASSES[0], CLASSES[1] // share // 1024 * 1024 or 1024):
+        yield next(b for b in BOUNDS if b >= about)
+
+
+def class_plans(target: Target, topology: Topology, nbytes: int) -> Iterator[Plan]:
+    """Yield plans for the class of a message, for each level that a target can serve."""
+    call = signature_of(target.collective, nbytes, topology.size)
+    one = class_of(call, bound_of(call, BOUNDS))
+    table = RuleTable(None, topology, NodeTraits())
+    name = composition_of(target.submodule, target.algorithm) or TREE
+    for level in levels_of(as_called(topology, call, name), call):
+        built_in = choose(one, topology, NodeTraits(), name)
+        levels = list(built_in.levels)
+        levels[level] = LevelChoice(target.submodule, target.algorithm)
+        choice = replace(built_in, levels=tuple(levels), segment=None)
+        if table.objection(one, choice) is None:
+            yield plan_of_choice(topology, one, choice, MEMORY)
+
+
+def plans() -> Iterator[tuple[Target, Plan]]:
     """Yield a plan for a class for each target, level of some machines, and two classes."""
     for target in SIZED:
-        element = element_of(target)
+        element = 8 if target.collective in REDUCING else 1
         for topology in TOPOLOGIES.values():
             for bound in bounds_for(target, topology.size):
-                for _, plan in class_plans(target, topology, bound // element * element):
-                    yield target.algorithm, plan
+                for plan in class_plans(target, topology, bound // element * element):
+                    yield target, plan
 
 
+@pytest.mark.slow
 def test_every_algorithm_is_proved_for_all_sizes_of_a_class():
-    proved: Counter[str] = Counter()
-    for k, (_, plan) in enumerate(plans()):
+    """By one proof for all of them, and by one for each size at an edge of the class."""
+    proved: Counter[Target] = Counter()
+    for k, (target, plan) in enumerate(plans()):
+        bound = plan.signature.bound
         report = verify_class(plan, in_place=bool(k % 2))
-        assert f"sizes: all up to {plan.signature.bound} bytes" in str(report)
-        proved[plan.signature.collective] += 1
-    assert set(proved) == {target.collective for target in SIZED}
+        assert f"sizes: all up to {bound} bytes" in str(report)
+        for nbytes in edges_of(bound, plan.signature.element):
+            verify([plan.of_size(nbytes)] * 2, in_place=bool(nbytes % 16))
+        proved[target] += 1
+    assert set(proved) == set(SIZED)
     assert sum(proved.values()) > 700
 
 
 def small_plans() -> list[Plan]:
     found = {}
-    for algorithm, plan in plans():
+    for target, plan in plans():
         if plan.topology.size <= 4 and plan.signature.grains > 1:
-            found.setdefault((plan.signature.collective, algorithm), plan)
+            found.setdefault((target.collective, target.algorithm), plan)
     return [*found.values()]
 
 

@@ -84,29 +84,26 @@ def test_broadcasts_whose_tasks_use_cells_in_turn_are_proved():
     assert f"sizes: all up to {plan.signature.bound} bytes" in str(report)
 
 
-@pytest.mark.parametrize("algorithm", ["cyclic", "scatter", "bruck", "recursive"])
-def test_messages_that_reach_into_others_if_they_are_shorter_are_refused(algorithm):
-    plan = exchange(algorithm, 7)
+def check_refused(plan: Plan, ranks: slice, base: int, frames: slice, lines: int) -> None:
+    """Move frames of some ranks: programs that are right for the largest message are refused."""
     programs, wrong = lowered(plan), 0
-    for frame in frames_of(programs[-1], Base.SCRATCH):
-        changed = [*programs[:-1], *moved(programs[-1:], Base.SCRATCH, frame)]
+    for frame in frames_of(programs[ranks][0], base)[frames]:
+        changed = programs.copy()
+        changed[ranks] = moved(programs[ranks], base, frame)
         assert is_right(plan, changed, plan.signature.nbytes)
         with pytest.raises(Unproved, match="grains"):
             verify_class(plan, programs=changed)
-        wrong += not all(is_right(plan, changed, nbytes) for nbytes in shorter(plan, 12))
+        wrong += not all(is_right(plan, changed, nbytes) for nbytes in shorter(plan, lines))
     assert wrong
+
+
+@pytest.mark.parametrize("algorithm", ["cyclic", "scatter", "bruck", "recursive"])
+def test_messages_that_reach_into_others_if_they_are_shorter_are_refused(algorithm):
+    check_refused(exchange(algorithm, 7), slice(-1, None), Base.SCRATCH, slice(None), 12)
 
 
 def test_cells_that_reach_into_others_if_they_are_shorter_are_refused():
-    plan = broadcast()
-    programs, wrong = lowered(plan), 0
-    for frame in frames_of(programs[0], CELLS)[1:3]:
-        changed = moved(programs, CELLS, frame)
-        assert is_right(plan, changed, plan.signature.nbytes)
-        with pytest.raises(Unproved, match="grains"):
-            verify_class(plan, programs=changed)
-        wrong += not all(is_right(plan, changed, nbytes) for nbytes in shorter(plan, 60))
-    assert wrong
+    check_refused(broadcast(), slice(None), CELLS, slice(1, 3), 60)
 
 
 def shorter(plan: Plan, lines: int) -> range:

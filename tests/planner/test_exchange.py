@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import draw_factors, taken, topology_of
+from test_exchange_halves import combined_in, planned
 from test_exchange_halves import objection as objection_to
-from test_exchange_halves import planned
 from test_planner import OPERATIONS, quick
 
 from han.common.errors import ConfigError
@@ -233,10 +233,7 @@ def test_exchanges_are_proved(exchange, nbytes, data):
 def test_all_members_of_a_tree_combine_as_much():
     for factors in ((-4, -2, 2, 4), (-2, -2, -2, 8), (-8, 8)):
         plan = plan_of(8, "tree", 64 << 10, factors=factors)
-        combined = []
-        for rank in range(8):
-            code = lower(plan, rank).code
-            combined.append(int(code[code["code"] == Code.REDUCE]["n"].sum()))
+        combined = combined_in(plan, "allreduce@network", 8)
         assert len(set(combined)) == 1
         assert combined[0] > 0
 

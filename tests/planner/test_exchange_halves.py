@@ -38,10 +38,8 @@ def planned(topology, signature, choice, memory=1 << 20):
 
 @pytest.mark.parametrize("members", range(2, 10))
 def test_any_root_among_up_to_nine_members(members):
-    topology, tree = (
-        topology_of([[0] * members], 0),
-        level_choice("exchange", "tree", chunk=4 * KiB),
-    )
+    topology = topology_of([[0] * members], 0)
+    tree = level_choice("exchange", "tree", chunk=4 * KiB)
     for nbytes, root in product((0, 8, 48, 1000, 4096, 40_000), range(members)):
         for collective in ("bcast", "reduce"):
             signature = signature_of(collective, nbytes, root)
@@ -49,20 +47,25 @@ def test_any_root_among_up_to_nine_members(members):
             verify([plan] * 3, in_place=root % 2 == 0)
 
 
+def combined_in(plan, name, ranks):
+    """Return how many elements each of some ranks combines in a stream."""
+    combined = []
+    for rank in range(ranks):
+        program = lower(plan, rank)
+        (stream,) = [s for s in program.streams if s.name == name]
+        code = program.code[stream.start : stream.stop]
+        rows = code[(code["code"] == Code.REDUCE) | (code["code"] == Code.REDUCE2)]
+        combined.append(int(rows["n"].sum()))
+    return combined
+
+
 def combined_by(rank_count, nbytes, **tree):
     """Return how many elements each rank of a socket combines in a reduction."""
     topology = topology_of([[0] * rank_count + [1] * rank_count, [0] * 2 * rank_count], 0)
     choice = Choice((level_choice("exchange", "tree", **tree), level_choice("adapt", "chain")))
     plan = planned(topology, signature_of("allreduce", nbytes), choice, memory=1 << 24)
-    combined = []
-    for rank in range(rank_count):
-        program = lower(plan, rank)
-        (stream,) = [s for s in program.streams if s.name == "reduce@level0"]
-        code = program.code[stream.start : stream.stop]
-        rows = code[(code["code"] == Code.REDUCE) | (code["code"] == Code.REDUCE2)]
-        combined.append(int(rows["n"].sum()))
     verify([plan] * 3)
-    return combined
+    return combined_in(plan, "reduce@level0", rank_count)
 
 
 def test_all_members_of_a_socket_combine():

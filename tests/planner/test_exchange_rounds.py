@@ -2,7 +2,7 @@
 
 import pytest
 from machines import on_nodes
-from test_exchange_halves import objection, planned, signature_of
+from test_exchange_halves import combined_in, objection, planned, signature_of
 
 from han.model.program import Code
 from han.submodules.exchange.rounds import Rounds
@@ -56,15 +56,8 @@ def test_members_without_an_operand_combine_nothing():
     """Two nodes of 8 ranks: after the round, two members of a node have operands."""
     own = level_choice("exchange", "recursive")
     plan = planned(on_nodes(8, 8), call(16 * KiB), nap(own, pairs()))
-    before, after = [], []
-    for rank in range(8):
-        program = lower(plan, rank)
-        (stream,) = [s for s in program.streams if s.name == "allreduce@level0"]
-        code = program.code[stream.start : stream.stop]
-        rows = code[(code["code"] == Code.REDUCE) | (code["code"] == Code.REDUCE2)]
-        combined = 8 * int(rows["n"].sum())
-        before.append(3 * 4 * KiB + 2 * KiB)
-        after.append(combined - before[-1])
+    before = 3 * 4 * KiB + 2 * KiB
+    after = [8 * n - before for n in combined_in(plan, "allreduce@level0", 8)]
     assert after == [8 * KiB, 8 * KiB, *[0] * 6]
 
 

@@ -8,14 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import draw_factors, on_nodes, topology_of
 from test_composition_sweep import draw_machine
-from test_exchange_halves import objection, planned, signature_of
+from test_exchange_halves import combined_in, objection, planned, signature_of
 from test_planner import quick
 
-from han.model.program import Code
 from han.tasks.choice import Choice, level_choice
 from han.tasks.compositions import as_called
 from han.tasks.lanes import inner_levels, outer_levels
-from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import verify
@@ -128,13 +126,7 @@ def test_groups_of_members_inside_others():
 def test_every_member_combines_the_same_and_copies_what_it_lacks():
     own = level_choice("exchange", "shares", factors=(-4, -2, 2, 4))
     plan = planned(on_nodes(8, 8), signature_of("allreduce", 64 * KiB), lanes(own, between("")))
-    combined = []
-    for rank in range(8):
-        program = lower(plan, rank)
-        (stream,) = [s for s in program.streams if s.name == "reduce_scatter@level0"]
-        code = program.code[stream.start : stream.stop]
-        rows = code[(code["code"] == Code.REDUCE) | (code["code"] == Code.REDUCE2)]
-        combined.append(int(rows["n"].sum()))
+    combined = combined_in(plan, "reduce_scatter@level0", 8)
     # Four operands of a quarter, then two of an eighth.
     assert {8 * n for n in combined} == {3 * 16 * KiB + 8 * KiB}
 

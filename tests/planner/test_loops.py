@@ -6,31 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machines import plan_of_class, planner_of
 from random_plans import example
 
 from han import _native
-from han.config.config import default_config
 from han.model import loops
 from han.model.loops import LEAST, STRIDES, roll, unroll
 from han.model.program import INSTRUCTION, LOOP, Code, Program, StreamInfo
-from han.model.topology import Topology, virtual
-from han.tasks.call import call_signature
 from han.tasks.lower import lower
-from han.tasks.plan import Plan
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.planner import Planner
 
 NOWHERE = (0,) * 8
-
-
-def plan_of(collective: str, size: str, ranks: int, ppn: int) -> Plan:
-    """Return the built-in plan of a call's class of sizes."""
-    plain = virtual(ranks, ppn)
-    memory = tuple(rank // ppn for rank in range(ranks))
-    topology = Topology(("node", "network"), ("s", "i"), plain.domains, memory, attach=True)
-    planner = Planner(topology, default_config(), NodeTraits(), 0, maps_arrays=False)
-    signature = planner.sized(call_signature(collective, size))
-    return planner.planned(signature).plan
 
 
 def same(a: Program, b: Program) -> bool:
@@ -60,7 +45,7 @@ def program_of(records: list[tuple[int, ...]], streams: int = 1) -> Program:
     ],
 )
 def test_large_programs_are_small_with_loops(collective, size, ranks, ppn, most):
-    plan = plan_of(collective, size, ranks, ppn)
+    plan = plan_of_class(collective, size, planner_of(ranks, ppn, 0))
     for rank in {0, 1, ppn - 1, ranks // 2, ranks - 1}:
         program = lower(plan, rank)
         assert len(program.code) > LEAST
@@ -167,7 +152,7 @@ def test_a_loop_that_does_not_fit_its_records_is_an_error(fields):
 
 
 def test_only_programs_that_run_have_loops():
-    program = roll(lower(plan_of("alltoall", "16MiB", 8, 8), 0))
+    program = roll(lower(plan_of_class("alltoall", "16MiB", planner_of(8, 8, 0)), 0))
     assert program.strides is not None
     with pytest.raises(AssertionError, match="programs that run"):
         program.at(8)

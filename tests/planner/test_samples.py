@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from machines import plan_of_class, planner_of
 from random_plans import example
 
 from han.cli.plan import prove
 from han.common.errors import HanError
-from han.config.config import default_config
 from han.model.collectives import ROWS
 from han.model.loops import period, repeated, unroll
 from han.model.program import Code
 from han.model.task_names import TaskNames
-from han.model.topology import Topology, virtual
+from han.model.topology import virtual
 from han.submodules.registry import registered
 from han.tasks import samples
 from han.tasks.call import call_signature
@@ -26,7 +26,6 @@ from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of, largest_of
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.parts import plan_of_choice
-from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable
 
 KiB = 1024
@@ -43,13 +42,6 @@ def differs(found, plain):
     different = [k for k in arrays if not np.array_equal(getattr(found, k), getattr(plain, k))]
     different += [k for k in ALIKE if getattr(found, k) != getattr(plain, k)]
     return different + ["tasks"] * (list(found.tasks) != list(plain.tasks))
-
-
-def planner_of(ranks, ppn, rank):
-    plain = virtual(ranks, ppn)
-    memory = tuple(r // ppn for r in range(ranks))
-    topology = Topology(("node", "network"), ("s", "i"), plain.domains, memory, attach=True)
-    return Planner(topology, default_config(), NodeTraits(), rank, maps_arrays=False)
 
 
 @pytest.fixture
@@ -75,7 +67,7 @@ CASES += [(c, 8, 8) for c in ("gather", "scatter", "allgather", "alltoall", "red
 def test_built_in_plans_of_large_messages(lowered, collective, size, ranks, ppn):
     for rank in {0, 1, ppn, ranks - 1} & set(range(ranks)):
         planner = planner_of(ranks, ppn, rank)
-        plan = planner.planned(planner.sized(call_signature(collective, size))).plan
+        plan = plan_of_class(collective, size, planner)
         del lowered[:]
         found = planner.program(plan)
         plain = lower(plan, rank)
@@ -130,22 +122,20 @@ def test_footprints_of_large_elements_are_the_plans(element):
 
 def test_programs_that_are_not_large_are_lowered_as_they_are(lowered):
     planner = planner_of(8, 8, 3)
-    plan = planner.planned(planner.sized(call_signature("bcast", "64KiB"))).plan
+    plan = plan_of_class("bcast", "64KiB", planner)
     assert planner.program(plan).strides is None
     assert lowered == [plan.signature.nbytes]
 
 
 def test_a_submodule_says_that_larger_messages_repeat_operations(monkeypatch, lowered):
-    planner = planner_of(8, 4, 0)
-    plan = planner.planned(planner.sized(call_signature("allreduce", "64MiB"))).plan
+    plan = plan_of_class("allreduce", "64MiB", planner_of(8, 4, 0))
     monkeypatch.setattr(registered()["sm"], "periodic", False)
     assert not differs(lower_with_loops(plan, 0), lower(plan, 0))
     assert lowered == [plan.signature.nbytes]
 
 
 def test_samples_that_show_no_group_tell_nothing():
-    planner = planner_of(8, 4, 0)
-    plan = planner.planned(planner.sized(call_signature("allreduce", "64MiB"))).plan
+    plan = plan_of_class("allreduce", "64MiB", planner_of(8, 4, 0))
     shorter, longer = (samples._sample(plan, 0, size) for size in (3 << 19, 4 << 19))
     assert period(shorter) * shorter.grain == 1 << 19
     assert repeated(shorter, longer, 5) is not None
@@ -157,8 +147,7 @@ def test_samples_that_show_no_group_tell_nothing():
 
 @pytest.mark.parametrize("field", ["slot", "peer", "base", "task"])
 def test_samples_that_differ_in_one_operation_tell_nothing(field):
-    planner = planner_of(8, 4, 0)
-    plan = planner.planned(planner.sized(call_signature("allreduce", "64MiB"))).plan
+    plan = plan_of_class("allreduce", "64MiB", planner_of(8, 4, 0))
     shorter, longer = (samples._sample(plan, 0, size) for size in (3 << 19, 4 << 19))
     code = longer.code.copy()
     code[field][len(code) // 2] += 1
@@ -205,10 +194,8 @@ def test_names_of_tasks():
 
 
 def _explained(size):
-    planner = planner_of(8, 4, 0)
-    signature = call_signature("bcast", size)
-    plan = planner.planned(planner.sized(signature)).plan
-    return SimpleNamespace(plan=plan.of_size(signature.nbytes)), plan
+    plan = plan_of_class("bcast", size, planner_of(8, 4, 0))
+    return SimpleNamespace(plan=plan.of_size(call_signature("bcast", size).nbytes)), plan
 
 
 def test_proofs_are_of_the_programs_that_run():

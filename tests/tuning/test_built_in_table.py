@@ -227,13 +227,16 @@ def test_only_the_section_that_is_wrong_is_replaced(file):
         assert choose(Signature("alltoall", 8), node, NodeTraits()).levels[0].parameters == ()
 
 
-def test_a_row_that_cannot_serve_a_call_is_passed_over_for_the_safe_choice(file):
-    row = {"name": "wrong", "use": {"submodule": "adapt", "algorithm": "chain"}}
-    file.write_bytes(with_row("messages", row))
+def ordered_reduce(file, root, **use):
+    """Decide a reduce that keeps the order, on ranks that share no memory, with a row of a file."""
+    file.write_bytes(with_row("messages", {"name": "mine", "use": {"submodule": "adapt", **use}}))
     apart = replace(virtual(4), memory=(0, 1, 2, 3))
-    call = allreduce(1 << 20, commutative=False)
-    call = replace(call, collective="reduce", root=2)
-    decision = RuleTable(None, apart, NodeTraits()).decide(call)
+    call = replace(allreduce(1 << 20, commutative=False), collective="reduce", root=root)
+    return RuleTable(None, apart, NodeTraits()).decide(call)
+
+
+def test_a_row_that_cannot_serve_a_call_is_passed_over_for_the_safe_choice(file):
+    decision = ordered_reduce(file, root=2, algorithm="chain")
     assert decision.choice.levels[0].algorithm == "linear"
     ((rule, reason),) = decision.passed
     assert rule == BUILT_IN
@@ -242,14 +245,7 @@ def test_a_row_that_cannot_serve_a_call_is_passed_over_for_the_safe_choice(file)
 
 
 def test_the_safe_choice_serves_where_a_row_differs_from_it_in_parameters_only(file):
-    row = {
-        "name": "mine",
-        "use": {"submodule": "adapt", "algorithm": "binomial", "order": "arrival"},
-    }
-    file.write_bytes(with_row("messages", row))
-    apart = replace(virtual(4), memory=(0, 1, 2, 3))
-    call = replace(allreduce(1 << 20, commutative=False), collective="reduce")
-    decision = RuleTable(None, apart, NodeTraits()).decide(call)
+    decision = ordered_reduce(file, root=0, algorithm="binomial", order="arrival")
     assert decision.choice.levels[0].describe() == "adapt binomial"
     assert decision.rows == (("network", "safe"),)
 

@@ -61,10 +61,6 @@ def around(size, nbytes, count):
     return [[(r, (r + 1) % size, nbytes) for r in range(size)]] * count
 
 
-def pairwise_steps(size, nbytes):
-    return [[(r, r ^ k, nbytes) for r in range(size)] for k in range(1, size)]
-
-
 def bruck(size, nbytes):
     return [
         [(r, (r + (1 << k)) % size, nbytes * size // 2) for r in range(size)]
@@ -85,6 +81,7 @@ def test_hockneys_model_of_algorithms_whose_ranks_are_in_step(nodes, ppn, n):
     """No adapter is shared, and all ranks cross the same level in a step: they agree exactly."""
     model, size = machine(), nodes * ppn
     steps = round(log2(size))
+    pairwise = [[(r, r ^ k, n) for r in range(size)] for k in range(1, size)]
     found = {
         ("allgather", "recursive doubling"): run_steps(model, nodes, ppn, doubling(size, n, 2)),
         ("allreduce", "recursive doubling"): run_steps(
@@ -99,7 +96,7 @@ def test_hockneys_model_of_algorithms_whose_ranks_are_in_step(nodes, ppn, n):
             reduces=steps,
         ),
         ("scatter", "binomial"): run_steps(model, nodes, ppn, halving(size, n * size, 2)),
-        ("alltoall", "pairwise"): run_steps(model, nodes, ppn, pairwise_steps(size, n)),
+        ("alltoall", "pairwise"): run_steps(model, nodes, ppn, pairwise),
     }
     for key, seconds in found.items():
         assert seconds == pytest.approx(hockney(*key, n, nodes, ppn, model), rel=EXACT), key

@@ -21,13 +21,6 @@ BETWEEN = point(64 * KiB, Times((use("chain", "adapt", topology=TWO), 1.0), (Non
                 topology=TWO)  # fmt: skip
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(find, "SHIPPED", tmp_path / "shipped")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    return tmp_path
-
-
 def put(folder, files):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -215,13 +215,10 @@ def test_a_short_chain_stays_for_messages_of_one_piece_as_calls_in_a_row_fill_it
     topology = virtual(nodes, 1)
     rules, signature = RuleTable(None, topology, NodeTraits()), call_signature("bcast", 8 * KiB)
     pruned = prune(space_of(rules, signature, LIMITS), signature, topology)
-    assert (("adapt", "chain") in {_outermost(one) for one in pruned.candidates}) == stays
+    outermost = {(one.levels[-1].submodule, one.levels[-1].algorithm) for one in pruned.candidates}
+    assert (("adapt", "chain") in outermost) == stays
     told = " ".join(one.reason for one in pruned.pruned)
     assert ("1 pieces do not fill a chain of 64 members" in told) != stays
-
-
-def _outermost(choice):
-    return choice.levels[-1].submodule, choice.levels[-1].algorithm
 
 
 @pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])

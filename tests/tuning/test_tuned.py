@@ -300,13 +300,6 @@ def test_communicators_with_different_tables_are_not_alike():
 # ---- where tables are found -----------------------------------------------------------------
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(find, "SHIPPED", tmp_path / "shipped")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    return tmp_path
-
-
 def search(wanted, home, machine=HERE):
     return find_table(wanted, lambda: machine)
 
