@@ -50,12 +50,16 @@ class Maker:
     ) -> None:
         self.planner, self._health, self._shared = planner, health, shared
         self._engines, self._recorder = engines, recorder
-        self.made = self.reused = 0
-        self.seconds = 0.0
+        self.count_anew()
         self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
         self._numbers = itertools.count(1)
         self._scratch: np.ndarray[Any, Any] | None = None
         self._comms: dict[_native.Engine, dict[tuple[int, Members], MPI.Intracomm]] = {}
+
+    def count_anew(self) -> None:
+        """Forget how many programs were made."""
+        self.made = self.reused = 0
+        self.seconds = 0.0
 
     def make(
         self,
