@@ -55,8 +55,7 @@ class Parts:
     @property
     def config(self) -> Config:
         """The configuration."""
-        config: Config = self.given.config
-        return config
+        return self.given.config
 
     @property
     def topology(self) -> Topology:
