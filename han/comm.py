@@ -15,6 +15,7 @@ from han.common.errors import ArgumentTypeError, HanError, RevokedError
 from han.communicators import KINDS, Communicators
 from han.intercomm import Intercomm
 from han.memory.arena import as_shared, sharing
+from han.memory.windows import Windows
 from han.message.unlocked import set_handle
 from han.neighbours import NeighbourCollectives
 from han.runtime.inherited import Inherited
@@ -156,14 +157,14 @@ class Comm(Communicators):
 
         Source: HAN, section III (SOLO).
         """
-        self._han.attach_window(win)
+        self._han.of_window("attach_window", Windows.attach, win)
 
     def detach_window(self, win: MPI.Win) -> None:
         """Detach a window; collective. Requests that were made before still read from it.
 
         Raises ArgumentError, on all ranks alike, if it is not attached.
         """
-        self._han.detach_window(win)
+        self._han.of_window("detach_window", Windows.detach, win)
 
     def Free(self) -> None:
         """Wait for all collectives; then free the communicator and all that han holds for it.

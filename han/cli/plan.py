@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import partial
@@ -208,18 +208,12 @@ def _prove_class(
     plan: Plan, above: int, programs: Sequence[Program], progress: Progress | None
 ) -> ClassProof:
     """Prove a plan for all sizes of a class. Raises HanError with the counterexample."""
-    signature = plan.signature
+    proved = partial(verify_class, plan, programs=programs, progress=progress)
     try:
-        report = verify_class(
-            plan, in_place=signature.reduces, programs=programs, progress=progress
-        )
-        if not report.apart:
-            report = verify_class(plan, programs=programs, progress=progress)
+        report = _both_ways(proved, plan)
     except Unproved as unproved:
-        return ClassProof(above, signature.nbytes, 0, str(unproved))
-    except Refuted as refuted:
-        raise HanError(f"refuted: {refuted}") from None
-    return ClassProof(above, signature.nbytes, report.events)
+        return ClassProof(above, plan.signature.nbytes, 0, str(unproved))
+    return ClassProof(above, plan.signature.nbytes, report.events)
 
 
 def prove_file(path: Path, progress: Progress | None = None) -> Proof:
@@ -243,12 +237,17 @@ def _prove(
 ) -> Proof:
     """Prove a plan with separate and in-place buffers. Raises HanError with the counterexample."""
     plans, start = [plan] * runs_of(plan), time.perf_counter()
-    in_place = plan.signature.reduces
+    programs = programs or lower_all(plans, progress)
+    report = _both_ways(partial(verify, plans, programs=programs, progress=progress), plan)
+    return Proof(report, plan.signature.reduces, time.perf_counter() - start)
+
+
+def _both_ways(proved: Callable[..., Report], plan: Plan) -> Report:
+    """Prove a plan with in-place and with separate buffers. Raises HanError if it is refuted."""
     try:
-        programs = programs or lower_all(plans, progress)
-        report = verify(plans, in_place=in_place, programs=programs, progress=progress)
-        if not report.apart:  # a counterexample, or a proof of its own
-            report = verify(plans, programs=programs, progress=progress)
+        report = proved(in_place=plan.signature.reduces)
+        return report if report.apart else proved()  # a counterexample, or a proof of its own
+    except Unproved:
+        raise
     except Refuted as refuted:
         raise HanError(f"refuted: {refuted}") from None
-    return Proof(report, in_place, time.perf_counter() - start)

@@ -68,15 +68,22 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s'[: count != 1]}"
 
 
-def spans(numbers: Iterable[int]) -> str:
+def joined(numbers: Iterable[int | range]) -> list[range]:
+    """Return numbers as sorted ranges with gaps between them; a range is never listed."""
+    each = [n if isinstance(n, range) else range(n, n + 1) for n in numbers]
+    found: list[range] = []
+    for span in sorted(each, key=lambda span: span.start):
+        if found and span.start <= found[-1].stop:
+            last = found.pop()
+            span = range(last.start, max(last.stop, span.stop))
+        found.append(span)
+    return found
+
+
+def spans(numbers: Iterable[int | range], comma: str = ",") -> str:
     """Return numbers as ranges: ``"0-3,8"``."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+    runs = joined(numbers)
+    return comma.join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
 
 
 def format_us(value: float) -> str:

@@ -32,17 +32,28 @@ COLLECTIVES = tuple(n for n, row in ROWS.items() if row.recv and not (row.by_blo
 SMALL_CHUNK = 8 * KiB  # as in the paper
 FLAT_RANKS = 4  # up to this number of ranks, one parent serves all others
 BUILT_IN = "built-in"
-Changed = LevelChoice | None
+Change = Callable[[LevelChoice, Topology], LevelChoice]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The built-in choice with one change; `change` returns None if it does not apply."""
+    """The built-in choice with one change; it does not apply where nothing changes.
+
+    It is for calls `of` some kind, and for levels with a tree, or with `trees` False for others;
+    None: for both.
+    """
 
     name: str
     about: str
-    change: Callable[[LevelChoice, Signature, Topology], Changed] = lambda level, s, t: level
+    change: Change = lambda level, topology: level
+    of: Callable[[Signature], bool] = lambda signature: True
+    trees: bool | None = True
     policy: str | None = None  # the wait policy, if the variant changes it
+
+    def changed(self, level: LevelChoice, signature: Signature, topology: Topology) -> LevelChoice:
+        """Return what a level runs in this variant."""
+        here = self.trees in (None, level.algorithm in ALGORITHMS)
+        return self.change(level, topology) if here and self.of(signature) else level
 
 
 def _with(level: LevelChoice, algorithm: str = "", **parameters: Any) -> LevelChoice:
@@ -52,65 +63,49 @@ def _with(level: LevelChoice, algorithm: str = "", **parameters: Any) -> LevelCh
     return replace(level, algorithm=algorithm or level.algorithm, parameters=told, kinds=kinds)
 
 
-def _is_tree(level: LevelChoice) -> bool:
-    return level.algorithm in ALGORITHMS
+def _given(**parameters: Any) -> Change:
+    return lambda level, topology: _with(level, **parameters)
 
 
-def _one_cell(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    return _with(level, cells=1) if _is_tree(level) and signature.nbytes > PAGE else None
+def _small_chunks(level: LevelChoice, topology: Topology) -> LevelChoice:
+    large = level.get("chunk", 0) > SMALL_CHUNK
+    return _with(level, chunk=SMALL_CHUNK) if large else level
 
 
-def _no_inline(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    return _with(level, inline=False) if _is_tree(level) and signature.nbytes <= PAGE else None
-
-
-def _small_chunks(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    large = level.get("chunk", 0) > SMALL_CHUNK and signature.nbytes > SMALL_CHUNK
-    return _with(level, chunk=SMALL_CHUNK) if large else None
-
-
-def _other_tree(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    if not _is_tree(level):
-        return None
+def _other_tree(level: LevelChoice, topology: Topology) -> LevelChoice:
     flat = level.algorithm == "flat"
     return _with(level.alike, "knomial", radix=2) if flat else _with(level.alike, "flat")
 
 
-def _no_sockets(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
+def _no_sockets(level: LevelChoice, topology: Topology) -> LevelChoice:
     """Reductions use the tree of releases."""
-    return level.alike if "leaders" in dict(level.of("reduce").parameters) else None
+    return level.alike if "leaders" in dict(level.of("reduce").parameters) else level
 
 
-def _own_flags(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    releases = _is_tree(level) and signature.collective != "reduce"
-    return _with(level, read_parent_flag=False) if releases else None
-
-
-def _beside(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    return _with(level, in_recv=False) if _is_tree(level) and signature.reduces else None
-
-
-def _trailing(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    return _with(level, trailing=True) if _is_tree(level) else None
-
-
-def _two_hops(level: LevelChoice, signature: Signature, topology: Topology) -> Changed:
-    flat = topology.size <= FLAT_RANKS
-    return None if _is_tree(level) else LevelChoice("sm", "flat" if flat else "knomial")
+def _two_hops(level: LevelChoice, topology: Topology) -> LevelChoice:
+    return LevelChoice("sm", "flat" if topology.size <= FLAT_RANKS else "knomial")
 
 
 VARIANTS = (
-    Variant("one cell", "no pipelining: a single cell (III-C)", _one_cell),
-    Variant("no inlining", "small data in a cell, not beside the flag (III-D)", _no_inline),
-    Variant("small chunks", "chunks of 8KiB", _small_chunks),
+    Variant("one cell", "no pipelining: a single cell (III-C)", _given(cells=1),
+            lambda s: s.nbytes > PAGE),
+    Variant("no inlining", "small data in a cell, not beside the flag (III-D)",
+            _given(inline=False), lambda s: s.nbytes <= PAGE),
+    Variant("small chunks", "chunks of 8KiB", _small_chunks,
+            lambda s: s.nbytes > SMALL_CHUNK, trees=None),
     Variant("other tree", "flat; binomial where flat is built in (III-A)", _other_tree),
-    Variant("no socket trees", "reduction trees that ignore sockets (III-A)", _no_sockets),
-    Variant("children's flags", "parents write a flag for each child (III-B)", _own_flags),
-    Variant("copied result", "combined outside the receive buffer, then copied (III-E)", _beside),
-    Variant("trailing sync", "writers wait for their readers at the end (III-C)", _trailing),
-    Variant("gather+release", "allreduce as gather and release, not direct or split", _two_hops),
+    Variant("no socket trees", "reduction trees that ignore sockets (III-A)", _no_sockets,
+            trees=None),
+    Variant("children's flags", "parents write a flag for each child (III-B)",
+            _given(read_parent_flag=False), lambda s: s.collective != "reduce"),
+    Variant("copied result", "combined outside the receive buffer, then copied (III-E)",
+            _given(in_recv=False), lambda s: s.reduces),
+    Variant("trailing sync", "writers wait for their readers at the end (III-C)",
+            _given(trailing=True)),
+    Variant("gather+release", "allreduce as gather and release, not direct or split", _two_hops,
+            trees=False),
     Variant("wait: yield", "waiting ranks yield the processor at once", policy="yield"),
-)
+)  # fmt: skip
 
 
 def without(
@@ -122,7 +117,7 @@ def without(
     levels = list(choice.levels)
     for k in topology.active:
         if levels[k].submodule == "sm":
-            levels[k] = variant.change(levels[k], signature, topology) or levels[k]
+            levels[k] = variant.changed(levels[k], signature, topology)
     return None if tuple(levels) == choice.levels else replace(choice, levels=tuple(levels))
 
 

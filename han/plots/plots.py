@@ -136,11 +136,11 @@ def comparison(rows: Sequence[Merged], path: Path, title: str = "") -> None:
     axes[1][0].set_ylabel("time / han's")
     figure.suptitle(title)
     figure.align_ylabels()
-    _legend(figure, axes[0])
+    _legend(figure, axes[0], 2 * len(axes[0]))
     save(figure, path)
 
 
-def _legend(figure: Any, axes: Sequence[Any]) -> None:
+def _legend(figure: Any, axes: Sequence[Any], columns: int) -> None:
     """Draw one legend for all panels, below them, where it covers no line."""
     named: dict[str, Any] = {}
     for axis in axes:
@@ -148,7 +148,7 @@ def _legend(figure: Any, axes: Sequence[Any]) -> None:
         named |= {name: line for name, line in zip(names, lines, strict=True) if name not in named}
     figure.legend(
         named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, 0),
-        ncol=max(1, min(len(named), 2 * len(axes))), frameon=False,
+        ncol=max(1, min(len(named), columns)), frameon=False,
     )  # fmt: skip
 
 
@@ -312,10 +312,7 @@ def _name_rows(axis: Any, names: Sequence[str], ratio: str, base: int) -> None:
 
 def _finish(figure: Any, axis: Any, path: Path, title: str) -> None:
     """Add the legend of an axis below all panels, and write the picture."""
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0), ncol=8, frameon=False
-    )
+    _legend(figure, [axis], 8)
     figure.suptitle(title, fontsize=10)
     figure.tight_layout()
     save(figure, path)

@@ -13,10 +13,10 @@ rank 0 that it leaves. Rank 0 decides which ranks take part and sends each rank 
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,9 @@ import numpy as np
 from mpi4py import MPI
 
 from han.common.system import text_of
+from han.ranks.last_words import letter, post
 from han.ranks.measured import TRIES, WAIT, WAIT_FOR_OTHERS
-from han.ranks.meeting import TAG_CLOCK, TAG_LAST, Meeting, Patience, abandon
+from han.ranks.meeting import TAG_CLOCK, TAG_LAST, Meeting
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -172,29 +173,19 @@ class _Talk:
 
     def __init__(self, meeting: Meeting, token: int) -> None:
         assert meeting.own is not None  # the first reading made it
-        self.comm, self.size, self.look = meeting.own, meeting.size, meeting.look
-        self.token = token
+        self.comm, self.size, self.token = meeting.own, meeting.size, token
+        self._look = partial(meeting.look, STEP) if meeting.look is not None else None
 
     def send(self, peer: int, value: object) -> None:
-        data = pickle.dumps((self.token, value))
-        request = self.comm.Isend([data, MPI.BYTE], peer, TAG_LAST)
-        if not request.Test():
-            abandon((request, data))
+        post(self.comm, (self.token, value), peer, TAG_LAST)
 
     def receive(self, until: float, source: int = MPI.ANY_SOURCE) -> tuple[int, Any]:
         """Return (sender, value) of the next message; raise _Left if none arrives by `until`."""
-        patience, status = Patience(), MPI.Status()
-        while True:
-            if message := self.comm.Improbe(source, TAG_LAST, status):
-                data = bytearray(status.Get_count(MPI.BYTE))
-                message.Recv([data, MPI.BYTE])
-                token, value = pickle.loads(data)
-                if token == self.token:
-                    return status.Get_source(), value
-            elif time.monotonic() > until:
-                raise _Left
-            elif patience.pause() and self.look is not None:
-                self.look(STEP)
+        while (found := letter(self.comm, source, TAG_LAST, until, self._look)) is not None:
+            sender, (token, value) = found
+            if token == self.token:
+                return sender, value
+        raise _Left
 
 
 def _follow(talk: _Talk) -> Reading | None:

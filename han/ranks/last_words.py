@@ -1,13 +1,14 @@
 """Values of all ranks when a program ends, without waiting long for any rank.
 
-A rank may be late, or have died. Therefore this is not collective: each rank sends its value, and
-rank 0 answers when it has received the values or waits no more.
+This is not collective: each rank sends its value, and rank 0 answers when it has received the
+values or waits no more.
 """
 
 from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,64 +21,60 @@ from han.ranks.meeting import Patience, abandon
 VALUE, ANSWER = 1, 2  # tags
 
 
-def tell(comm: MPI.Intracomm, value: object, waits: bool = True) -> None:
-    """Send a value to rank 0, and wait for its answer if it `waits`.
-
-    `comm` is used for nothing else.
-    """
-    _send(comm, pickle.dumps(value), 0, VALUE)
-    limit, patience = WAIT if waits else 0.0, Patience()
-    while patience.waited < limit:
-        if comm.Iprobe(0, ANSWER):
-            # Some libraries complain of messages that nobody received.
-            comm.Recv([bytearray(0), MPI.BYTE], 0, ANSWER)
-            return
-        patience.pause()
-
-
-def hear(comm: MPI.Intracomm, until: float) -> dict[int, Any]:
-    """Return the values of the other ranks, by rank; on rank 0.
-
-    Values that have come are received even if the time `until` has passed.
-    """
-    found: dict[int, Any] = {}
-    _hear(comm, found, until)
-    for peer in range(1, comm.Get_size()):
-        _send(comm, bytearray(0), peer, ANSWER)
-    return found
-
-
-def _send(comm: MPI.Intracomm, data: bytes | bytearray, peer: int, tag: int) -> None:
+def post(comm: MPI.Intracomm, value: object, peer: int, tag: int) -> None:
+    """Send a value, without waiting until it is received."""
+    data = pickle.dumps(value)
     request = comm.Isend([data, MPI.BYTE], peer, tag)
     if not request.Test():
         abandon((request, data))
 
 
-def _hear(comm: MPI.Intracomm, found: dict[int, Any], until: float) -> None:
-    """Receive values until all ranks have sent one, or the time has come."""
+def letter(
+    comm: MPI.Intracomm, source: int, tag: int, until: float,
+    look: Callable[[], object] | None = None,
+) -> tuple[int, Any] | None:  # fmt: skip
+    """Return the sender and the value of the next letter; None if none has come by `until`.
+
+    One that has come is returned even if this time has passed. `look` is called now and then,
+    and may raise.
+    """
     patience, status = Patience(), MPI.Status()
-    while len(found) < comm.Get_size() - 1:
-        message = comm.Improbe(MPI.ANY_SOURCE, VALUE, status)
-        if message is not None:
-            data = bytearray(status.Get_count(MPI.BYTE))
-            if not _done(message.Irecv([data, MPI.BYTE]), data, until):
-                return
-            found[status.Get_source()] = pickle.loads(data)
-        elif time.monotonic() > until:
-            return
-        else:
-            patience.pause()
-
-
-def _done(request: MPI.Request, data: bytearray, until: float) -> bool:
-    """Wait for a message; its sender may have died meanwhile."""
-    patience = Patience()
-    while not request.Test():
+    while not (message := comm.Improbe(source, tag, status)):
+        if time.monotonic() > until:
+            return None
+        if patience.pause() and look is not None:
+            look()
+    data = bytearray(status.Get_count(MPI.BYTE))
+    request = message.Irecv([data, MPI.BYTE])
+    while not request.Test():  # its sender may have died meanwhile
         if time.monotonic() > until:
             abandon((request, data))
-            return False
+            return None
         patience.pause()
-    return True
+    return status.Get_source(), pickle.loads(data)
+
+
+def tell(comm: MPI.Intracomm, value: object, waits: bool = True) -> None:
+    """Send a value to rank 0, and wait for its answer if it `waits`.
+
+    `comm` is used for nothing else.
+    """
+    post(comm, value, 0, VALUE)
+    if waits:  # some libraries complain of messages that nobody received
+        letter(comm, 0, ANSWER, time.monotonic() + WAIT)
+
+
+def hear(comm: MPI.Intracomm, until: float) -> dict[int, Any]:
+    """Return the values of the other ranks, by rank; on rank 0."""
+    found: dict[int, Any] = {}
+    while len(found) < comm.Get_size() - 1:
+        told = letter(comm, MPI.ANY_SOURCE, VALUE, until)
+        if told is None:
+            break
+        found[told[0]] = told[1]
+    for peer in range(1, comm.Get_size()):
+        post(comm, None, peer, ANSWER)
+    return found
 
 
 class TreeNode(NamedTuple):

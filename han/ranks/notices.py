@@ -287,13 +287,6 @@ class Notices:
                 return False
         return True
 
-    def close(self, quiet: bool) -> bool:
-        """Receive no more; return whether no communicator uses the mail any more.
-
-        `quiet`: no message is under way.
-        """
-        return self.mail.leave(self.token, quiet)
-
     def _failed_here_too(self, notice: Notice) -> bool:
         left = self._mine.get(notice.call)
         if left is None:

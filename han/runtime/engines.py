@@ -45,21 +45,15 @@ class Engines:
         self._guard = threading.RLock()  # another thread may receive messages about these engines
         self._made = health.notices.token  # so that tags differ from those of freed communicators
         self._channels: list[Channel] = []
-        self._bounds: tuple[int, ...] = ()
         self._empty: _native.Plan | None = None
         self._drained = 0  # runs of the own engine when all had finished last
 
     def open(self, channels: list[Channel], bounds: tuple[int, ...]) -> None:
         """Make the communicator's own engine; `bounds` are those of classes. Not collective."""
         self._channels = channels
-        self.own, self._bounds = self.make(channels), bounds
-        self.calls = self.look_up()
+        self.own, health = self.make(channels), self.health
+        self.calls = _native.Calls(self.own, READER, Request, health.rank, health.size, bounds)
         self.eager = reporter(self.own).eager = Eager(self.health.size)
-
-    def look_up(self) -> _native.Calls[Request]:
-        """Return a look-up without plans."""
-        health = self.health
-        return _native.Calls(self.own, READER, Request, health.rank, health.size, self._bounds)
 
     def remember(self, found: Any, message: Message, sized: Signature) -> None:
         """Let the look-up in C find what serves a class of sizes; `message` is one of its calls."""

@@ -57,7 +57,7 @@ class Given(NamedTuple):
     read; 0 if they name a problem.
     """
 
-    config: Any
+    config: Config
     settings: Settings
     problem: ConfigError | None
     statistics: str

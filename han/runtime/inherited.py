@@ -61,8 +61,7 @@ class Inherited:
     @property
     def config(self) -> Config:
         """The configuration."""
-        config: Config = self.given.config
-        return config
+        return self.given.config
 
     @property
     def keeps(self) -> bool:

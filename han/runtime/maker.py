@@ -21,7 +21,7 @@ from han.model.program import Program
 from han.ranks.health import Health
 from han.runtime.alike import ALIKE, ProgramKey
 from han.runtime.engines import Engines
-from han.runtime.native_plans import Prepared, native_plan, trial_class
+from han.runtime.native_plans import Prepared, identity, native_plan, trial_class
 from han.runtime.reports import reporter
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -50,12 +50,16 @@ class Maker:
     ) -> None:
         self.planner, self._health, self._shared = planner, health, shared
         self._engines, self._recorder = engines, recorder
-        self.made = self.reused = 0
-        self.seconds = 0.0
+        self.count_anew()
         self.living: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
         self._numbers = itertools.count(1)
         self._scratch: np.ndarray[Any, Any] | None = None
         self._comms: dict[_native.Engine, dict[tuple[int, Members], MPI.Intracomm]] = {}
+
+    def count_anew(self) -> None:
+        """Forget how many programs were made."""
+        self.made = self.reused = 0
+        self.seconds = 0.0
 
     def make(
         self,
@@ -153,9 +157,8 @@ class Maker:
         number = next(self._numbers)
         mapped = (mapping or self._shared.mapping) if signature.mapped else None
         native = native_plan(
-            engine, program, message, comms, scratch, number, mapped, known_as,
-            whole=self._shared.whole_channel, is_rival=is_rival,
-            **({} if planned is None else self._choices(planned)),
+            engine, program, message, identity(signature, is_rival), comms, scratch, mapped,
+            number=number, whole=self._shared.whole_channel, **self._choices(planned),
         )  # fmt: skip
         prepared = Prepared(native, program, signature, number, planned, is_rival)
         reporter(engine).know(prepared)
@@ -163,12 +166,12 @@ class Maker:
         self._recorder.know(partial(names_of, prepared))
         return prepared
 
-    def _choices(self, planned: Planned) -> dict[str, Any]:
+    def _choices(self, planned: Planned | None) -> dict[str, Any]:
         """Return what `native_plan` takes for a call that may run other plans."""
         found: dict[str, Any] = {}
-        if planned.alternative is not None:
+        if planned is not None and planned.alternative is not None:
             found["arena"] = self._shared.arena or (0, 0)
-        if planned.rival is not None:
+        if planned is not None and planned.rival is not None:
             health, burst = self._health, burst_of(planned.signature)
             found["tried"] = trial_class(planned), planned.first, health.rank, health.size, burst
         return found

@@ -281,7 +281,7 @@ def _made(
     health.alert()  # messages may have arrived before
     maker = Maker(planner, health, shared, engines, recorder)
     plans, persistent = Plans(maker, engines), Persistent(health, engines, shared, maker)
-    recorder.follow(engines, maker)
+    recorder.follow(engines.numbered, maker.names)
     return Parts(
         given, conditions, facts, health, shared, tracing, engines, planner, maker, plans,
         persistent, origin, is_root,

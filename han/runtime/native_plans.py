@@ -71,50 +71,37 @@ def native_plan(
     engine: _native.Engine,
     program: Program,
     message: Message,
-    comms: tuple[MPI.Comm, ...],
-    scratch: np.ndarray[Any, Any] | None,
-    number: int = 0,
+    signature: int,
+    comms: tuple[MPI.Comm, ...] = (),
+    scratch: np.ndarray[Any, Any] | None = None,
     mapping: Mapping | None = None,
-    known_as: Signature | None = None,
-    *,
-    whole: int = 0,
-    is_rival: bool = False,
-    arena: tuple[int, int] = (0, 0),
-    tried: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
+    **more: Any,
 ) -> _native.Plan:
-    """Make the native plan of a program; `number` identifies it in traces.
+    """Make the native plan of a program; `signature` is the number of the call that peers compare.
 
-    `mapping` is where this rank finds mapped buffers of its peers. `known_as` is the call that
-    peers compare, if it is not that of the message. `is_rival`: the plan is itself a rival.
-
-    If the call has an alternative (``native/engine/stepping.h``), `arena` is the address and the
-    size of this rank's arena, and `whole` the channel in which the ranks tell each other. If it
-    has a rival (``native/engine/trials.h``), `tried` are the number of the class of calls, the runs
-    before the first trial, this rank, the number of ranks, and the runs of a burst if the ranks
-    meet before and after it, or 0.
+    `mapping` is where this rank finds mapped buffers of its peers. `more` are further arguments of
+    :meth:`_native.Engine.plan`: the number in traces, and what an alternative or a rival needs
+    (``native/engine/stepping.h``, ``native/engine/trials.h``).
     """
-    signature = message.signature
-    callback = signature.reduces and message.numbers is None
+    called = message.signature
+    callback = called.reduces and message.numbers is None
     return engine.plan(
         **program.records,
         footprint=program.footprint,
-        brief=not (program.talks_mpi or callback or any(tried))
-        and (signature.own or _moved(program, signature) <= BRIEF),
-        signature=identity(known_as or signature, is_rival),
+        brief=not (program.talks_mpi or callback or "tried" in more)
+        and (called.own or _moved(program, called) <= BRIEF),
+        signature=signature,
         kernel=message.numbers or (-1, -1),
-        element=signature.element,
+        element=called.element,
         op=0 if message.op is None else message.op.handle,
-        dtype=_handle(message, program),
+        dtype=_handle(message),
         operand=program.operand if callback else 0,
         unpacks=message.unpacks,
         comms=tuple(c.handle for c in comms),
         scratch=scratch,
         keep=(message.op, message.datatype, comms, mapping),
-        number=number,
         shifts=None if mapping is None else mapping.shifts,
-        arena=arena,
-        whole=whole,
-        tried=tried,
+        **more,
     )
 
 
@@ -128,7 +115,7 @@ def _moved(program: Program, signature: Signature) -> int:
     return int(n @ (_COPIED[code] + signature.element * _COMBINED[code]))
 
 
-def _handle(message: Message, program: Program) -> int:
+def _handle(message: Message) -> int:
     if message.datatype is None or message.datatype == MPI.DATATYPE_NULL:
         return MPI.BYTE.handle
     return message.datatype.handle
@@ -140,4 +127,5 @@ def empty_plan(engine: _native.Engine, rank: int) -> _native.Plan:
     program = Program(
         rank, np.zeros(0, INSTRUCTION), (), (), 0, 0, 0, nowhere, nowhere, False, ()
     )  # fmt: skip
-    return native_plan(engine, program, Message(Signature("barrier")), (), None)
+    message = Message(Signature("barrier"))
+    return native_plan(engine, program, message, identity(message.signature))

@@ -55,8 +55,7 @@ class Parts:
     @property
     def config(self) -> Config:
         """The configuration."""
-        config: Config = self.given.config
-        return config
+        return self.given.config
 
     @property
     def topology(self) -> Topology:
@@ -147,7 +146,7 @@ class Parts:
     def _close_mail(self, quiet: bool) -> None:
         """Leave the mail; free it after its last communicator, and this one's own duplicate."""
         notices, own = self.health.notices, self.health.meeting.own
-        if notices.close(quiet):
+        if notices.mail.leave(notices.token, quiet):
             notices.mail.close(quiet)
         if own is not None and own != notices.mail.comm and quiet:
             own.Free()

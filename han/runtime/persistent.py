@@ -20,7 +20,7 @@ from han.memory.mapping import Mapping
 from han.memory.shared import SharedMemory
 from han.memory.windows import ARENA, ELSEWHERE, Spot, Spots, agreed_spots
 from han.message.message import Message, Reducer
-from han.message.packing import Hook, nothing
+from han.message.packing import Hook
 from han.message.parsers import Parser
 from han.model.channel_layout import PAGE
 from han.ranks.health import Health
@@ -265,8 +265,7 @@ class Persistent:
         """Make a request for a parsed call."""
         prepared = self._prepared(kind, slot, message.send, message.recv)
         expect_short(prepared.program, message)
-        begin = self._begin(message, None) if message.begin else None
-        return self._on(slot, prepared, message, None, begin)
+        return self._on(slot, prepared, message, None)
 
     def _mapped_request(
         self, kind: Kind, slot: Slot, message: Message, spots: Sequence[Spots]
@@ -295,47 +294,33 @@ class Persistent:
         planned = self._planner.planned(called, False, slot.memory).alone
         prepared = self._maker.make(planned, message, slot.engine, mapping=mapping)
         expect_short(prepared.program, message)
-        checks = message.begin or mapping.windows
-        begin = self._begin(message, mapping) if checks else None
-        return self._on(slot, prepared, message, mapping, begin)
+        return self._on(slot, prepared, message, mapping)
 
     def _on(
-        self,
-        slot: Slot,
-        prepared: Prepared,
-        message: Message,
-        mapping: Mapping | None,
-        begin: Hook | None,
+        self, slot: Slot, prepared: Prepared, message: Message, mapping: Mapping | None
     ) -> Request:
+        begin = self._begin(message.begin, mapping.check if mapping and mapping.windows else None)
         keep = (*message.keep, mapping, prepared, Lease(self.slots, slot))
         return Prequest(
             slot.engine, prepared.native, message.send, message.recv, keep, begin, message.end,
             True, message.signature.nbytes, message.sizes,
         )  # fmt: skip
 
-    def _begin(self, message: Message, mapping: Mapping | None) -> Hook:
-        """Return what a start does first."""
-        pack = self._packing(message.begin or nothing)
-        if mapping is None:
-            return pack
+    def _begin(self, pack: Hook | None, check: Hook | None) -> Hook | None:
+        """Return what a start does first; an error in packing revokes the communicator."""
+        if pack is None:
+            return check
 
         def begin() -> None:
-            mapping.check()
-            pack()
-
-        return begin
-
-    def _packing(self, pack: Hook) -> Hook:
-        """Return a function that packs; an error in it revokes the communicator."""
-
-        def packing() -> None:
+            if check is not None:
+                check()
             try:
                 pack()
             except BaseException:
                 with self._health.together("the start of a persistent request"):
                     raise
 
-        return packing
+        return begin
 
 
 def _expect_alike(answers: Sequence[Signature | str], problem: Exception | None) -> None:

@@ -40,14 +40,6 @@ class CacheInfo(NamedTuple):
     seconds: float
     shared: int
 
-    def since(self, before: CacheInfo) -> CacheInfo:
-        """Return the statistics without those of `before`, an earlier time."""
-        return CacheInfo(
-            self.hits - before.hits, self.misses - before.misses, self.maxsize, self.currsize,
-            self.evictions - before.evictions, self.made - before.made,
-            self.seconds - before.seconds, self.shared - before.shared,
-        )  # fmt: skip
-
     def __str__(self) -> str:
         calls, each = self.hits + self.misses, self.seconds / max(1, self.made)
         return (
@@ -70,7 +62,7 @@ class Plans:
         self.config = self.planner.config
         self._kept: OrderedDict[object, Prepared] = OrderedDict()
         self._counts: Counter[str] = Counter()
-        self._before = NOTHING_KEPT  # the statistics when the communicator was made
+        self._hits = 0  # of the look-up in C when the communicator was made
         self.apart = any(submodule(name).may_block for name in self.planner.named_submodules())
 
     def find(self, message: Message, blocking: bool) -> Prepared | None:
@@ -123,18 +115,17 @@ class Plans:
 
     def info(self) -> CacheInfo:
         """Return the statistics since the communicator was made."""
-        return self._sums().since(self._before)
+        counts, maker, quick = self._counts, self._maker, self._engines.calls.hits - self._hits
+        return CacheInfo(
+            counts["hits"] + quick, counts["misses"], self.config.plans,
+            len(self._kept), counts["evictions"], maker.made, maker.seconds, maker.reused,
+        )  # fmt: skip
 
     def restart(self) -> None:
         """Count for another communicator, which takes the plans over."""
-        self._before = self._sums()
-
-    def _sums(self) -> CacheInfo:
-        counts, maker = self._counts, self._maker
-        return CacheInfo(
-            counts["hits"] + self._engines.calls.hits, counts["misses"], self.config.plans,
-            len(self._kept), counts["evictions"], maker.made, maker.seconds, maker.reused,
-        )  # fmt: skip
+        self._counts.clear()
+        self._hits = self._engines.calls.hits
+        self._maker.count_anew()
 
     def counts(self, signature: Signature) -> list[tuple[int, ...]]:
         """List the executor's counts of all plans in use that serve a signature."""

@@ -142,70 +142,55 @@ class Slots:
         notices, `story` tells what this rank is in.
         """
         board = self._board or self._opened(story())
-        leads = self._health.rank == LEADER
-        found = None if leads else board.read()
-        slot = self._leads(board, call, need) if leads else self._follows(found, call)
-        if slot is not None:
-            return slot
-        patience = Patience()
+        step = self._lead if self._health.rank == LEADER else self._follow
+        choice = step(board, call, need, story)
+        if choice is not None and choice < MOST_SLOTS:
+            return self._every[choice]
 
-        def pause() -> None:
-            self._pause(patience, number, story)
+        def choose() -> int:
+            nonlocal choice
+            patience = Patience()
+            while choice is None:
+                self._pause(patience, number, story)
+                choice = step(board, call, need, story)
+            chosen, choice = choice, None
+            return chosen
 
-        def lead() -> int:
-            choice = self._choose(board, need, pause)
-            while not board.publish(choice, call):
-                pause()
-            return choice
+        return self._chosen(choose, story)
 
-        def follow() -> int:
-            nonlocal found
-            while found is None:
-                pause()
-                found = board.read()
-            (choice, theirs), found = found, None
-            if theirs != call:
-                shown = f"its buffer is {DEVICE}" if choice == ON_DEVICE else ""
-                raise differs(self._health, LEADER, story(), shown)
-            return choice
+    def _lead(
+        self, board: _native.Board, call: int, need: Need, story: Callable[[], str]
+    ) -> int | None:
+        """Publish a slot that all ranks have left, or what to make; None if that must wait.
 
-        return self._chosen(lead if leads else follow, story)
-
-    def _leads(self, board: _native.Board, call: int, need: Need) -> Slot | None:
-        """Publish the first slot that fits and that all ranks have left; None if it must wait."""
-        if need in (Need.LEFT, Need.ON_DEVICE):
-            return None
-        self._reclaim(board)
-        fit = self._fit(self._free, need is Need.LARGE)
-        choice = (fit & -fit).bit_length() - 1
-        if not fit or not board.publish(choice, call):
-            return None
-        self._free &= ~(1 << choice)
-        return self._every[choice]
-
-    def _follows(self, found: tuple[int, int] | None, call: int) -> Slot | None:
-        """Return the slot that the leader has published for this call; None if it did not yet."""
-        if found is None or found[1] != call or found[0] >= MOST_SLOTS:
-            return None
-        return self._every[found[0]]
-
-    def _choose(self, board: _native.Board, need: Need, pause: Callable[[], None]) -> int:
-        """Choose a slot that all ranks have left.
-
-        If there is none, wait until all ranks have come to this request, as they would have to in
+        If there is no such slot, all ranks must have come to this request, as they would have to in
         order to make slots: they may have left some meanwhile.
         """
-        if need in (Need.LEFT, Need.ON_DEVICE):
-            return int(need)
-        large = need is Need.LARGE
-        self._reclaim(board)
-        if not self._fit(self._free, large):
-            while not board.gathered():
-                pause()
+        large, choice = need is Need.LARGE, int(need)
+        if choice >= MAKE_SMALL:
             self._reclaim(board)
-        choice = self._pick(self._free, large)
+            if not self._fit(self._free, large):
+                if not board.gathered():
+                    return None
+                self._reclaim(board)
+            choice = self._pick(self._free, large)
+        if not board.publish(choice, call):
+            return None
         if choice < MOST_SLOTS:
             self._free &= ~(1 << choice)
+        return choice
+
+    def _follow(
+        self, board: _native.Board, call: int, need: Need, story: Callable[[], str]
+    ) -> int | None:
+        """Return what the leader has published for this call; None if it did not yet."""
+        found = board.read()
+        if found is None:
+            return None
+        choice, theirs = found
+        if theirs != call:
+            shown = f"its buffer is {DEVICE}" if choice == ON_DEVICE else ""
+            raise differs(self._health, LEADER, story(), shown)
         return choice
 
     def _reclaim(self, board: _native.Board) -> None:

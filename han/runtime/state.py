@@ -12,6 +12,7 @@ from typing import Any
 from mpi4py import MPI
 
 from han.common.errors import ArgumentError, HanError
+from han.memory.windows import Windows
 from han.message.message import Message
 from han.message.parsers import Parser
 from han.ranks.health import FREED, Health, revoked
@@ -140,19 +141,11 @@ class State:
 
     # ---- windows ----------------------------------------------------------------------------
 
-    def attach_window(self, win: Any) -> None:
-        """Let persistent collectives read arrays in a shared window; collective."""
-        self._of_window("attach_window", self.parts.shared.windows.attach, win)
-
-    def detach_window(self, win: Any) -> None:
-        """Detach a window: requests made later do not read from it; collective."""
-        self._of_window("detach_window", self.parts.shared.windows.detach, win)
-
-    def _of_window(self, name: str, act: Callable[[Any], str], win: Any) -> None:
+    def of_window(self, name: str, act: Callable[[Windows, Any], str], win: Any) -> None:
         """Attach or detach a window; collective. Raises ArgumentError on all ranks."""
         self.health.live()
         with self.health.together(name):
-            wrong = act(win)
+            wrong = act(self.parts.shared.windows, win)
         if wrong:
             raise ArgumentError(f"{name}: {wrong}")
 

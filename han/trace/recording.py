@@ -7,11 +7,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from han import _native
 from han._native import Engine
 from han.common.system import text_of
 from han.ranks.clocks import Clock
@@ -87,17 +86,14 @@ class Recording:
         engine.trace(memory, self._tsc)
         self._open.append((weakref.ref(engine), request, memory))
 
-    def settle(self, engine: Engine | None = None) -> None:
-        """Take the events of an engine, or of all engines, and stop their recording."""
-        attached, self._open = self._open, []
-        for reference, request, memory in attached:
-            recorder = reference()
-            if engine is not None and recorder is not engine:
-                self._open.append((reference, request, memory))
-                continue
-            if recorder is not None:
-                recorder.trace(None)
+    def settle(self) -> None:
+        """Take the events of all engines, and stop their recording."""
+        for reference, request, memory in self._open:
+            engine = reference()
+            if engine is not None:
+                engine.trace(None)
             self._take(request, memory)
+        self._open.clear()
 
     @property
     def room(self) -> int:
@@ -168,18 +164,8 @@ def _since(first: int, moments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 # ---- the recorder of a communicator -------------------------------------------------------------
 
 
-class EngineList(Protocol):
-    """The engines of a communicator."""
-
-    def numbered(self) -> list[tuple[_native.Engine, int]]:
-        """List the engines with their numbers."""
-
-
-class PlanNames(Protocol):
-    """The plans of a communicator."""
-
-    def names(self) -> list[tuple[int, Names]]:
-        """List the numbers of the plans with the names that they stand for."""
+ListEngines = Callable[[], list[tuple[Engine, int]]]  # with their numbers
+ListPlans = Callable[[], list[tuple[int, Names]]]  # their numbers, and what these stand for
 
 
 class Recorder:
@@ -193,15 +179,15 @@ class Recorder:
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self._engines: weakref.ref[EngineList] | None = None
-        self._plans: weakref.ref[PlanNames] | None = None
+        self._engines: weakref.WeakMethod[ListEngines] | None = None
+        self._plans: weakref.WeakMethod[ListPlans] | None = None
         self._lock = threading.RLock()  # reentrant: the garbage collector may free a request here
         self._active: list[Recording] = []
         self._stretch: Recording | None = None
 
-    def follow(self, engines: EngineList, plans: PlanNames) -> None:
-        """Set where the recorder finds the engines and plans of the communicator."""
-        self._engines, self._plans = weakref.ref(engines), weakref.ref(plans)
+    def follow(self, engines: ListEngines, plans: ListPlans) -> None:
+        """Set the methods that list the engines and plans of the communicator."""
+        self._engines, self._plans = weakref.WeakMethod(engines), weakref.WeakMethod(plans)
 
     def begin(self, recording: Recording) -> bool:
         """Begin a recording; return False if it is active already."""
@@ -233,17 +219,11 @@ class Recorder:
             if self._stretch is not None:
                 self._stretch.know(*named())
 
-    def attach(self, engine: _native.Engine, request: int) -> None:
+    def attach(self, engine: Engine, request: int) -> None:
         """Note that an engine has been made; `request` is its number."""
         with self._lock:
             if self._stretch is not None:
                 self._stretch.attach(engine, request)
-
-    def settle(self, engine: _native.Engine) -> None:
-        """Take the events of an engine that is about to be freed."""
-        with self._lock:
-            if self._stretch is not None:
-                self._stretch.settle(engine)
 
     def _cut(self, active: list[Recording]) -> None:
         """End the current stretch, and begin one for the recordings in `active`."""
@@ -256,7 +236,7 @@ class Recorder:
             self._stretch = Recording(self.rank, max(r.room for r in active))
             plans = self._plans() if self._plans is not None else None
             engines = self._engines() if self._engines is not None else None
-            for number, names in plans.names() if plans is not None else ():
+            for number, names in plans() if plans is not None else ():
                 self._stretch.know(number, names)
-            for engine, number in engines.numbered() if engines is not None else ():
+            for engine, number in engines() if engines is not None else ():
                 self._stretch.attach(engine, number)

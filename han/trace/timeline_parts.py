@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from han.common.grouped import grouped
+from han.common.units import joined, spans
 from han.model.timeline import TaskTime, Timeline, TimelineError
 
 Ranks = Iterable[int | range]  # a range may be long and is never listed
@@ -52,7 +53,7 @@ def select(
     timeline: Timeline, call: tuple[int, int] | None = None, ranks: Ranks | None = None
 ) -> Timeline:
     """Keep one call, or some ranks; raise TimelineError if nothing is left."""
-    wanted = None if ranks is None else _joined(ranks)
+    wanted = None if ranks is None else joined(ranks)
     times = tuple(t for t in timeline.times if _matches(t, call, wanted))
     if timeline.times and not times:
         raise TimelineError(f"{timeline.title}: {_nothing(timeline, call, wanted)}")
@@ -61,7 +62,7 @@ def select(
 
 def matches(timeline: Timeline, call: tuple[int, int] | None, ranks: Ranks | None) -> bool:
     """Return whether :func:`select` would keep anything."""
-    wanted = None if ranks is None else _joined(ranks)
+    wanted = None if ranks is None else joined(ranks)
     return any(_matches(t, call, wanted) for t in timeline.times)
 
 
@@ -83,21 +84,8 @@ def _nothing(timeline: Timeline, call: tuple[int, int] | None, ranks: list[range
     return f"no tasks of call {number}{whose}; the trace has {known}"
 
 
-def _joined(numbers: Ranks) -> list[range]:
-    """Return the numbers as sorted ranges with gaps between them."""
-    spans = [n if isinstance(n, range) else range(n, n + 1) for n in numbers]
-    joined: list[range] = []
-    for span in sorted(spans, key=lambda span: span.start):
-        if joined and span.start <= joined[-1].stop:
-            last = joined.pop()
-            span = range(last.start, max(last.stop, span.stop))
-        joined.append(span)
-    return joined
-
-
 def _spans(numbers: Ranks) -> str:
-    ends = [(span.start, span.stop - 1) for span in _joined(numbers)]
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ends)
+    return spans(numbers, ", ")
 
 
 def silent(timeline: Timeline) -> str:

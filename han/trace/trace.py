@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from han.common.errors import ArgumentError
@@ -10,7 +11,7 @@ from han.model.timeline import TaskTime, Timeline
 from han.ranks.clocks import Clock, Reading
 from han.trace.recording import Recording
 from han.trace.timeline_parts import merge
-from han.trace.tracing import Tracing, part_path, write_part
+from han.trace.tracing import Tracing, write_part
 
 __all__ = ["TaskTime", "Trace"]
 
@@ -68,9 +69,8 @@ class Trace:
 
         Raises SetupError on all ranks if one of them cannot write.
         """
-        part = self._part()
-        path = part_path(Path(folder), part, self._recording.rank)
-        self._tracing.share(lambda: write_part(path, part), f"the writing of a trace to {folder}")
+        write = partial(write_part, folder, self._part(), self._recording.rank)
+        self._tracing.share(write, f"the writing of a trace to {folder}")
 
     def _part(self) -> Timeline:
         """Return this rank's part of the timeline; the first call compares the clocks."""

@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 from han.common.atomic import write_whole
 from han.common.errors import HanError
+from han.common.units import plural
 from han.config.rc import rc
 from han.ranks.clocks import STEP as CLOCKS
 from han.ranks.clocks import Clock, Reading, last_reading, read_clock
@@ -56,24 +57,18 @@ def part_of(
     """Return one rank's part of a timeline; `nodes` holds the node of each rank."""
     from han.model.timeline import Timeline
 
-    ranks, count = len(nodes), len(set(nodes))
-    title = f"{ranks} rank{'s' * (ranks > 1)} on {count} node{'s' * (count > 1)}"
+    title = f"{plural(len(nodes), 'rank')} on {plural(len({*nodes}), 'node')}"
     return Timeline(
         "measured", title, tuple(recording.times(clock)), recording.dropped, clock.uncertainty,
         nodes, communicator,
     )  # fmt: skip
 
 
-def part_path(folder: Path, part: Timeline, rank: int) -> Path:
-    """Return the path of the file of one rank's part."""
-    return folder / f"trace-{part.communicator}-{rank}.json"
-
-
-def write_part(path: Path, part: Timeline) -> None:
-    """Write one rank's part; the file appears as a whole or not at all."""
+def write_part(folder: str | Path, part: Timeline, rank: int) -> None:
+    """Write one rank's part into a folder; the file appears as a whole or not at all."""
     from han.trace.timeline_files import to_json
 
-    write_whole(path, to_json(part))
+    write_whole(Path(folder) / f"trace-{part.communicator}-{rank}.json", to_json(part))
 
 
 class TraceFile:
@@ -104,7 +99,7 @@ class TraceFile:
         if not part.times and not part.dropped:
             return
         try:
-            write_part(part_path(self.folder, part, self.recording.rank), part)
+            write_part(self.folder, part, self.recording.rank)
         except OSError as error:
             message = f"han: {VARIABLE}: no trace is written in {self.folder}: {error.strerror}"
             print(message, file=sys.stderr, flush=True)
