@@ -19,7 +19,6 @@ from han.tasks.signature import Signature
 
 PLAIN = ("leaders", "lane", "parts")  # families of groups in which every member has an operand
 ANY = (*PLAIN, "everyone")  # also of groups in which some members have none
-TRIED_SIZES = (4096, 64, 256, 1000, 65536)  # of pieces, in tests
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,8 @@ class Parameter:
     """A parameter of an algorithm.
 
     A ``size`` (bytes), an ``int``, a ``bool`` or ``factors`` (whole numbers) within a range, or a
-    ``name`` among `choices`; () means any name. Tests set it to the values of `tried`, which are
-    small, so that small messages take many pieces. A test that needs only one value takes the
-    first. `joint`: all kinds of tasks of a level have the same value. `asked`: only users set it,
-    as it changes results; the tuner does not try it.
+    ``name`` among `choices`; () means any name. `joint`: all kinds of tasks of a level have the
+    same value. `asked`: only users set it, as it changes results; the tuner does not try it.
     """
 
     kind: Literal["size", "int", "bool", "name", "factors"]
@@ -31,16 +29,8 @@ class Parameter:
     minimum: int = 0
     maximum: int = 1 << 40
     choices: tuple[str, ...] = ()
-    tried: tuple[int, ...] = ()
     joint: bool = False
     asked: bool = False
-
-    @property
-    def values(self) -> tuple[ParameterValue, ...]:
-        """The values that tests draw from; if empty, tests do not set the parameter."""
-        if self.kind == "bool":
-            return (False, True)
-        return self.choices or self.tried
 
     def parse(self, value: ParameterValue) -> ParameterValue:
         """Return ``value`` as this kind (``"64KiB"`` as 65536), or raise ValueError."""

@@ -28,7 +28,7 @@ class Toy(Adapt):
     name = "toy"
     about = "for a test"
     algorithms = {"linear": Algorithm("the root talks to everyone", ordered="always")}
-    parameters = {"segment": Parameter("size", "bytes of one message", 1, 1 << 20, tried=(64,))}
+    parameters = {"segment": Parameter("size", "bytes of one message", 1, 1 << 20)}
     may_block = True
 
     def supports(self, question):
@@ -85,7 +85,6 @@ def test_what_conformance_tests_do_holds_for_it(toy):
         plan = planner.planned(call_signature(collective, 800)).plan
         assert [level.submodule for level in plan.choice.levels] == ["toy"]
         assert verify([plan] * 2).ranks == 5
-    assert toy.parameters["segment"].values == (64,)
 
 
 def test_its_defaults_hold_nothing_back(toy):
