@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from han.config.catalogue import Parameter as Parameter  # what submodules declare
-from han.config.catalogue import not_taken
+from han.config.parameters import Parameter as Parameter  # what submodules declare
+from han.config.parameters import not_taken
 from han.model.topology import Topology
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LevelChoice, Value

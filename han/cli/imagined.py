@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from han.common.errors import ArgumentError
-from han.config.config import Config, load_config, validate_names
-from han.submodules.catalogue import catalogue
+from han.config.config import Config, load_config
+from han.submodules.names import validate_names
 from han.tasks.call import call_signature
 from han.tasks.choice import LEFT
 from han.tasks.plan import Plan
@@ -40,7 +40,7 @@ def imagine(
 
 def known_config(source: str | None) -> Config:
     """Load a configuration, and check its names against the submodules. Raises ConfigError."""
-    return validate_names(load_config(source), catalogue())
+    return validate_names(load_config(source))
 
 
 def class_of_call(found: Explanation, config: str | None) -> tuple[Plan, int] | None:

@@ -4,7 +4,7 @@ from math import prod
 from random import Random
 from typing import Any
 
-from han.config.catalogue import Parameter
+from han.config.parameters import Parameter
 from han.model.collectives import COLLECTIVES, FUSED, ROWS
 from han.model.topology import Topology
 from han.submodules.exchange.factors import primes

@@ -7,10 +7,10 @@ import pytest
 from machines import on_nodes, topology_of
 
 from han.common.errors import ConfigError
-from han.config.config import load_config, validate_names
+from han.config.config import load_config
 from han.model.program import Code
 from han.model.topology import Topology
-from han.submodules.catalogue import catalogue
+from han.submodules.names import validate_names
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice, level_choice
 from han.tasks.compositions import COMPOSITIONS
@@ -368,13 +368,13 @@ def test_a_kind_that_a_level_does_not_have_is_refused():
 def test_rules_are_checked_when_they_are_read(composition, levels, said):
     rule = {"use": {"composition": composition, "levels": levels}}
     with pytest.raises(ConfigError, match=said):
-        validate_names(load_config({"rules": [rule]}), catalogue())
+        validate_names(load_config({"rules": [rule]}))
 
 
 def test_every_composition_may_be_named():
     for name in COMPOSITIONS:
         config = load_config({"rules": [{"use": {"composition": name}}]})
-        assert validate_names(config, catalogue()).rules[0].use.composition == name
+        assert validate_names(config).rules[0].use.composition == name
 
 
 @pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])

@@ -6,10 +6,10 @@ import pytest
 from machines import collectives_of, topology_of
 
 from han.common.errors import ConfigError
-from han.config.config import load_config, validate_names
+from han.config.config import load_config
 from han.submodules import registry
 from han.submodules.adapt.adapt import Adapt
-from han.submodules.catalogue import catalogue
+from han.submodules.names import validate_names
 from han.tasks.call import call_signature
 from han.tasks.contract import Algorithm, Parameter
 from han.tasks.lower import lower
@@ -44,7 +44,7 @@ def toy(monkeypatch):
 def config_of(**more):
     level = {"submodule": "toy", "segment": "64", **more}
     rules = [{"use": {"segment": "whole", "levels": {"network": level}}}]
-    return validate_names(load_config({"rules": rules}, {}), catalogue())
+    return validate_names(load_config({"rules": rules}, {}))
 
 
 def planner_of(config):
@@ -52,7 +52,6 @@ def planner_of(config):
 
 
 def test_configurations_know_it():
-    assert catalogue().submodules["toy"].algorithms == ("linear",)
     use = config_of().rules[0].use.levels["network"]
     assert (use.submodule, dict(use.parameters)) == ("toy", {"segment": 64})
 

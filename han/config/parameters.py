@@ -1,12 +1,9 @@
-"""The submodules, algorithms and parameters that a configuration may name.
-
-Plain data, so that a registry can fill it in without an import of pydantic.
-"""
+"""The parameters that submodules declare and configurations set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from han.common.suggest import unknown
@@ -79,38 +76,9 @@ def _listed(value: ParameterValue) -> tuple[int, ...]:
     return value
 
 
-@dataclass(frozen=True)
-class SubmoduleInfo:
-    """The algorithms of one submodule and the parameters that they take.
-
-    `between` and `inside` are the algorithms that serve a composition, by its name: on the
-    outermost level, and inside nodes. A composition that all levels serve like a tree is not there.
-    `takes` are the parameters that an algorithm reads; one that is not there reads all. `never`
-    returns why an algorithm can never take some values of its parameters, or None.
-    """
-
-    algorithms: tuple[str, ...] = ()
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    between: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    inside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    never: Callable[[str, Mapping[str, ParameterValue]], str | None] = lambda *_: None
-
-
 def not_taken(algorithm: str, name: str, taken: Iterable[str]) -> str:
     """Return why an algorithm cannot have a parameter: it does not read it."""
     return f"{algorithm} does not take {name}; it takes {', '.join(taken) or 'no parameters'}"
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """The submodules that a configuration may name, and what compositions serve.
-
-    `collectives` has the compositions that do not serve all collectives.
-    """
-
-    submodules: Mapping[str, SubmoduleInfo]
-    collectives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 _EXPECTED = {
