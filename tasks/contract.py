@@ -62,7 +62,6 @@ class Question(NamedTuple):
     level: int
     signature: Signature
     choice: LevelChoice
-    lockstep: bool = False
     segment: int | None = None
     blocking: bool = True
     kind: str = ""
@@ -70,8 +69,8 @@ class Question(NamedTuple):
 
     def of_kind(self, kind: str, choice: LevelChoice) -> Question:
         """Return the question for one kind of tasks, which run `choice`."""
-        where, level, call, _, lockstep, segment, blocking, _, repeats = self
-        return Question(where, level, call, choice, lockstep, segment, blocking, kind, repeats)
+        where, level, call, _, segment, blocking, _, repeats = self
+        return Question(where, level, call, choice, segment, blocking, kind, repeats)
 
     @property
     def segmented(self) -> bool:
