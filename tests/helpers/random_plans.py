@@ -29,14 +29,13 @@ from han.model.collectives import (
     UNEVEN,
 )
 from han.model.topology import Topology
-from han.submodules.registry import registered
+from han.submodules.registry import plan_of_choice, registered
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import COMPOSITIONS, TREE, as_called
 from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB = 1024

@@ -15,6 +15,7 @@ from random_plans import TARGETS, Target
 
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import LevelChoice
 from han.tasks.compositions import TREE, as_called
 from han.tasks.outline import levels_of
@@ -23,7 +24,6 @@ from han.tasks.signature import Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 BOUNDS = bounds_of()

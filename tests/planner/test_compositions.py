@@ -11,7 +11,7 @@ from han.config.config import load_config
 from han.model.program import Code
 from han.model.topology import Topology
 from han.submodules.names import validate_names
-from han.submodules.registry import submodule
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.choice import Choice, LevelChoice, level_choice
 from han.tasks.compositions import COMPOSITIONS
 from han.tasks.files.store import PlanFileError, from_json, to_json
@@ -22,7 +22,6 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 20

@@ -26,13 +26,12 @@ from han.submodules.exchange.factors import (
 )
 from han.submodules.exchange.layout import Layout, Partition
 from han.submodules.names import validate_names
-from han.submodules.registry import submodule
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.parts import plan_of_choice
 
 IN_NODE = ("recursive", "cyclic", "tree", "copyin")
 ORDERED = ("recursive", "tree")

@@ -10,7 +10,7 @@ from test_exchange_halves import planned
 from han.config.config import load_config
 from han.model.program import Code
 from han.submodules.names import validate_names
-from han.submodules.registry import submodule
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
@@ -18,7 +18,6 @@ from han.tasks.size_classes import bounds_of, class_of
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.papers.jocksch import BOX, script
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 ROWS = submodule("exchange").algorithms

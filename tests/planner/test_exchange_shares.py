@@ -12,6 +12,7 @@ from test_exchange_halves import objection, planned, signature_of
 from test_planner import quick
 
 from han.model.program import Code
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.compositions import as_called
 from han.tasks.lanes import inner_levels, outer_levels
@@ -20,7 +21,6 @@ from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of
 

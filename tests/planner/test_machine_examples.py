@@ -12,11 +12,11 @@ from han.config.rails import rails_of
 from han.model.collectives import DATALESS
 from han.model.topology import Topology
 from han.submodules.names import validate_names
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.plan import Plan
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 

@@ -20,7 +20,7 @@ from han.model.collectives import REDUCING
 from han.model.splits import blocks
 from han.submodules.names import validate_names
 from han.submodules.parts.fold import fold
-from han.submodules.registry import registered
+from han.submodules.registry import plan_of_choice, registered
 from han.tasks.call import call_signature
 from han.tasks.canonical import canonical, depths, linear, matters, rooms
 from han.tasks.choice import Choice, level_choice
@@ -28,7 +28,6 @@ from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.expressions import Expressions
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of

@@ -17,6 +17,7 @@ from han.config.config import load_config
 from han.model.program import Base, Code, Program
 from han.model.series import Panel
 from han.submodules.exchange.factors import Factors, both_ways, primes, recursive_factors, spell
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
@@ -31,7 +32,6 @@ from han.tuning.papers.figure import (
     call,
     sizes,
 )
-from han.tuning.parts import plan_of_choice
 
 BOX = 64  # bytes of a box of figure 3
 SHOWN = (-2, 2, 2)
