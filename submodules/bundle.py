@@ -21,7 +21,7 @@ from han.submodules.parts.lots import Lot, Lots, cut_blocks, single
 from han.submodules.parts.mail import MOST, misfit
 from han.tasks.bundles import Members, Shelf
 from han.tasks.context import Context
-from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule
+from han.tasks.contract import Algorithm, Parameter, Question, Submodule
 from han.tasks.graph import Task
 from han.tasks.own_sizes import sent_to, taken_from
 
@@ -96,8 +96,8 @@ class Bundle(Submodule):
         ),
     }
     parameters = {
-        "segment": Parameter("size", "bytes of a message", 1, MOST, tried=TRIED_SIZES),
-        "window": Parameter("int", "sends under way", 1, 256, tried=(2, 1, 3, 8)),
+        "segment": Parameter("size", "bytes of a message", 1, MOST),
+        "window": Parameter("int", "sends under way", 1, 256),
     }
 
     def supports(self, question: Question) -> str | None:

@@ -38,7 +38,7 @@ class Libnbc(Submodule):
         "default": Algorithm("Ireduce and Ibcast", ordered="always"),
         "allreduce": Algorithm("Iallreduce in place of both", ("allreduce",), "always"),
     }
-    parameters = {"window": Parameter("int", "collectives in flight", 1, 64, tried=(2, 1, 3, 8))}
+    parameters = {"window": Parameter("int", "collectives in flight", 1, 64)}
 
     def supports(self, question: Question) -> str | None:
         """Return None if the MPI library can serve the call, else the reason."""

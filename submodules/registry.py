@@ -10,7 +10,11 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from han.model.topology import Topology
+from han.tasks.choice import Choice
 from han.tasks.contract import Submodule
+from han.tasks.plan import Plan, make_plan
+from han.tasks.signature import Signature
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -52,6 +56,12 @@ def submodule(name: str) -> Submodule:
     if part is None:
         part = _imported[name] = _import(name)
     return part
+
+
+def plan_of_choice(topology: Topology, signature: Signature, choice: Choice, memory: int) -> Plan:
+    """Plan a call with a choice; channels hold about `memory` bytes."""
+    parts = tuple(submodule(level.submodule) for level in choice.levels)
+    return make_plan(topology, signature, choice, memory, parts)
 
 
 def registered() -> dict[str, Submodule]:

@@ -22,7 +22,7 @@ from han.model.program import Ref
 from han.submodules.measured import WINDOW
 from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
 from han.tasks.context import Context
-from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.contract import Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
 from han.tasks.ring import SEGMENT, Span, block_at, blocks_of
 from han.tasks.stream import Awaits
@@ -43,8 +43,8 @@ class Ring(Submodule):
         )
     }
     parameters = {
-        "segment": Parameter("size", "bytes of a piece", 1, MOST, tried=TRIED_SIZES),
-        "window": Parameter("int", "receives posted ahead", 1, 256, tried=(2, 1, 3, 8)),
+        "segment": Parameter("size", "bytes of a piece", 1, MOST),
+        "window": Parameter("int", "receives posted ahead", 1, 256),
     }
 
     def supports(self, question: Question) -> str | None:

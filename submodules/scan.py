@@ -16,7 +16,7 @@ from han.submodules.measured import SEGMENT
 from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
 from han.submodules.parts.pieces import Piece, in_turn, numbered
 from han.tasks.context import Context
-from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.contract import Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.graph import Task
 
 KINDS = ("scan", "exscan")
@@ -31,9 +31,7 @@ class Scan(Submodule):
         "doubling": Algorithm("everything, log2(n) steps", KINDS, "always", takes=()),
         "chain": Algorithm("pieces from rank to rank", KINDS, "always", takes=("segment",)),
     }
-    parameters = {
-        "segment": Parameter("size", "bytes of one message of a chain", 1, MOST, tried=TRIED_SIZES)
-    }
+    parameters = {"segment": Parameter("size", "bytes of one message of a chain", 1, MOST)}
 
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""

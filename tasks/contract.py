@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from han.config.catalogue import Parameter as Parameter  # what submodules declare
-from han.config.catalogue import not_taken
+from han.config.parameters import Parameter as Parameter  # what submodules declare
+from han.config.parameters import not_taken
 from han.model.topology import Topology
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LevelChoice, Value
@@ -19,7 +19,6 @@ from han.tasks.signature import Signature
 
 PLAIN = ("leaders", "lane", "parts")  # families of groups in which every member has an operand
 ANY = (*PLAIN, "everyone")  # also of groups in which some members have none
-TRIED_SIZES = (4096, 64, 256, 1000, 65536)  # of pieces, in tests
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,6 @@ class Question(NamedTuple):
     level: int
     signature: Signature
     choice: LevelChoice
-    lockstep: bool = False
     segment: int | None = None
     blocking: bool = True
     kind: str = ""
@@ -71,8 +69,8 @@ class Question(NamedTuple):
 
     def of_kind(self, kind: str, choice: LevelChoice) -> Question:
         """Return the question for one kind of tasks, which run `choice`."""
-        where, level, call, _, lockstep, segment, blocking, _, repeats = self
-        return Question(where, level, call, choice, lockstep, segment, blocking, kind, repeats)
+        where, level, call, _, segment, blocking, _, repeats = self
+        return Question(where, level, call, choice, segment, blocking, kind, repeats)
 
     @property
     def segmented(self) -> bool:

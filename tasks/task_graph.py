@@ -40,7 +40,3 @@ class TaskGraph(Staged, nx.DiGraph):  # type: ignore[misc,type-arg,unused-ignore
     def stages(self) -> list[list[Task]]:
         """Return the topological generations: HAN's composite tasks (section III of the paper)."""
         return [list(stage) for stage in nx.topological_generations(self)]
-
-    def sources(self, task: Task) -> list[Task]:
-        """Return the tasks whose data `task` needs."""
-        return [p for p, _, edge in self.in_edges(task, data=True) if edge["why"] == "data"]

@@ -122,10 +122,8 @@ FORMULAS: dict[str, Callable[[MaxRate, int, int, int], float]] = {
 }
 
 
-def crossover(
-    costs: MaxRate, first: str, second: str, nodes: int, ppn: int, most: int = 1 << 24
-) -> int:
-    """Return the most bytes, up to `most`, at which `first` is not slower; 0 if there are none.
+def crossover(costs: MaxRate, first: str, second: str, nodes: int, ppn: int) -> int:
+    """Return the most bytes, up to 16 MiB, at which `first` is not slower; 0 if there are none.
 
     Bisection: it assumes that `first` is the faster one below a single crossover.
     """
@@ -134,4 +132,4 @@ def crossover(
         times = (FORMULAS[name](costs, nbytes, nodes, ppn) for name in (first, second))
         return next(times) > next(times)
 
-    return 0 if slower(1) else bisect_left(range(1, most + 1), True, key=slower)
+    return 0 if slower(1) else bisect_left(range(1, (1 << 24) + 1), True, key=slower)

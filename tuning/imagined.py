@@ -8,11 +8,11 @@ from han.config.arrange import Facts, arrange
 from han.config.config import Config
 from han.config.rails import rails_of
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.size_classes import largest_of
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import Decision
 

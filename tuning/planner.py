@@ -11,6 +11,7 @@ from han.config.config import Config
 from han.model.collectives import ROWS
 from han.model.program import Program
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import LEFT, Choice
 from han.tasks.own_sizes import one_for_all
 from han.tasks.plan import Plan
@@ -19,7 +20,6 @@ from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.table import shipped
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import Decision, RuleTable
 from han.tuning.trials import burst_of, first_trial
 

@@ -10,13 +10,13 @@ from typing import Any
 from han.common.errors import ArgumentError
 from han.common.units import format_size
 from han.config import documents
-from han.config.config import Config, validate_names
+from han.config.config import Config
 from han.config.errors import Origin
 from han.config.machine import MachineModel
 from han.config.rules import KINDS, Rule
 from han.model.program import Program
 from han.model.timeline import Timeline, whole_tasks
-from han.submodules.catalogue import catalogue
+from han.submodules.names import validate_names
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import Simulation, simulate
@@ -106,7 +106,7 @@ def with_choice(
     origin = Origin("--algorithm, --segment, --composition")
     rule = Rule(**documents.checked(documents.Rule, {"use": use}, origin))
     chosen = replace(config, rules=(rule, *config.rules), origin=origin)
-    return validate_names(chosen, catalogue())
+    return validate_names(chosen)
 
 
 def _level_use(text: str, config: Config) -> tuple[str, str, dict[str, Any]]:

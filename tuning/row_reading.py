@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from han.common.suggest import unknown
 from han.common.units import parse_size
-from han.config.catalogue import Parameter
+from han.config.parameters import Parameter
 from han.config.rules import (
     KINDS,
     MOST,

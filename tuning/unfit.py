@@ -25,13 +25,10 @@ def unfit(topology: Topology, signature: Signature, choice: Choice, blocking: bo
     if misfit is not None:
         return misfit
     active = levels_of(topology, signature)
-    lockstep = choice.schedule == "lockstep"
     for level in active:
         repeats = bool(row.sides) and _repeats(row, topology, level)
-        question = Question(
-            topology, level, signature, choice.levels[level], lockstep, choice.segment,
-            blocking, "", repeats,
-        )  # fmt: skip
+        own, segment = choice.levels[level], choice.segment
+        question = Question(topology, level, signature, own, segment, blocking, "", repeats)
         last = level == active[-1]
         reason = _unfit(question, choice, last) if row.sides else _no_tree(question, last)
         reason = reason or _untaken(submodule(question.choice.submodule), question.choice)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from han.common.errors import ArgumentError
-from han.config.config import Config, load_config, validate_names
-from han.submodules.catalogue import catalogue
+from han.config.config import Config, load_config
+from han.submodules.names import validate_names
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.choice import LEFT
 from han.tasks.plan import Plan
@@ -16,7 +17,6 @@ from han.tasks.size_classes import bound_of, bounds_of, class_around, class_of
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
 from han.tuning.imagined import PLAIN, ImaginedMachine
-from han.tuning.parts import plan_of_choice
 
 Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, root
 
@@ -40,7 +40,7 @@ def imagine(
 
 def known_config(source: str | None) -> Config:
     """Load a configuration, and check its names against the submodules. Raises ConfigError."""
-    return validate_names(load_config(source), catalogue())
+    return validate_names(load_config(source))
 
 
 def class_of_call(found: Explanation, config: str | None) -> tuple[Plan, int] | None:

@@ -74,12 +74,12 @@ def _check_statistics(path: Path | None) -> None:
 
 def _check_config(config: str | None) -> None:
     """Raise ConfigError now, as the program would raise it where it imports MPI."""
-    from han.config.config import load_config, validate_names
-    from han.submodules.catalogue import catalogue
+    from han.config.config import load_config
+    from han.submodules.names import validate_names
 
     loaded = load_config(config)
     if loaded.rules:
-        validate_names(loaded, catalogue())
+        validate_names(loaded)
 
 
 def _set(config: str | None, stats: bool, json_file: Path | None) -> None:

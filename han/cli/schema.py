@@ -11,7 +11,7 @@ import typer
 from han.cli.common import check_files, say, write_file
 from han.cli.endings import is_first
 from han.config.documents import schema_text
-from han.submodules.catalogue import catalogue
+from han.submodules.registry import registered
 
 EDITORS_LINE = "# yaml-language-server: $schema="
 
@@ -43,7 +43,7 @@ def schema(
       han schema machine --out han-machine.json
     """
     check_files(out)
-    text = schema_text(kind.value, catalogue().submodules)
+    text = schema_text(kind.value, registered())
     if out is None or str(out) == "-":
         say(text.rstrip())
     elif is_first():

@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from han.config.config import Config, default_config, load_config, validate_names
+    from han.config.config import Config, default_config, load_config
     from han.config.source import ready_configs
 
-__all__ = ["Config", "default_config", "load_config", "ready_configs", "validate_names"]
+__all__ = ["Config", "default_config", "load_config", "ready_configs"]
 
 
 def __getattr__(name: str) -> Any:

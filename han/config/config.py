@@ -2,7 +2,7 @@
 
 ``load_config`` reads a YAML file, a ready configuration or a mapping. Settings of the environment
 and of ``han.rc`` override its values. The result is a frozen ``Config``; a ``ConfigError`` lists
-all problems. ``validate_names`` then checks names of submodules, algorithms and parameters.
+all problems. ``han.submodules.names`` checks names of submodules, algorithms and parameters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from han.config.settings import with_settings
 from han.config.source import read_document
 
 if TYPE_CHECKING:
-    from han.config.catalogue import Catalogue
     from han.config.rules import Rule
 
 TWO_LEVELS = (Level("node", "shared_memory", "s"), Level("network", "all", "i"))
@@ -135,17 +134,3 @@ def load_config(
 @lru_cache(maxsize=4)
 def _without_values(origin: str) -> Config:
     return Config(origin=Origin(origin))
-
-
-def validate_names(config: Config, catalogue: Catalogue) -> Config:
-    """Return ``config`` with the parameters of its rules parsed by ``catalogue``.
-
-    Raises ConfigError for unknown submodules, algorithms and parameters, with the known names, and
-    for values that a parameter does not take.
-    """
-    rules, problems = checks.named_rules(config.rules, catalogue)
-    problems += checks.composition_problems(config.rules, config.levels, catalogue)
-    problems += checks.impossible_problems(rules, config.levels, catalogue)
-    if problems:
-        raise config_error(problems, config.origin)
-    return replace(config, rules=rules)

@@ -20,8 +20,8 @@ from pydantic import (
 from han.common.suggest import unknown
 from han.common.units import format_size, parse_size
 from han.config import parts, rules
-from han.config.catalogue import ParameterValue
 from han.config.errors import Origin, config_error, problems_of
+from han.config.parameters import ParameterValue
 from han.model.collectives import COLLECTIVES, expect_collective
 
 T = TypeVar("T")

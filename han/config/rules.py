@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from han.common.units import format_size
-from han.config.catalogue import ParameterValue
+from han.config.parameters import ParameterValue
 from han.config.parts import BESIDE, SIZE
 from han.model.facts import FLAGS, PLACES, SIZES, Facts
 

@@ -16,36 +16,31 @@ from han.common.json_files import Format
 FORMAT = Format("han-bench", 1, "report of 'han bench --json'", "measure", ArgumentError)
 
 
-@dataclass(frozen=True)
-class Times:
-    """Microseconds a call on the slowest rank: median, least and greatest of the rounds."""
-
-    median: float
-    low: float
-    high: float
-    calls: int  # in a batch
-
-
-# ---- what a file must hold; it may hold more ----------------------------------------------------
-
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]  # in files
 Number = Annotated[int, Field(ge=0)]
 Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Times(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+@dataclass(frozen=True)
+class Times:
+    """Microseconds a call on the slowest rank: median, least and greatest of the rounds."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     median: Microseconds
     low: Microseconds
     high: Microseconds
-    calls: Count
+    calls: Count  # in a batch
+
+
+# ---- what a file must hold; it may hold more ----------------------------------------------------
 
 
 class _Row(BaseModel):
     collective: str
     nbytes: Number
-    han: _Times | None = None
-    mpi: _Times | None = None
+    han: Times | None = None
+    mpi: Times | None = None
 
 
 class _Machine(BaseModel):

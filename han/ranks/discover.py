@@ -199,12 +199,12 @@ def try_to_load(config: Any) -> tuple[Any, ConfigError | None]:
     The names of submodules are checked only if the configuration has rules, as only rules name
     them.
     """
-    from han.config.config import load_config, validate_names
-    from han.submodules.catalogue import catalogue
+    from han.config.config import load_config
+    from han.submodules.names import validate_names
 
     try:
         loaded = load_config(config)
-        return validate_names(loaded, catalogue()) if loaded.rules else loaded, None
+        return validate_names(loaded) if loaded.rules else loaded, None
     except ConfigError as error:
         return None, error
     except Exception as error:  # such as that of another package's submodule; peers are waiting

@@ -16,7 +16,7 @@ from han.submodules.parts.mail import MOST, misfit
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.context import Context
 from han.tasks.contract import PLAIN as FAMILIES
-from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.contract import Algorithm, Parameter, Question, Submodule, order_kept
 
 TAKEN = ("segment", "window", "order")
 
@@ -51,16 +51,10 @@ class Adapt(Submodule):
         "knomial": Algorithm("k-nomial tree of base `radix`"),
     }
     parameters = {
-        "radix": Parameter(
-            "int", "base of the tree (knomial), number of chains (chain)", 1, 64, tried=(2, 3, 5)
-        ),
-        "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
+        "radix": Parameter("int", "base of the tree (knomial), number of chains (chain)", 1, 64),
+        "segment": Parameter("size", "bytes of one message", 1, MOST),
         "window": Parameter(
-            "int",
-            "receives posted ahead, and sends in flight, for each peer",
-            1,
-            256,
-            tried=(2, 1, 3, 8),
+            "int", "receives posted ahead, and sends in flight, for each peer", 1, 256
         ),
         "order": Parameter(
             "name",

@@ -38,15 +38,7 @@ from han.submodules.parts.cells import FLAGS
 from han.submodules.parts.mail import MOST
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context
-from han.tasks.contract import (
-    ANY,
-    TRIED_SIZES,
-    Algorithm,
-    Parameter,
-    Question,
-    Submodule,
-    order_kept,
-)
+from han.tasks.contract import ANY, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline, levels_of
 from han.tasks.signature import Signature
 
@@ -162,26 +154,19 @@ class Exchange(Submodule):
         ),
     }
     parameters = {
-        "segment": Parameter("size", "bytes of one message", 1, MOST, tried=TRIED_SIZES),
+        "segment": Parameter("size", "bytes of one message", 1, MOST),
         "factors": Parameter(
             "factors", "members that each step brings together: [-4, -2, 2, 4]", 2, 1 << 16
         ),
-        "partition": Parameter(
-            "size", "bytes of a block; 0: equal blocks", 0, 1 << 30, tried=(0, 64, 100, 1000)
-        ),
+        "partition": Parameter("size", "bytes of a block; 0: equal blocks", 0, 1 << 30),
         "chunk": Parameter(
-            "size",
-            "in shared memory: bytes that are combined at a time",
-            64,
-            4 << 20,
-            tried=TRIED_SIZES,
+            "size", "in shared memory: bytes that are combined at a time", 64, 4 << 20
         ),
         "whole": Parameter(
             "size",
             "messages up to this size are not split; tree: reductions in shared memory",
             0,
             1 << 20,
-            tried=(0, 64, 4096),
         ),
         "ports": Parameter(
             "int",
@@ -189,7 +174,6 @@ class Exchange(Submodule):
             "many as usual",
             0,
             1 << 16,
-            tried=(0, 1, 7),
         ),
         "inner": Parameter(
             "int",
@@ -197,7 +181,6 @@ class Exchange(Submodule):
             "groups; 0: no groups",
             0,
             1 << 16,
-            tried=(0, 2, 3),
         ),
         "writes": Parameter(
             "bool",

@@ -40,7 +40,7 @@ from han.submodules.exchange.layout import (
     no_room,
     runs,
 )
-from han.submodules.exchange.node import Exchange, exchange_pieces
+from han.submodules.exchange.node import Exchange, exchange_pieces, laid_out
 from han.submodules.exchange.patterns import misfit_of_any
 from han.submodules.exchange.rounds import Rounds
 from han.submodules.exchange.steps import Recursive
@@ -97,7 +97,7 @@ def _sizes(plan: Outline, level: int) -> list[int]:
 def lower(context: Context) -> None:
     """Emit this rank's operations for the reduce or the broadcast of each task."""
     if context.tasks[0].kind == "reduce":
-        exchange_pieces(context, Reduce(context))
+        exchange_pieces(context, Reduce(context, laid_out(context)))
     else:
         _broadcast(context)
 
@@ -108,14 +108,11 @@ def lower(context: Context) -> None:
 class Reduce(Exchange):
     """One member's part in a reduce: only the root takes the finished blocks."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
+    def __init__(self, context: Context, layout: Layout) -> None:
+        super().__init__(context, layout)
+        self.steps = range(0)
         self._collected: dict[int, list[tuple[int, list[Run]]]] = {}  # by bytes of a piece
         self.taken = self.pattern.stages + 1  # what the root's flag counts when it has a result
-
-    def gathering(self) -> range:
-        """Return no gathering step."""
-        return range(0)
 
     def targets(self, cell: Ref) -> tuple[Ref, Ref | None]:
         """Return where the last stage combines: at the root the result, elsewhere a cell."""

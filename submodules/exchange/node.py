@@ -68,7 +68,13 @@ def footprint(plan: Outline, level: int) -> int:
 
 def lower(context: Context) -> None:
     """Emit this rank's operations for an allreduce."""
-    exchange_pieces(context, Exchange(context))
+    exchange_pieces(context, Exchange(context, laid_out(context)))
+
+
+def laid_out(context: Context) -> Layout:
+    """Return the layout of the cells of a context's group."""
+    builder, group = context.builder, context.group
+    return Layout.of(builder.plan, group.level, builder.tasks_of(context.stream), group.size)
 
 
 def exchange_pieces(context: Context, exchange: Exchange) -> None:
@@ -83,12 +89,11 @@ def exchange_pieces(context: Context, exchange: Exchange) -> None:
 class Exchange:
     """One member's part in an exchange through cells, piece by piece."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, layout: Layout) -> None:
         self.context, self.stream, self.group = context, context.stream, context.group
-        self.builder = context.builder
-        self.layout = self.laid_out()
-        self.pattern: Pattern = self.layout.pattern
-        self.steps = self.gathering()
+        self.builder, self.layout = context.builder, layout
+        self.pattern: Pattern = layout.pattern
+        self.steps = range(1, self.pattern.gathers + 1)  # the gathering steps
         self.bank, self.banks = self.layout.bank(self.layout.chunk), BANKS
         self.values = self.layout.values  # by how much a flag grows for one piece
         self.scripts: dict[int, Script] = {}
@@ -99,11 +104,6 @@ class Exchange:
         self.partials = self._rooms_for_partials()
         if self.layout.arrays:
             self.builder.show(self.group.level)
-
-    def laid_out(self) -> Layout:
-        """Return the layout of the group's cells."""
-        tasks = self.builder.tasks_of(self.stream)
-        return Layout.of(self.builder.plan, self.group.level, tasks, self.group.size)
 
     def _rooms_for_partials(self) -> list[Ref]:
         """Reserve memory for partial results, if the member combines more than two operands."""
@@ -124,10 +124,6 @@ class Exchange:
             self.stream.copy(cell, self._own(piece, run), run.stop - run.start)
         if script.shows or not piece.nbytes or self.layout.arrays:
             self.post(piece, 0)
-
-    def gathering(self) -> range:
-        """Return the gathering steps."""
-        return range(1, self.pattern.gathers + 1)
 
     def combine_and_take(self, piece: Piece) -> None:
         """Carry out all combining stages and gathering steps of a piece that has been shown."""
@@ -243,12 +239,8 @@ class Exchange:
                 if not last:
                     home = self.pattern.home(me, finished + step)
                     self.stream.copy(self.cell(home, piece, finished, run, 1), result, nbytes)
-        if self.tells_taken(last):
+        if not last or self.layout.in_results:
             self.post(piece, finished + step)
-
-    def tells_taken(self, last: bool) -> bool:
-        """Return whether other members wait for a gathering step of this one."""
-        return not last or self.layout.in_results
 
     def leave(self, piece: Piece) -> None:
         """Wait until other members have read this one's arrays, of which `piece` is the last one.

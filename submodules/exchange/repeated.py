@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from han.model.topology import Group
 from han.submodules.exchange import halves
-from han.submodules.exchange.layout import Layout
 from han.submodules.exchange.node import Exchange, exchange_pieces
 from han.submodules.exchange.rounds import Joined, Rounds
 from han.submodules.parts.cells import COMBINED, READ
@@ -67,16 +66,11 @@ class _Allreduce(Exchange):
     """One member's part in an allreduce; the first members of the group have operands."""
 
     def __init__(self, context: Context, operands: int) -> None:
-        level = context.group.level
-        self.rounds = Rounds.of(context.builder.plan, level, "allreduce")
+        self.rounds = Rounds.of(context.builder.plan, context.group.level, "allreduce")
         self.operands = operands
-        super().__init__(context)
+        super().__init__(context, self.rounds.layout(context.group.size, operands))
         self.bank, self.banks = self.rounds.bank, self.rounds.banks
         self.values, self.unheard = self.rounds.values, ()
-
-    def laid_out(self) -> Layout:
-        """Return the layout of the group's cells."""
-        return self.rounds.layout(self.group.size, self.operands)
 
     def combine(self, piece: Piece) -> None:
         """Carry out all combining stages.
@@ -111,10 +105,7 @@ class _Reduce(halves.Reduce):
 
     def __init__(self, context: Context) -> None:
         self.rounds = Rounds.of(context.builder.plan, context.group.level, "reduce")
-        super().__init__(context)
+        members = context.group.size
+        super().__init__(context, self.rounds.layout(members, members))
         self.bank, self.values = self.rounds.bank, self.rounds.values
         self.taken = self.values - 1
-
-    def laid_out(self) -> Layout:
-        """Return the layout of the group's cells."""
-        return self.rounds.layout(self.group.size, self.group.size)

@@ -50,15 +50,11 @@ class Tree:
 
     def scattered(self, member: int) -> int:
         """Return how many blocks, from its own on, a member has after the scatter."""
-        received = (k for k in self._backwards if self.parent(member, k) is not None)
-        step = next(received, None)
+        backwards = range(len(self.factors), 0, -1)
+        step = next((k for k in backwards if self.parent(member, k) is not None), None)
         if step is None:
             return self.size
         return min(self._width(step), self.size - self._place(member))
-
-    @property
-    def _backwards(self) -> range:
-        return range(len(self.factors), 0, -1)
 
     def _place(self, member: int) -> int:
         return (member - self.root) % self.size

@@ -45,7 +45,7 @@ from han.tasks.shares import shares
 KINDS = ("reduce_scatter", "scatter", "gather", "allgather")
 LANES = Parameter(
     "int", "shares: how many there are on a level; 0: as many as the smallest group has ranks",
-    0, 1 << 16,
+    0, 1 << 16
 )  # fmt: skip
 Spans = tuple[tuple[int, int], ...]
 

@@ -29,15 +29,7 @@ from han.submodules.sm.blocks import KINDS, blocks
 from han.submodules.sm.gather_release import gather, release
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.context import Context
-from han.tasks.contract import (
-    PLAIN,
-    TRIED_SIZES,
-    Algorithm,
-    Parameter,
-    Question,
-    Submodule,
-    order_kept,
-)
+from han.tasks.contract import PLAIN, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline
 
 
@@ -80,8 +72,8 @@ class Sm(Submodule):
     }
     parameters = {
         **PARAMETERS,
-        "cells": Parameter("int", "cells of a rank's ring", 1, 8, tried=(3, 1, 2, 4, 8)),
-        "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20, tried=TRIED_SIZES),
+        "cells": Parameter("int", "cells of a rank's ring", 1, 8),
+        "chunk": Parameter("size", "bytes of one cell", 64, 4 << 20),
         "inline": Parameter("bool", "data of up to a page goes beside the flag", joint=True),
         "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
         "in_recv": Parameter("bool", "the root combines in its receive buffer"),

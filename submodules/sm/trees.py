@@ -23,17 +23,17 @@ NAMES = ("flat", "kary", "knomial")
 IN_CELLS = ("cells", "chunk", "inline", "read_parent_flag", "in_recv", "trailing")
 PARAMETERS = {
     "radix": Parameter(
-        "int", "children of a member (kary), base of the tree (knomial)", 2, 64, tried=(2, 3, 5)
+        "int", "children of a member (kary), base of the tree (knomial)", 2, 64
     ),
     "skew": Parameter(
         "name", "left: a member's first children come first; right: last", choices=("left", "right")
     ),
     "leaders": Parameter(
         "name", "a tree within each socket and one of their leaders, who come first or last",
-        choices=("none", "first", "last"),
+        choices=("none", "first", "last")
     ),
     "socket_tree": Parameter("name", "tree within a socket (leaders)", choices=NAMES),
-    "socket_radix": Parameter("int", "radix within a socket (leaders)", 2, 64, tried=(2, 3, 5)),
+    "socket_radix": Parameter("int", "radix within a socket (leaders)", 2, 64),
 }  # fmt: skip
 
 

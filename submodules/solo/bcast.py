@@ -29,11 +29,7 @@ RADIX = 2
 PARAMETERS = {
     "tree": Parameter("name", "tree of a broadcast (pull)", choices=tuple(SHAPES)),
     "radix": Parameter(
-        "int",
-        "children of a member (kary), base of the tree (knomial), number of chains",
-        1,
-        64,
-        tried=(2, 3, 5),
+        "int", "children of a member (kary), base of the tree (knomial), number of chains", 1, 64
     ),
 }
 

@@ -22,7 +22,7 @@ from han.submodules.solo.each import each
 from han.submodules.solo.reads import Reads, reads_mapped, share_room
 from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
-from han.tasks.contract import TRIED_SIZES, Algorithm, Parameter, Question, Submodule, order_kept
+from han.tasks.contract import Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline
 from han.tasks.signature import Signature
 
@@ -72,16 +72,8 @@ class Solo(Submodule):
         ),
     }
     parameters = {
-        "chunk": Parameter(
-            "size", "bytes that are worked on at a time", 64, 1 << 30, tried=TRIED_SIZES
-        ),
-        "block": Parameter(
-            "size",
-            "bytes that are read and combined at a time",
-            64,
-            1 << 26,
-            tried=(1000, 64, 1 << 16),
-        ),
+        "chunk": Parameter("size", "bytes that are worked on at a time", 64, 1 << 30),
+        "block": Parameter("size", "bytes that are read and combined at a time", 64, 1 << 26),
         **PARAMETERS,
     }
 

@@ -139,12 +139,6 @@ class Reader:
             return self.started.get(int(self.code["slot"][k]))
         return int(self.code["n"][k]) - 1
 
-    def _awaited_stream(self, k: int) -> str:
-        return self.program.streams[int(self.code["peer"][k])].name
-
-    def _awaited_task(self, k: int) -> str:
-        return self.task(int(self.code["n"][k]) - 1)
-
     def _kind(self, k: int) -> str:
         """Return the kind of a collective of the MPI library."""
         kind = int(self.code["off"][k][2])
@@ -161,8 +155,8 @@ NUMBERS = {"value": "n", "rank": "peer", "request": "slot"}  # by field
 DETAILS: Mapping[str, Callable[[Reader, int], Any]] = {
     "bytes": lambda reader, k: int(reader.moved[k]),
     "operation": Reader._awaited,
-    "task": Reader._awaited_task,
-    "stream": Reader._awaited_stream,
+    "task": lambda reader, k: reader.task(int(reader.code["n"][k]) - 1),
+    "stream": lambda reader, k: reader.program.streams[int(reader.code["peer"][k])].name,
     "kind": Reader._kind,
     "root": lambda reader, k: reader._members(k)[int(reader.code["peer"][k])],
     "ranks": lambda reader, k: spans(reader._members(k)),

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.tasks.verify.contents import Access, Span
+from han.tasks.verify.contents import Span
 from han.tasks.verify.expressions import Expressions
 from han.tasks.verify.memory import Memory
+from han.tasks.verify.order import Strand
 
 
 @dataclass
@@ -32,7 +33,7 @@ class View(Memory):
         super().__init__()
         self.apart = apart
 
-    def read(self, start: int, stop: int, access: Access) -> list[Span]:
+    def read(self, start: int, stop: int, access: Strand) -> list[Span]:
         """Return the spans of bytes, and notice whether they would be the same in two buffers."""
         spans = super().read(start, stop, access)
         for k in self._range(start, stop):
@@ -41,7 +42,7 @@ class View(Memory):
         return spans
 
     def accumulate(
-        self, start: int, spans: list[Span], expressions: Expressions, access: Access
+        self, start: int, spans: list[Span], expressions: Expressions, access: Strand
     ) -> None:
         """Combine operands into bytes that must have been written."""
         for k in self._range(start, start + spans[-1][1]):
@@ -60,15 +61,15 @@ class Operand(View):
         super().__init__(result.apart)
         self.starts, self.segments = result.starts, result.segments
 
-    def write(self, start: int, spans: list[Span], access: Access) -> None:
+    def write(self, start: int, spans: list[Span], access: Strand) -> None:
         """Write to the bytes, which would be wrong in a send buffer."""
         self.apart.holds = False
         super().write(start, spans, access)
 
-    def await_(self, start: int, stop: int, access: Access) -> None:
+    def await_(self, start: int, stop: int, access: Strand) -> None:
         """Let a message write to the bytes, which would be wrong in a send buffer."""
         self.apart.holds = False
         super().await_(start, stop, access)
 
-    def abandon(self, access: Access) -> None:
+    def abandon(self, access: Strand) -> None:
         """Do nothing: the view of the receive buffer returns the bytes to their owner."""

@@ -11,9 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Protocol
 
 from han.tasks.verify.expressions import Expressions
+from han.tasks.verify.order import Strand
 
 NOBODY = -1
 
@@ -37,19 +37,6 @@ Value = int | Strip  # one expression, or several
 Content = tuple[Value, int]  # the value, and the offset in the message minus the address
 Span = tuple[int, int, Content]  # start, stop and content of bytes
 Plain = tuple[int, int, tuple[int, int]]  # a span with one expression
-
-
-class Access(Protocol):
-    """An event of a chain that accesses memory."""
-
-    chain: int
-    event: int
-
-    def after(self, chain: int, event: int) -> bool:
-        """Return whether `event` of `chain` precedes this one in every interleaving."""
-
-    def problem(self, found: str, other: int, wanted: str) -> Exception:
-        """Return the error; `other` is the event that conflicts with this one, or -1."""
 
 
 def plain(spans: list[Span]) -> Iterator[Plain]:
@@ -97,7 +84,7 @@ def _value(spans: list[Span], delta: int) -> Value:
     return expressions[0] if len(expressions) == 1 else Strip(tuple(cuts), tuple(expressions))
 
 
-def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Access) -> list[Span]:
+def combine(a: list[Span], b: list[Span], expressions: Expressions, access: Strand) -> list[Span]:
     """Combine two operands byte by byte; both must hold the same bytes of the message."""
     if len(a) == len(b) == 1:
         ((start, stop, (x, dx)),), ((_, _, (y, dy)),) = a, b

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from han.tasks.verify.contents import NOBODY, Access, Content, Span, joined, plain
+from han.tasks.verify.contents import NOBODY, Content, Span, joined, plain
 from han.tasks.verify.expressions import Expressions
+from han.tasks.verify.order import Strand
 
 NO_EVENTS: dict[int, int] = {}  # of segments without readers, or without adders; never changed
 
@@ -42,14 +43,14 @@ class Segment:
         other.adders, other.lent, other.flying = self.adders, self.lent, self.flying
         return other
 
-    def note(self, access: Access) -> None:
+    def note(self, access: Strand) -> None:
         """Note that an event has read the bytes."""
         if self.readers is NO_EVENTS:
             self.readers = {access.chain: access.event}
         else:
             self.readers[access.chain] = access.event
 
-    def unfinished(self, access: Access) -> int:
+    def unfinished(self, access: Strand) -> int:
         """Return an event that accumulates and need not precede the access, or NOBODY."""
         late = (event for chain, event in self.adders.items() if not access.after(chain, event))
         return next(late, NOBODY)
@@ -86,7 +87,7 @@ class Memory:
             return range(first, first + 1)
         return range(self._cut(start), self._cut(stop))
 
-    def read(self, start: int, stop: int, access: Access) -> list[Span]:
+    def read(self, start: int, stop: int, access: Strand) -> list[Span]:
         """Return the spans of bytes, relative to `start`; raises if the read is not allowed."""
         starts = self.starts
         first = bisect_left(starts, start)
@@ -101,7 +102,7 @@ class Memory:
             found.append((starts[k] - start, starts[k + 1] - start, (value, delta + start)))
         return found
 
-    def _read(self, k: int, access: Access, known: int = NOBODY) -> Content:
+    def _read(self, k: int, access: Strand, known: int = NOBODY) -> Content:
         """Return the content of a segment, which an event reads; `known` precedes the event."""
         segment, chain = self.segments[k], access.chain
         content, writer = segment.content, segment.writer
@@ -116,13 +117,13 @@ class Memory:
         segment.note(access)
         return content
 
-    def _unreadable(self, k: int, access: Access) -> Exception:
+    def _unreadable(self, k: int, access: Strand) -> Exception:
         at, segment = self.starts[k], self.segments[k]
         if segment.flying >= 0:
             return access.problem(f"byte {at} in flight", segment.flying, "a completed receive")
         return access.problem(f"byte {at} never written", NOBODY, "a written byte")
 
-    def write(self, start: int, spans: list[Span], access: Access) -> None:
+    def write(self, start: int, spans: list[Span], access: Strand) -> None:
         """Write contiguous `spans`, relative to `start`; raises if the write is not allowed."""
         if spans:
             where = self._range(start, start + spans[-1][1])
@@ -130,7 +131,7 @@ class Memory:
                 self._check_write(k, access)
             self._replace(where, start, spans, access)
 
-    def _replace(self, where: range, start: int, spans: list[Span], access: Access) -> None:
+    def _replace(self, where: range, start: int, spans: list[Span], access: Strand) -> None:
         chain, event = access.chain, access.event
         spans = spans if len(spans) == 1 else joined(spans)
         if len(where) == len(spans) == 1:
@@ -142,7 +143,7 @@ class Memory:
             Segment((value, delta - start), chain, event) for _, _, (value, delta) in spans
         ]
 
-    def _check_write(self, k: int, access: Access) -> None:
+    def _check_write(self, k: int, access: Strand) -> None:
         segment, mine = self.segments[k], access.chain
         if segment.flying >= 0 or segment.lent:
             raise self._in_use(k, access)
@@ -159,7 +160,7 @@ class Memory:
             raise access.problem(found, late, "a wait for it")
 
     def accumulate(
-        self, start: int, spans: list[Span], expressions: Expressions, access: Access
+        self, start: int, spans: list[Span], expressions: Expressions, access: Strand
     ) -> None:
         """Combine operands into bytes, with other accumulations of the same stretch in any order.
 
@@ -193,38 +194,38 @@ class Memory:
                 self.starts[k : k + 1] = [span[0] for span in spans]
                 self.segments[k : k + 1] = parts
 
-    def _in_use(self, k: int, access: Access) -> Exception:
+    def _in_use(self, k: int, access: Strand) -> Exception:
         at, segment = self.starts[k], self.segments[k]
         if segment.flying >= 0:
             return access.problem(f"byte {at} in flight", segment.flying, "a TEST of that receive")
         return access.problem(f"byte {at} still being sent", segment.lent[0], "a TEST of that send")
 
-    def lend(self, start: int, stop: int, access: Access) -> list[Span]:
+    def lend(self, start: int, stop: int, access: Strand) -> list[Span]:
         """Let a message read bytes until :meth:`give_back`; return their spans."""
         spans = self.read(start, stop, access)
         for k in self._range(start, stop):
             self.segments[k].lent = (*self.segments[k].lent, access.event)
         return spans
 
-    def give_back(self, start: int, stop: int, by: int, access: Access) -> None:
+    def give_back(self, start: int, stop: int, by: int, access: Strand) -> None:
         """End the read that event `by` began with :meth:`lend`."""
         for k in self._range(start, stop):
             segment = self.segments[k]
             segment.lent = tuple(e for e in segment.lent if e != by)
             segment.note(access)
 
-    def await_(self, start: int, stop: int, access: Access) -> None:
+    def await_(self, start: int, stop: int, access: Strand) -> None:
         """Let a message write bytes until :meth:`arrive`; no event may access them before."""
         for k in self._range(start, stop):
             self._check_write(k, access)
             self.segments[k].flying = access.event
 
-    def arrive(self, start: int, spans: list[Span], access: Access) -> None:
+    def arrive(self, start: int, spans: list[Span], access: Strand) -> None:
         """End the write that :meth:`await_` began, with `spans` as the data."""
         if spans:
             self._replace(self._range(start, start + spans[-1][1]), start, spans, access)
 
-    def abandon(self, access: Access) -> None:
+    def abandon(self, access: Strand) -> None:
         """Return the memory to its owner; raises if an access need not have ended."""
         written = read = NOBODY  # the last ones that precede the access
         for at, segment in zip(self.starts, self.segments, strict=True):

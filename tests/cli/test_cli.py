@@ -28,13 +28,13 @@ from han.model.measurements import Report, Times
 from han.model.topology import Topology, virtual
 from han.plots import plots
 from han.plots import tasks as plot_tasks
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.graph import Task
 from han.tasks.signature import Signature
 from han.tasks.steps import chain_of_steps
 from han.tasks.task_graph import TaskGraph
 from han.tasks.verify import Refuted, Unproved, verify
-from han.tuning.parts import plan_of_choice
 
 QUICK = ["--time", "0", "--rounds", "2", "--iterations", "2"]
 PNG = b"\x89PNG"

@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 from han.common.errors import ConfigError, HanError
 from han.common.units import format_size, parse_size
 from han.config import documents, parts, rules
-from han.config.catalogue import Catalogue, Parameter, SubmoduleInfo
-from han.config.config import Config, default_config, load_config, validate_names
+from han.config.config import Config, default_config, load_config
+from han.config.parameters import Parameter
 from han.config.parts import HostsScope, Level, RegexScope, SizeScope
 from han.config.rc import SETTINGS, VARIABLES, rc
 from han.config.source import ready_configs
 from han.explain import make_signature
 from han.model.collectives import COLLECTIVES
 from han.model.facts import Facts
-from han.submodules.catalogue import catalogue
+from han.submodules.names import validate_names
+from han.submodules.null import Null
+from han.tasks.contract import Algorithm
 
 FULL = """\
 levels:
@@ -45,37 +47,48 @@ wait: {policy: spin, spin: 50, timeout: 2.5}
 check: true
 """
 
-CATALOGUE = Catalogue(
-    {
-        "sm": SubmoduleInfo(
-            ("flat", "tree"),
-            {
-                "radix": Parameter("int", "", 2, 64),
-                "cells": Parameter("int", "", 1),
-                "chunk": Parameter("size", "", 64, 2**20),
-                "inline": Parameter("bool", "", joint=True),
-                "skew": Parameter("name", "", choices=("left", "right")),
-            },
-        ),
-        "adapt": SubmoduleInfo(
-            ("chain", "binomial"),
-            {
-                "radix": Parameter("int", "", 1),
-                "segment": Parameter("size", "", 1),
-                "window": Parameter("int", "", 1),
-            },
-        ),
-        "exchange": SubmoduleInfo(
-            ("recursive", "cyclic"),
-            {
-                "factors": Parameter("factors", "", 2),
-                "partition": Parameter("size", ""),
-            },
-        ),
-        "mpi": SubmoduleInfo(),
-        "libnbc": SubmoduleInfo(),
-    }
+
+def part(name, algorithms=(), **parameters):
+    """Return a submodule that configurations may name."""
+    found = Null()
+    found.name, found.parameters = name, parameters
+    found.algorithms = {algorithm: Algorithm("") for algorithm in algorithms}
+    return found
+
+
+PARTS = (
+    part(
+        "sm",
+        ("flat", "tree"),
+        radix=Parameter("int", "", 2, 64),
+        cells=Parameter("int", "", 1),
+        chunk=Parameter("size", "", 64, 2**20),
+        inline=Parameter("bool", "", joint=True),
+        skew=Parameter("name", "", choices=("left", "right")),
+    ),
+    part(
+        "adapt",
+        ("chain", "binomial"),
+        radix=Parameter("int", "", 1),
+        segment=Parameter("size", "", 1),
+        window=Parameter("int", "", 1),
+    ),
+    part(
+        "exchange",
+        ("recursive", "cyclic"),
+        factors=Parameter("factors", "", 2),
+        partition=Parameter("size", ""),
+    ),
+    part("mpi"),
+    part("libnbc"),
 )
+
+
+@pytest.fixture
+def some_parts(monkeypatch):
+    """Let only some submodules be there."""
+    parts = {one.name: one for one in PARTS}
+    monkeypatch.setattr("han.submodules.names.registered", lambda: parts)
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +171,7 @@ def test_whole_binary_units_are_formatted_as_written(number, unit):
 
 @pytest.mark.parametrize("name", ready_configs())
 def test_a_ready_configuration_loads_by_name_and_survives_yaml(name):
-    config = validate_names(load(name), catalogue())
+    config = validate_names(load(name))
     assert load(yaml.safe_load(config.to_yaml())) == config
     assert ready_configs()[name].read_text().startswith("# ")
     assert config.source.endswith(f"{name}.yaml")
@@ -622,8 +635,8 @@ def test_rc_takes_several_settings_and_shows_them():
     assert repr(rc) == "han.rc(wait='yield', spin=3)"
 
 
-def test_rc_and_the_catalogue_are_light():
-    imports = "import sys, han.config.rc, han.config.catalogue"
+def test_rc_and_parameters_are_light():
+    imports = "import sys, han.config.rc, han.config.parameters"
     code = f"{imports}; print({{'pydantic', 'yaml'}} & set(sys.modules))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert output.stdout.strip() == "set()", output.stderr
@@ -688,22 +701,22 @@ def test_the_fingerprint_is_the_same_in_every_process():
     assert output.stdout.strip() == default_config().fingerprint()
 
 
-# Names in the catalogue
+# Names of submodules, algorithms and parameters
 
 
-def test_known_names_pass_and_their_parameters_are_parsed(write):
-    config = validate_names(load(write(FULL)), CATALOGUE)
+def test_known_names_pass_and_their_parameters_are_parsed(write, some_parts):
+    config = validate_names(load(write(FULL)))
     levels = config.rules[0].use.levels
     assert levels["node"].algorithm == "flat"
     assert levels["node"].parameters == {"radix": 4, "cells": 4, "chunk": 65536, "inline": True}
     assert levels["network"].parameters == {"radix": 2, "segment": 32768, "window": 8}
-    assert validate_names(config, CATALOGUE) == config
+    assert validate_names(config) == config
 
 
-def test_a_kind_of_tasks_may_run_otherwise_than_its_level():
+def test_a_kind_of_tasks_may_run_otherwise_than_its_level(some_parts):
     own = {"algorithm": "tree", "chunk": "4KiB"}
     config = load(use(submodule="sm", algorithm="flat", reduce=own, bcast={"cells": 2}))
-    found = validate_names(config, CATALOGUE).rules[0].use.levels["node"]
+    found = validate_names(config).rules[0].use.levels["node"]
     assert found.kinds == {
         "reduce": rules.KindUse("tree", {"chunk": 4096}), "bcast": rules.KindUse(None, {"cells": 2})
     }  # fmt: skip
@@ -755,18 +768,18 @@ def test_a_kind_of_tasks_may_run_otherwise_than_its_level():
         ),
     ],
 )
-def test_unknown_names_are_answered_with_the_known_ones(level, expected):
+def test_unknown_names_are_answered_with_the_known_ones(level, expected, some_parts):
     with pytest.raises(ConfigError) as caught:
-        validate_names(load(use(**level)), CATALOGUE)
+        validate_names(load(use(**level)))
     assert str(caught.value).startswith("config: rules[0].use.levels.node.")
     assert expected in str(caught.value)
 
 
-def test_unknown_names_have_their_lines(write):
+def test_unknown_names_have_their_lines(write, some_parts):
     text = FULL.replace("submodule: sm", "submodule: ms").replace("window: 8", "windw: 8")
     path = write(text)
     with pytest.raises(ConfigError) as caught:
-        validate_names(load(path), CATALOGUE)
+        validate_names(load(path))
     assert f"{path}:15: rules[0].use.levels.node.submodule = 'ms'" in str(caught.value)
     assert f"{path}:16: rules[0].use.levels.network.windw: unknown" in str(caught.value)
 

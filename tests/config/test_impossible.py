@@ -3,8 +3,8 @@
 import pytest
 
 from han.common.errors import ConfigError
-from han.config.config import load_config, validate_names
-from han.submodules.catalogue import catalogue
+from han.config.config import load_config
+from han.submodules.names import validate_names
 
 LEVELS = """\
 levels:
@@ -20,7 +20,7 @@ def read(tmp_path, *rules):
     file = tmp_path / "rules.yaml"
     lines = [f"  - {{when: {when}, use: {use}}}\n" for when, use in rules]
     file.write_text(LEVELS + "".join(lines))
-    return validate_names(load_config(str(file)), catalogue())
+    return validate_names(load_config(str(file)))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from han.config.config import default_config
+from han.config.parameters import Parameter
 from han.model.collectives import COLLECTIVES, FUSED, ROWS
 from han.model.topology import Topology, virtual
 from han.submodules.exchange.factors import primes
@@ -26,6 +27,20 @@ PLACEMENTS = {  # the node of each of 8 ranks; fewer ranks take the first ones
     "1 + 6 + 1": [0, 1, 1, 1, 1, 1, 1, 2],
     "one each": [*range(8)],
 }
+# Values that tests give to parameters, by name: small, so that small messages take many pieces.
+# A test that needs only one value takes the first.
+SIZES = (4096, 64, 256, 1000, 65536)
+TRIED: dict[str, tuple[int, ...]] = {
+    "block": (1000, 64, 1 << 16),
+    "cells": (3, 1, 2, 4, 8),
+    "inner": (0, 2, 3),
+    "partition": (0, 64, 100, 1000),
+    "ports": (0, 1, 7),
+    "radix": (2, 3, 5),
+    "socket_radix": (2, 3, 5),
+    "whole": (0, 64, 4096),
+    "window": (2, 1, 3, 8),
+}
 PARTS = tuple(
     (name, algorithm)
     for name, part in registered().items()
@@ -41,6 +56,16 @@ def composition_of(name: str, algorithm: str) -> str:
     if "leaders" in families:
         return ""
     return next((name for name in ("nap", "ring") if name in families), "lanes")
+
+
+def numbers_of(key: str, row: Parameter) -> tuple[int, ...]:
+    """Return the numbers that tests give to a parameter; () if they do not set it."""
+    return TRIED.get(key, SIZES if row.kind == "size" else ())
+
+
+def values_of(key: str, row: Parameter) -> tuple[Any, ...]:
+    """Return all values that tests give to a parameter; () if they do not set it."""
+    return (False, True) if row.kind == "bool" else row.choices or numbers_of(key, row)
 
 
 def taken(name: str, algorithm: str, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from machines import (
     draw_factors,
     takes_factors,
     topology_of,
+    values_of,
 )
 
 from han.model.collectives import (
@@ -28,14 +29,13 @@ from han.model.collectives import (
     UNEVEN,
 )
 from han.model.topology import Topology
-from han.submodules.registry import registered
+from han.submodules.registry import plan_of_choice, registered
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import COMPOSITIONS, TREE, as_called
 from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB = 1024
@@ -252,7 +252,8 @@ def draw_level(
     """Draw some of an algorithm's parameters."""
     part = registered()[name]
     taken, parameters = part.taken(algorithm), part.parameters
-    values = {k: p.values for k, p in sorted(parameters.items()) if p.values and k in taken}
+    known = {k: values_of(k, p) for k, p in sorted(parameters.items()) if k in taken}
+    values = {k: of for k, of in known.items() if of}
     chosen = {k: draw.choice(v) for k, v in values.items() if draw.random() < 0.5}
     for size in chosen.keys() & {"chunk", "segment"}:
         chosen[size] = max(chosen[size], signature.nbytes // PIECES)

@@ -6,12 +6,12 @@ import numpy as np
 from machines import topology_of
 
 from han.model.program import INSTRUCTION, Area, Base, Code, StreamInfo
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tuning.costs.stages import stage_seconds
-from han.tuning.parts import plan_of_choice
 
 FLAGS = Base.CHANNEL + Area.FLAGS
 

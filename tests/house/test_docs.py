@@ -16,8 +16,9 @@ from pages import PAGES, ROOT, Command, name_of
 
 import han
 from han.cli.main import COMMANDS as TABLE
-from han.config import load_config, validate_names
-from han.submodules.catalogue import catalogue
+from han.config import load_config
+from han.submodules.names import validate_names
+from han.submodules.registry import registered
 
 PAGE = pytest.mark.parametrize("page", PAGES, ids=name_of)
 LARGEST_README = 8192  # bytes
@@ -110,7 +111,7 @@ def test_every_command_has_a_section() -> None:
 
 def test_submodules_algorithms_and_parameters_are_listed() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text()
-    for name, info in catalogue().submodules.items():
+    for name, info in registered().items():
         section = re.search(rf"^### {name}$(.*?)(^##|\Z)", text, re.M | re.S)
         assert section, name
         words = {*re.findall(r"`(\w+)`", section[1])}
@@ -132,7 +133,7 @@ def test_configurations_load(page: Path, tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(text)
         if path.suffix == ".yaml" and not name.startswith("machine"):
-            validate_names(load_config(path), catalogue())
+            validate_names(load_config(path))
 
 
 def test_programs_are_valid() -> None:

@@ -6,10 +6,10 @@ import pytest
 from machines import topology_of
 
 from han.measure.ablation import VARIANTS, without
+from han.submodules.registry import plan_of_choice
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 
 NODE = replace(topology_of([[0] * 6, [0] * 6], 1), sockets=(0, 0, 0, 1, 1, 1))
 TREES = {"other tree", "trailing sync"}

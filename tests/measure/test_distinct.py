@@ -6,10 +6,10 @@ from mpi4py import MPI
 
 from han.measure.measured import COARSE
 from han.measure.tune.distinct import Distinct, digest_of
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import Limits

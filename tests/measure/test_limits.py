@@ -12,9 +12,9 @@ from han import _native
 from han.explain import make_signature
 from han.measure.limits import OWN, WAYS, MovedBytes, pieces_of
 from han.model.element_types import kernel
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
-from han.tuning.parts import plan_of_choice
 
 QUICK = ("--rounds", "2", "--time", "0")
 NBYTES = 3 << 20

@@ -27,11 +27,11 @@ from han.measure.tune.session import tuned_config
 from han.measure.tune.windows import Series, Windows, durations, joined, typical
 from han.model.topology import virtual
 from han.ranks.discover import outnumber_processors
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tuning.costs.model import told_apart
 from han.tuning.costs.stages import Operands, Pipeline, Step, pipeline_of_choice
-from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold
 
 FLAT = Choice((level_choice("sm", "flat"), level_choice("adapt", "chain")))

@@ -43,7 +43,7 @@ def test_any_error_in_a_configuration_of_one_rank_reaches_all_ranks(mpi_ranks):
     """Such as that of another package's submodule, which cannot be imported."""
     world = MPI.COMM_WORLD.Dup()
     broken = mock.patch(
-        "han.submodules.catalogue.registered", side_effect=ImportError("no such library")
+        "han.submodules.names.registered", side_effect=ImportError("no such library")
     )
     with (
         broken if world.rank == 1 else nullcontext(),

@@ -19,7 +19,7 @@ from _support import (
     comm_with,
     opened,
 )
-from machines import PARTS, collectives_of, composition_of, taken, topology_of
+from machines import PARTS, collectives_of, composition_of, numbers_of, taken, topology_of
 from mpi4py import MPI
 
 from han.explain import make_signature
@@ -52,7 +52,7 @@ def segment_of(name, algorithm):
 def force(level, name, algorithm, **more):
     """Return the decision of a rule that forces an algorithm on a level, with small pieces."""
     rows = registered()[name].parameters
-    tried = {key: row.tried[0] for key, row in rows.items() if row.tried}
+    tried = {key: of[0] for key, row in rows.items() if (of := numbers_of(key, row))}
     parameters = taken(name, algorithm, tried)
     return {**more, "levels": {level: {"submodule": name, "algorithm": algorithm, **parameters}}}
 

@@ -40,10 +40,9 @@ from test_own_sizes import MOST, check
 
 from han.model.collectives import BY_BLOCKS, ROOTED
 from han.model.program import Code
-from han.submodules.registry import registered
+from han.submodules.registry import plan_of_choice, registered
 from han.tasks.lower import lower
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 WORLD = MPI.COMM_WORLD

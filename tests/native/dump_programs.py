@@ -25,12 +25,12 @@ from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS  # noqa: E40
 from han.model.loops import STRIDES, roll  # noqa: E402
 from han.model.program import Program  # noqa: E402
 from han.model.topology import Topology, virtual  # noqa: E402
+from han.submodules.registry import plan_of_choice  # noqa: E402
 from han.tasks.choice import Choice, LevelChoice, level_choice  # noqa: E402
 from han.tasks.lower import lower  # noqa: E402
 from han.tasks.outline import geometries  # noqa: E402
 from han.tasks.signature import Signature  # noqa: E402
 from han.tasks.size_classes import bound_of, bounds_of, class_of  # noqa: E402
-from han.tuning.parts import plan_of_choice  # noqa: E402
 
 MAGIC = 0x31474F5250
 MEMORY = 64 * 1024  # small channels, so that runs reuse the rings often

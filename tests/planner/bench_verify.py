@@ -11,11 +11,11 @@ import time
 
 from han.common.units import parse_size
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.compositions import COMPOSITIONS
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 24
 

@@ -7,13 +7,13 @@ import pytest
 from machines import topology_of
 
 from han.model.opcodes import Code
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.verifier import lower_all
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 SUM = Signature("reduce", 600, 8, "MPI.SUM", "f8")

@@ -14,13 +14,13 @@ from han.model.topology import virtual
 from han.submodules.exchange import messages
 from han.submodules.parts.fold import fold
 from han.submodules.parts.pieces import in_turn
+from han.submodules.registry import plan_of_choice
 from han.submodules.sm import gather_release
 from han.tasks.canonical import canonical, linear, rooms
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 ELEMENT, GRAIN, GRAINS = 8, 64, 64

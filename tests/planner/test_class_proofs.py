@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from han.tuning.parts import plan_of_choice
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import composition_of, topology_of
@@ -25,7 +26,6 @@ from han.tasks.size_classes import bound_of, bounds_of, class_of
 from han.tasks.verify import Refuted, Unproved, verify, verify_class
 from han.tasks.verify.turns import Access, Sizes, out_of_turn
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 SIZED = [target for target in TARGETS if ROWS[target.collective].recv]

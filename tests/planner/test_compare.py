@@ -11,12 +11,12 @@ from han.cli.imagined import imagine
 from han.common.errors import ConfigError
 from han.explain import make_signature
 from han.model.program import Code
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import VERSION, PlanFileError
 from han.tasks.inspect.compare import figures, remarks, rows, side
 from han.tasks.inspect.traffic import traffic
 from han.tasks.lower import lower
-from han.tuning.parts import plan_of_choice
 
 KiB = 1024
 TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}

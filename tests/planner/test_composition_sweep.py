@@ -16,6 +16,7 @@ from random_plans import TARGETS, draw_kinds, draw_level, draw_signature, draw_t
 
 from han.model.collectives import BUNDLED
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice
 from han.tasks.compositions import COMPOSITIONS, IN_LANES, LANES, NAP, as_called
 from han.tasks.outline import levels_of
@@ -23,7 +24,6 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 EACH = max(1, round(2 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))

@@ -7,11 +7,11 @@ import pytest
 from machines import on_nodes, topology_of
 
 from han.common.errors import ConfigError
-from han.config.config import load_config, validate_names
+from han.config.config import load_config
 from han.model.program import Code
 from han.model.topology import Topology
-from han.submodules.catalogue import catalogue
-from han.submodules.registry import submodule
+from han.submodules.names import validate_names
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.choice import Choice, LevelChoice, level_choice
 from han.tasks.compositions import COMPOSITIONS
 from han.tasks.files.store import PlanFileError, from_json, to_json
@@ -22,7 +22,6 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 20
@@ -368,13 +367,13 @@ def test_a_kind_that_a_level_does_not_have_is_refused():
 def test_rules_are_checked_when_they_are_read(composition, levels, said):
     rule = {"use": {"composition": composition, "levels": levels}}
     with pytest.raises(ConfigError, match=said):
-        validate_names(load_config({"rules": [rule]}), catalogue())
+        validate_names(load_config({"rules": [rule]}))
 
 
 def test_every_composition_may_be_named():
     for name in COMPOSITIONS:
         config = load_config({"rules": [{"use": {"composition": name}}]})
-        assert validate_names(config, catalogue()).rules[0].use.composition == name
+        assert validate_names(config).rules[0].use.composition == name
 
 
 @pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])

@@ -11,14 +11,13 @@ from random_plans import one_plan
 
 from han.config.machine import load_machine
 from han.model.program import CHANNELS
-from han.submodules.registry import registered
+from han.submodules.registry import plan_of_choice, registered
 from han.tasks.choice import Choice, level_choice
 from han.tasks.equal_roles import roles
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.size_classes import bound_of, bounds_of, class_of
-from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 18
 

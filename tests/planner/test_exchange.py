@@ -13,9 +13,8 @@ from test_exchange_halves import objection as objection_to
 from test_planner import OPERATIONS, quick
 
 from han.common.errors import ConfigError
-from han.config.config import load_config, validate_names
+from han.config.config import load_config
 from han.model.program import Code
-from han.submodules.catalogue import catalogue
 from han.submodules.exchange.factors import (
     both_ways,
     cyclic_factors,
@@ -26,13 +25,13 @@ from han.submodules.exchange.factors import (
     recursive_factors,
 )
 from han.submodules.exchange.layout import Layout, Partition
-from han.submodules.registry import submodule
+from han.submodules.names import validate_names
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.parts import plan_of_choice
 
 IN_NODE = ("recursive", "cyclic", "tree", "copyin")
 ORDERED = ("recursive", "tree")
@@ -153,13 +152,13 @@ def test_configurations_give_factors_as_lists_or_as_text():
     for written, read in (
         ([-2, 2, 2], (-2, 2, 2)), ("-2x2x2", (-2, 2, 2)), (8, (8,)), ("8", (8,)),
     ):  # fmt: skip
-        config = validate_names(load_config(rule(factors=written), {}), catalogue())
+        config = validate_names(load_config(rule(factors=written), {}))
         assert config.rules[0].use.levels["node"].parameters["factors"] == read
     for written in ([], [4, 1], [-1, 4], 0, "4x", "4,2", "--4", True, [4, "2"]):
         with pytest.raises(ConfigError, match=r"node\.factors"):
-            validate_names(load_config(rule(factors=written), {}), catalogue())
+            validate_names(load_config(rule(factors=written), {}))
     with pytest.raises(ConfigError, match="must be 2 or more, or -2 or less"):
-        validate_names(load_config(rule(factors=[-2, 0]), {}), catalogue())
+        validate_names(load_config(rule(factors=[-2, 0]), {}))
 
 
 def rule(**parameters):

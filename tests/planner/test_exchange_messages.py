@@ -7,10 +7,10 @@ import pytest
 from machines import taken, topology_of
 from test_exchange_halves import planned
 
-from han.config.config import load_config, validate_names
+from han.config.config import load_config
 from han.model.program import Code
-from han.submodules.catalogue import catalogue
-from han.submodules.registry import submodule
+from han.submodules.names import validate_names
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
@@ -18,7 +18,6 @@ from han.tasks.size_classes import bounds_of, class_of
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.papers.jocksch import BOX, script
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 ROWS = submodule("exchange").algorithms
@@ -214,7 +213,7 @@ def test_a_rule_whose_factors_do_not_fit_is_passed_over_with_its_place_and_the_n
         "  - when: {collective: allreduce}\n"
         f"    use: {{levels: {{network: {level}}}}}\n"
     )
-    config = validate_names(load_config(file, {}), catalogue())
+    config = validate_names(load_config(file, {}))
     topology = topology_of([[0, 0, 1, 2, 3, 4], [0] * 6], 0)
     decision = RuleTable(config, topology, NodeTraits()).decide(allreduce(1000))
     ((rule, reason),) = decision.passed

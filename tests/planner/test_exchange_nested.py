@@ -8,10 +8,10 @@ from machines import taken, topology_of
 from test_exchange import objection, plan_of
 from test_exchange_halves import planned, signature_of
 
-from han.config.config import load_config, validate_names
-from han.submodules.catalogue import catalogue
+from han.config.config import load_config
 from han.submodules.exchange.factors import cyclic_factors, most_of, primes, recursive_factors
 from han.submodules.exchange.patterns import message_steps, pattern_of
+from han.submodules.names import validate_names
 from han.tasks.choice import Choice, level_choice
 from han.tasks.verify import verify
 from han.tuning.imagined import ImaginedMachine
@@ -85,7 +85,7 @@ def test_groups_that_do_not_fit_are_refused():
 
 
 def test_the_ready_configuration_for_sockets_of_a_node():
-    config = validate_names(load_config("exchange-two-sockets", {}), catalogue())
+    config = validate_names(load_config("exchange-two-sockets", {}))
     for ppn, inner in ((128, 64), (14, 7), (8, 4)):
         signature = signature_of("allreduce", 8 * KiB, ordered=False)
         plan, decision = ImaginedMachine.even(ppn, ppn).plan(config, signature)

@@ -6,12 +6,12 @@ from test_exchange_halves import combined_in, objection, planned, signature_of
 
 from han.model.program import Code
 from han.submodules.exchange.rounds import Rounds
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import verify
-from han.tuning.parts import plan_of_choice
 
 KiB = 1024
 ALGORITHMS = ("recursive", "cyclic", "tree", "copyin")

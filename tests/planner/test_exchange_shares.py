@@ -11,6 +11,7 @@ from test_composition_sweep import draw_machine
 from test_exchange_halves import combined_in, objection, planned, signature_of
 from test_planner import quick
 
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.compositions import as_called
 from han.tasks.lanes import inner_levels, outer_levels
@@ -18,7 +19,6 @@ from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of
 

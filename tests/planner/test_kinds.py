@@ -2,13 +2,12 @@
 
 from han.config import load_config
 from han.model.topology import virtual
-from han.submodules.registry import submodule
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import from_json, to_json
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.costs.stages import pipeline_of
-from han.tuning.parts import plan_of_choice
 from han.tuning.row_reading import use_of as read_use
 from han.tuning.rules import RuleTable, use_of
 from han.tuning.search.limits import Limits

@@ -8,13 +8,12 @@ import pytest
 
 from han.cli.imagined import imagine
 from han.model.program import Code
-from han.submodules.registry import submodule
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.files.store import from_json, to_json
 from han.tasks.inspect.listing import disassemble, listing_record, operations
 from han.tasks.lower import lower
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 

@@ -7,16 +7,16 @@ from random import Random
 import pytest
 
 from han.config.arrange import Facts, arrange
-from han.config.config import Config, load_config, validate_names
+from han.config.config import Config, load_config
 from han.config.rails import rails_of
 from han.model.collectives import DATALESS
 from han.model.topology import Topology
-from han.submodules.catalogue import catalogue
+from han.submodules.names import validate_names
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.plan import Plan
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 
@@ -70,7 +70,7 @@ def some(facts: list[Facts], draw: Random) -> list[Facts]:
 
 
 def ready(name: str) -> Config:
-    return validate_names(load_config(name), catalogue())
+    return validate_names(load_config(name))
 
 
 def topology_of(config: Config, facts: list[Facts]) -> Topology:

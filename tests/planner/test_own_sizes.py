@@ -14,6 +14,7 @@ from han.model.loops import LEAST
 from han.model.opcodes import Code
 from han.model.program import Base
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.lower import lower
 from han.tasks.own_sizes import SMALL, blocks_of, matrix_of, own_sizes
 from han.tasks.plan import Plan
@@ -22,7 +23,6 @@ from han.tasks.simulate import simulate
 from han.tasks.spec import pairwise
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 
 OWN = [name for name, row in ROWS.items() if row.own]

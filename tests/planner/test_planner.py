@@ -19,6 +19,7 @@ from han.model.collectives import FLAT, KINDS, ROWS, TREE
 from han.model.program import MAX_STREAMS, Code
 from han.model.topology import Topology, virtual
 from han.submodules.parts.pieces import cut
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.graph import stream_tag
 from han.tasks.lower import lower
@@ -27,7 +28,6 @@ from han.tasks.signature import Signature
 from han.tasks.steps import chain_of_steps, of_tree, segments
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 20

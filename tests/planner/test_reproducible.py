@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from machines import PLACEMENTS, topology_of
 from random_plans import TARGETS, draw_plan, draw_topology
 
-from han.config.config import load_config, validate_names
+from han.config.config import load_config
 from han.model.collectives import REDUCING
 from han.model.splits import blocks
-from han.submodules.catalogue import catalogue
+from han.submodules.names import validate_names
 from han.submodules.parts.fold import fold
-from han.submodules.registry import registered
+from han.submodules.registry import plan_of_choice, registered
 from han.tasks.call import call_signature
 from han.tasks.canonical import canonical, depths, linear, matters, rooms
 from han.tasks.choice import Choice, level_choice
@@ -28,7 +28,6 @@ from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.expressions import Expressions
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of
@@ -209,7 +208,7 @@ def test_the_verifier_refutes_other_orders():
 
 
 def table_of(nodes, **config):
-    loaded = validate_names(load_config(config), catalogue())
+    loaded = validate_names(load_config(config))
     return RuleTable(loaded, topology_of([nodes, [0] * len(nodes)], 0), NodeTraits())
 
 
@@ -225,7 +224,7 @@ def test_rules_that_would_change_the_order_are_passed_over_with_the_reason():
             "submodule": "exchange", "algorithm": "recursive", "factors": [3]}}}},
     ]  # fmt: skip
     levels = [{"name": "node", "scope": "shared_memory"}, {"name": "network", "scope": "all"}]
-    loaded = validate_names(load_config({"levels": levels, "rules": rules}), catalogue())
+    loaded = validate_names(load_config({"levels": levels, "rules": rules}))
     nodes = [0, 0, 1, 1, 2, 2]
     topology = replace(topology_of([nodes, [0] * 6], 0), names=("node", "network"))
     for canonical_call in (False, True):

@@ -7,13 +7,13 @@ from machines import topology_of
 from test_planner import quick
 
 from han.model.program import Code
+from han.submodules.registry import plan_of_choice
 from han.tasks.graph import Task
 from han.tasks.lower import lower
 from han.tasks.ring import LEAST, SEGMENT, block_at, blocks_of, in_order, parts_of
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 
 
 def ring(nodes: int, ppn: int, nbytes: int):

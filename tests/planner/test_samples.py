@@ -16,7 +16,7 @@ from han.model.loops import period, repeated, unroll
 from han.model.program import Code
 from han.model.task_names import TaskNames
 from han.model.topology import virtual
-from han.submodules.registry import registered
+from han.submodules.registry import plan_of_choice, registered
 from han.tasks import samples
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
@@ -25,7 +25,6 @@ from han.tasks.samples import lower_with_loops
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of, largest_of
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB = 1024

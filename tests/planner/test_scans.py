@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from han.model.topology import virtual
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
-from han.tuning.parts import plan_of_choice
 
 CALL = Signature("scan", 0, 8, "my operation", "float64", commutative=False)
 CHOICES = (

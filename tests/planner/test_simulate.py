@@ -14,13 +14,13 @@ from han.config.machine import load_machine, parse_rate, parse_time, ready_machi
 from han.model.channel_layout import SMALL_BANKS
 from han.model.program import INSTRUCTION, Code, StreamInfo
 from han.submodules.exchange.factors import both_ways, phases_of, twos
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.simulate.placement import Placement
 from han.tuning.formulas import MaxRate, recursive_doubling, smp
-from han.tuning.parts import plan_of_choice
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
 

@@ -5,11 +5,11 @@ from machines import topology_of
 
 from han.common.errors import ConfigError
 from han.config.machine import load_machine
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.simulate.caches import bytes_of_buffers
-from han.tuning.parts import plan_of_choice
 
 N = 64 * 1024
 PLACE = ((0, 1, 2, 3), (0, 0, 1, 1), (0,) * 4)  # cores, sockets of two ranks, the node

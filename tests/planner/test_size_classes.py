@@ -15,6 +15,7 @@ from han.model.channel_layout import INLINE, LINE
 from han.model.opcodes import COMBINATIONS
 from han.model.program import TERMS, Base, Ref, positions
 from han.model.topology import virtual
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Algorithm, Submodule
 from han.tasks.lower import lower
@@ -32,7 +33,6 @@ from han.tasks.size_classes import (
 )
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.planner import Planner
 from han.tuning.rules import RuleTable
 

@@ -12,7 +12,7 @@ from random_plans import one_plan
 from han.common.errors import HanError
 from han.config.machine import load_machine
 from han.model.topology import virtual
-from han.submodules.registry import submodule
+from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import VERSION, PlanFileError, from_json, load, to_json
 from han.tasks.inspect.compare import figures
@@ -21,7 +21,6 @@ from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 18

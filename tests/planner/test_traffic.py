@@ -7,9 +7,9 @@ from machines import topology_of
 
 from han.cli.imagined import imagine
 from han.explain import make_signature
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, LevelChoice, level_choice
 from han.tasks.inspect.traffic import Counted, Traffic, describe, traffic
-from han.tuning.parts import plan_of_choice
 
 SIZE, NBYTES = 4, 3 << 20
 

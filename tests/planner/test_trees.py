@@ -14,6 +14,7 @@ from han.config.parts import Level, SizeScope
 from han.model.program import Code
 from han.model.topology import Group, Topology
 from han.submodules.parts.cells import RELEASED
+from han.submodules.registry import plan_of_choice
 from han.submodules.sm.member_cells import MemberCells
 from han.submodules.sm.sm import Sm
 from han.submodules.sm.trees import NAMES, Tree
@@ -23,7 +24,6 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 
 MEMORY = 1 << 18
 JAIN = Tree("kary", 2, "left", "first", "kary", 3)  # figures 5 to 7: five sockets of four ranks

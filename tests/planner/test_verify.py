@@ -11,6 +11,7 @@ from han.cli.plan import runs_of
 from han.model.channel_layout import SMALL_BANKS
 from han.model.program import Area, Base, Code, PeerBase
 from han.model.topology import virtual
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
@@ -18,7 +19,6 @@ from han.tasks.spec import SPECS
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.expressions import Expressions
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 18

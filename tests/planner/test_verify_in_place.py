@@ -8,11 +8,11 @@ from random_plans import example
 
 from han.model.program import Base, Code
 from han.model.topology import virtual
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, lower_all, verify
-from han.tuning.parts import plan_of_choice
 
 SUM = Signature("allreduce", 8, 8, "sum", "f8")
 

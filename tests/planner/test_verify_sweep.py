@@ -23,12 +23,12 @@ from han.model.collectives import (
     ROOTED,
 )
 from han.model.topology import Topology, virtual
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import LevelChoice
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 PARTS = 2  # parts of the sweep, one for each process

@@ -9,10 +9,10 @@ from mpi4py import MPI
 import han
 from han.model.topology import virtual
 from han.runtime.native_plans import _moved
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.parts import plan_of_choice
 
 pytestmark = pytest.mark.usefixtures("alone")
 

@@ -19,9 +19,9 @@ from han.measure.tune.quality import USUAL, PredictedCandidate, QualityRow, comp
 from han.measure.tune.tuner import Input, sparse_first
 from han.measure.tune.windows import observations
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.limits import Limits
 from han.tuning.search.space import space_of

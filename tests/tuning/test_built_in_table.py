@@ -12,6 +12,7 @@ from han.model.collectives import COLLECTIVES, ROWS
 from han.model.facts import COMPOSITIONS
 from han.model.topology import virtual
 from han.ranks.discover import Settings, check_agreement
+from han.submodules.registry import plan_of_choice
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in import table as place
@@ -25,7 +26,6 @@ from han.tuning.built_in.table import (
     shipped,
 )
 from han.tuning.explanation import Explanation
-from han.tuning.parts import plan_of_choice
 from han.tuning.row import amount_of
 from han.tuning.rules import RuleTable
 from han.tuning.tuned.find import find_table

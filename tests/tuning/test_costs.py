@@ -8,13 +8,13 @@ from schedules import stage_times
 from han.config.machine import load_machine
 from han.model.timeline import TaskTime
 from han.model.topology import virtual
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning.costs.estimates import estimate, of_series
 from han.tuning.costs.model import Costs, basis, missing, predict
 from han.tuning.costs.stages import Operands, Stage, costs_of, pipeline_of, stage_seconds
-from han.tuning.parts import plan_of_choice
 
 KiB = 1024
 

@@ -12,12 +12,12 @@ from schedules import Row, run_steps, seconds_of, stage_times
 from han.config.machine import load_machine
 from han.model.program import Code
 from han.model.topology import virtual
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.formulas import MaxRate, nap, recursive_doubling, smp
-from han.tuning.parts import plan_of_choice
 
 EXACT = 1e-9
 SHAPES = [(2, 1), (8, 1), (1, 8), (2, 2), (4, 2), (2, 8), (4, 4)]

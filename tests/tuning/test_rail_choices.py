@@ -7,13 +7,13 @@ from machines import topology_of
 
 from han.config.machine import load_machine
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tuning.built_in.choosing import BUILT_IN, NodeTraits, choose
 from han.tuning.built_in.table import shipped
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 
 KiB = 1024

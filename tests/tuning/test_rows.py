@@ -8,9 +8,8 @@ import yaml
 from test_tuned import HERE, NODE, TWO, KiB, Times, point, table, told_of, use
 
 from han.config import load_config
-from han.config.config import validate_names
 from han.config.rules import KindUse, LevelUse, Use
-from han.submodules.catalogue import catalogue
+from han.submodules.names import validate_names
 from han.tasks.call import call_signature
 from han.tuning.built_in.choosing import BUILT_IN, NodeTraits
 from han.tuning.explanation import Explanation, described
@@ -73,7 +72,7 @@ def test_rows_and_rules_decide_as_the_table_does(tmp_path):
     rows = read_rows(tmp_path, as_text(tuned))
     levels = [{"name": NAMES[0], "scope": {"size": 4}}, {"name": NAMES[1], "scope": "all"}]
     document = {**yaml.safe_load(as_rules(tuned)), "levels": levels}
-    config = validate_names(load_config(document), catalogue())
+    config = validate_names(load_config(document))
     by_table = RuleTable(None, GROUPED, NodeTraits(), of_points(POINTS, HERE))
     by_rows = RuleTable(None, GROUPED, NodeTraits(), rows)
     by_rules = RuleTable(config, GROUPED, NodeTraits())

@@ -10,6 +10,7 @@ from han.config.machine import load_machine
 from han.model.collectives import ROWS
 from han.model.topology import virtual
 from han.submodules import registry
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.contract import Algorithm, Submodule
@@ -18,7 +19,6 @@ from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.costs.model import Costs, missing, shared_out, told_apart
 from han.tuning.costs.stages import costs_of, pipeline_of_choice
 from han.tuning.measured import FEWEST_RACED, MOST_RACED, PATIENCE
-from han.tuning.parts import plan_of_choice
 from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import Limits, load_limits

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 from machines import topology_of
 
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tuning.costs.model import (
@@ -21,7 +22,6 @@ from han.tuning.costs.model import (
 )
 from han.tuning.costs.stages import pipeline_of
 from han.tuning.measured import REACH
-from han.tuning.parts import plan_of_choice
 from han.tuning.search.task import ends_first
 
 NODES = topology_of([[0, 0, 1, 1], [0, 0, 0, 0]], -1)

@@ -100,8 +100,8 @@ def test_ratios_do_not_follow_the_drift_but_plain_medians_do():
             ratios.add(one, middle[one], middle["reference"])
     assert max(seen["a"]) > 1.5 * min(seen["a"])
     a, b = ratios.of("a"), ratios.of("b")
-    assert a.middle == pytest.approx(1.0, abs=0.03)
-    assert b.middle == pytest.approx(1.1, abs=0.05)
+    assert a.median == pytest.approx(1.0, abs=0.03)
+    assert b.median == pytest.approx(1.1, abs=0.05)
     assert a.high < b.low
 
 
@@ -143,10 +143,10 @@ def test_the_interval_of_a_quotient_holds_both_errors_but_not_one_of_the_referen
         for one in range(6):
             ratios.add(one, math.exp(0.1 * one + random.gauss(0, 0.01)), 1.0)
     one, two = ratios.of(1), ratios.of(2)
-    quotient = two.middle / one.middle
+    quotient = two.median / one.median
     most = ratios.most(2, 1)
     assert most == pytest.approx(quotient**2 / ratios.least(2, 1))
-    assert max(one.high / one.middle, two.high / two.middle) < most / quotient
+    assert max(one.high / one.median, two.high / two.median) < most / quotient
     assert most < two.high / one.low
     assert ratios.most(2, "reference") == pytest.approx(two.high)
 
@@ -156,7 +156,7 @@ def test_intervals_are_open_while_deviations_are_unknown():
     ratios.add("reference", 1.0, 1.0)
     ratios.add("a", 2.0, 1.0)
     found = ratios.of("a")
-    assert (found.middle, found.low, found.high) == (pytest.approx(2.0), 0.0, math.inf)
+    assert (found.median, found.low, found.high) == (pytest.approx(2.0), 0.0, math.inf)
     assert ("a" in ratios, "b" in ratios) == (True, False)
     assert (ratios.least("a", "reference"), ratios.most("a", "reference")) == (0.0, math.inf)
 
@@ -289,7 +289,7 @@ def test_of_first_runs_alone_the_quickest_is_kept():
     for _ in range(3):
         turns.turn()
     assert turns.left == ["other"]
-    assert turns.ratio("other").middle == pytest.approx(1.2)
+    assert turns.ratio("other").median == pytest.approx(1.2)
     assert turns.estimates()["other"].count == 1
 
 
@@ -297,7 +297,7 @@ def test_candidates_are_not_compared_with_the_first_run_of_the_reference():
     times = {"built-in": 0.1, "other": 0.12}
     machine = FirstRuns(times, {"built-in": 3.0, "other": 1.0}, noise=1e-3)
     turns, _ = race(machine)
-    assert turns.ratio("other").middle == pytest.approx(1.2, rel=0.02)
+    assert turns.ratio("other").median == pytest.approx(1.2, rel=0.02)
 
 
 def test_a_candidate_that_a_gap_delayed_stays():
@@ -322,7 +322,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             for one in range(5):
                 ratios.add(one, math.exp(random.gauss(0.1, 0.05)), 1.0)
         found = ratios.of(0)
-        assert found.low < found.middle < found.high
+        assert found.low < found.median < found.high
         held += found.low <= math.exp(0.1) <= found.high
     assert 0.85 <= held / 200 <= 0.99
 

@@ -17,7 +17,7 @@ LEAST = 6  # observations: fewer have no interval of 95 %
 
 @dataclass(frozen=True)
 class Estimate:
-    """The median of `count` observations, in seconds.
+    """The median of `count` observations: of times in seconds, or of ratios of times.
 
     The interval from `low` to `high` holds the true median with a probability of 95 %. What lies
     beyond Tukey's outer fences was left out.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Generic, TypeVar
+
+from han.tuning.costs.estimates import Estimate
 
 Z = 2.0  # standard errors on each side of an interval
 OF_MEDIAN = 1.2533  # standard error of a median over that of a mean, of a normal distribution
@@ -20,16 +21,6 @@ LEAST_NOISE = 0.002  # clocks and counts of observations are not finer
 FEWEST = 5  # differences, or ratios of one candidate, from which a deviation is computed
 
 K = TypeVar("K", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """The time of a candidate over that of the reference, with its interval, from `turns` turns."""
-
-    middle: float
-    low: float
-    high: float
-    turns: int
 
 
 class Ratios(Generic[K]):
@@ -54,15 +45,15 @@ class Ratios(Generic[K]):
     def __contains__(self, candidate: K) -> bool:
         return bool(self._logs.get(candidate))
 
-    def of(self, candidate: K) -> Ratio:
-        """Return the ratio of a candidate that was measured at least once.
+    def of(self, candidate: K) -> Estimate:
+        """Return the ratio of a candidate that was measured at least once, from its turns.
 
         The interval is open while too few ratios are known to tell how much they vary.
         """
         logs = self._logs[candidate]
         middle = min(logs) if len(logs) == 2 else median(logs)  # of two, one may be disturbed
         reach = Z * OF_MEDIAN * self._deviation(candidate, logs) / math.sqrt(len(logs))
-        return Ratio(math.exp(middle), _exp(middle - reach), _exp(middle + reach), len(logs))
+        return Estimate(math.exp(middle), _exp(middle - reach), _exp(middle + reach), len(logs))
 
     def most(self, slow: K, fast: K, errors: float = Z) -> float:
         """Return the ratio of two candidates' times, some standard `errors` above its middle."""
@@ -79,11 +70,11 @@ class Ratios(Generic[K]):
         """
         known = {one: self.of(one) for one in (slow, fast)}
         reaches = [
-            math.log(ratio.high / ratio.middle) if ratio.high != math.inf else math.inf
+            math.log(ratio.high / ratio.median) if ratio.high != math.inf else math.inf
             for one, ratio in known.items()
             if one != self.reference
         ]
-        return known[slow].middle / known[fast].middle * _exp(share * math.hypot(*reaches))
+        return known[slow].median / known[fast].median * _exp(share * math.hypot(*reaches))
 
     def _deviation(self, candidate: K, logs: Sequence[float]) -> float:
         common = self.noise

@@ -17,6 +17,7 @@ from han.config.config import load_config
 from han.model.program import Base, Code, Program
 from han.model.series import Panel
 from han.submodules.exchange.factors import Factors, both_ways, primes, recursive_factors, spell
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
@@ -31,7 +32,6 @@ from han.tuning.papers.figure import (
     call,
     sizes,
 )
-from han.tuning.parts import plan_of_choice
 
 BOX = 64  # bytes of a box of figure 3
 SHOWN = (-2, 2, 2)
@@ -54,7 +54,7 @@ TEN = "2x2x2 2x3x2 2x4 3x2x2 3x3 4x2 5x2 6x2 7x2 8"  # of eight tasks, section 2
 # ---- figure 3 -----------------------------------------------------------------------------------
 
 
-def script(program: Program, box: int = BOX) -> list[str]:
+def script(program: Program) -> list[str]:
     """Spell a program as the script of figure 3.
 
     Lines 0 and 1 are boxes of the send buffer, 2 and 3 of the receive buffer, 4 and 5 of temporary
@@ -63,7 +63,7 @@ def script(program: Program, box: int = BOX) -> list[str]:
     lines, waited = ["STEP"], False
     for row in program.code:
         pairs = zip(row["base"], row["off"], strict=True)
-        at = [LINES[Base(b)] + int(o) // box for b, o in pairs if b]
+        at = [LINES[Base(b)] + int(o) // BOX for b, o in pairs if b]
         starts = row["code"] in (Code.ISEND, Code.IRECV)
         if starts and waited:
             lines.append("STEP")
@@ -188,17 +188,17 @@ def _joined(members: int) -> list[Factors]:
     return list(dict.fromkeys(found))
 
 
-def ways(ppn: int, level: str = "node") -> list[Way]:
+def ways(ppn: int) -> list[Way]:
     """Return the candidates inside a node: recursive exchanges, or cyclic shifts for primes."""
     if max(primes(ppn), default=1) > MOST_FACTOR:
         return [
-            Way(OURS, (f"{level}=exchange.cyclic",), "whole"),
-            Way(OURS, (f"{level}=exchange.copyin",), "whole"),
+            Way(OURS, ("node=exchange.cyclic",), "whole"),
+            Way(OURS, ("node=exchange.copyin",), "whole"),
         ]
-    found = [Way(OURS, (f"{level}=exchange.recursive",), "whole")]
+    found = [Way(OURS, ("node=exchange.recursive",), "whole")]
     for factors in _joined(ppn):
         signed = spell(both_ways(factors))
-        found.append(Way(OURS, (f"{level}=exchange.recursive:factors={signed}",), "whole"))
+        found.append(Way(OURS, (f"node=exchange.recursive:factors={signed}",), "whole"))
     return found
 
 

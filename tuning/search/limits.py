@@ -69,10 +69,8 @@ def _check_names(found: Limits, place: str) -> None:
 
 def _parsed(name: str, values: tuple[Parameter, ...], path: Path) -> tuple[Parameter, ...]:
     """Return the values of a parameter as its kind; raises ConfigError."""
-    from han.submodules.catalogue import catalogue
-
     submodule, dot, key = name.rpartition(".")
-    parts = catalogue().submodules
+    parts = registered()
     fits = {n: p for n, p in parts.items() if n == submodule or not dot}
     infos = [part.parameters[key] for part in fits.values() if key in part.parameters]
     if not infos:

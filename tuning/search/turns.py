@@ -16,12 +16,12 @@ bandit and reinforcement learning problems, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Generic, TypeVar
 
 from han.tuning.costs.estimates import Estimate, estimate
-from han.tuning.costs.ratios import Ratio, Ratios
+from han.tuning.costs.ratios import Ratios
 from han.tuning.measured import AGREE, BLOCK, CLOSE, COLD, FAR, GUARD, LEAST_TURNS, LONGEST
 from han.tuning.search.results import Cold, OutOfTime
 
@@ -161,8 +161,8 @@ class Turns(Generic[K]):
         best = self._best()
         ratio = self._ratios.of(best)
         known = self._runners[1:]
-        new = [c for c in known if self._ratios.of(c).turns == 1]
-        slow = {c for c in new if self._quickest[c] > self._far(c) * ratio.middle}
+        new = [c for c in known if self._ratios.of(c).count == 1]
+        slow = {c for c in new if self._quickest[c] > self._far(c) * ratio.median}
         warm = [c for c in known if c not in self._cold]
         if self.count >= GUARD:
             slow |= {c for c in warm if self._ratios.least(c, best) > 1}
@@ -185,7 +185,7 @@ class Turns(Generic[K]):
             return False
         if not self._drops:
             reach = [self._ratios.of(one) for one in self.left]
-            return all(one.high <= (1 + CLOSE) * one.middle for one in reach)
+            return all(one.high <= (1 + CLOSE) * one.median for one in reach)
         best = self._best()
         others = [c for c in self._runners if c != best]
         errors = self._ending.errors
@@ -200,11 +200,11 @@ class Turns(Generic[K]):
         return min(self._runners, key=self._middle)
 
     def _middle(self, one: K) -> float:
-        return self._ratios.of(one).middle
+        return self._ratios.of(one).median
 
     # ---- results ----------------------------------------------------------------------------
 
-    def ratio(self, one: K) -> Ratio:
+    def ratio(self, one: K) -> Estimate:
         """Return the ratio of a candidate that was measured."""
         return self._ratios.of(one)
 
@@ -221,13 +221,10 @@ class Turns(Generic[K]):
         return {one: self._estimate(one, usual) for one in dict.fromkeys(done)}
 
     def _estimate(self, one: K, usual: Estimate) -> Estimate:
-        ratio, unit = self._ratios.of(one), usual.median
-        seen = estimate(self._seen[one])
-        low, high = ratio.low * unit, ratio.high * unit
-        if high == float("inf"):
-            scale = ratio.middle * unit / seen.median
-            low, high = seen.low * scale, seen.high * scale
-        return Estimate(ratio.middle * unit, low, high, len(self._seen[one]))
+        found, seen = self._ratios.of(one).scaled(usual.median), estimate(self._seen[one])
+        if found.high == float("inf"):
+            found = seen.scaled(found.median / seen.median)
+        return replace(found, count=len(self._seen[one]))
 
 
 def _blocks(candidates: Sequence[K]) -> Iterator[Sequence[K]]:

@@ -32,6 +32,7 @@ from han.model.program import Program
 from han.ranks.clocks import identity, system
 from han.ranks.discover import outnumber_processors
 from han.runtime.state import Forced, State, forced
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
@@ -40,7 +41,6 @@ from han.tuning.costs.estimates import Estimate, estimate, of_series
 from han.tuning.costs.model import is_single, lowered, missing, shared_out, told_apart
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice
 from han.tuning.measured import LONGEST
-from han.tuning.parts import plan_of_choice
 from han.tuning.search.results import Cold, OutOfTime
 from han.tuning.search.turns import Turns
 

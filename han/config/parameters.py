@@ -1,12 +1,9 @@
-"""The submodules, algorithms and parameters that a configuration may name.
-
-Plain data, so that a registry can fill it in without an import of pydantic.
-"""
+"""The parameters that submodules declare and configurations set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from han.common.suggest import unknown
@@ -20,10 +17,8 @@ class Parameter:
     """A parameter of an algorithm.
 
     A ``size`` (bytes), an ``int``, a ``bool`` or ``factors`` (whole numbers) within a range, or a
-    ``name`` among `choices`; () means any name. Tests set it to the values of `tried`, which are
-    small, so that small messages take many pieces. A test that needs only one value takes the
-    first. `joint`: all kinds of tasks of a level have the same value. `asked`: only users set it,
-    as it changes results; the tuner does not try it.
+    ``name`` among `choices`; () means any name. `joint`: all kinds of tasks of a level have the
+    same value. `asked`: only users set it, as it changes results; the tuner does not try it.
     """
 
     kind: Literal["size", "int", "bool", "name", "factors"]
@@ -31,16 +26,8 @@ class Parameter:
     minimum: int = 0
     maximum: int = 1 << 40
     choices: tuple[str, ...] = ()
-    tried: tuple[int, ...] = ()
     joint: bool = False
     asked: bool = False
-
-    @property
-    def values(self) -> tuple[ParameterValue, ...]:
-        """The values that tests draw from; if empty, tests do not set the parameter."""
-        if self.kind == "bool":
-            return (False, True)
-        return self.choices or self.tried
 
     def parse(self, value: ParameterValue) -> ParameterValue:
         """Return ``value`` as this kind (``"64KiB"`` as 65536), or raise ValueError."""
@@ -89,38 +76,9 @@ def _listed(value: ParameterValue) -> tuple[int, ...]:
     return value
 
 
-@dataclass(frozen=True)
-class SubmoduleInfo:
-    """The algorithms of one submodule and the parameters that they take.
-
-    `between` and `inside` are the algorithms that serve a composition, by its name: on the
-    outermost level, and inside nodes. A composition that all levels serve like a tree is not there.
-    `takes` are the parameters that an algorithm reads; one that is not there reads all. `never`
-    returns why an algorithm can never take some values of its parameters, or None.
-    """
-
-    algorithms: tuple[str, ...] = ()
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    between: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    inside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    takes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    never: Callable[[str, Mapping[str, ParameterValue]], str | None] = lambda *_: None
-
-
 def not_taken(algorithm: str, name: str, taken: Iterable[str]) -> str:
     """Return why an algorithm cannot have a parameter: it does not read it."""
     return f"{algorithm} does not take {name}; it takes {', '.join(taken) or 'no parameters'}"
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """The submodules that a configuration may name, and what compositions serve.
-
-    `collectives` has the compositions that do not serve all collectives.
-    """
-
-    submodules: Mapping[str, SubmoduleInfo]
-    collectives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 _EXPECTED = {
