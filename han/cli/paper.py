@@ -60,6 +60,7 @@ def paper(
       han paper bienz-10 --plot nap.png
       han paper bienz-14 --nodes 16
       han paper jocksch-3
+      han paper tran-15 --json
     """
     check_files(plot=plot)
     if figure is None:
