@@ -210,6 +210,14 @@ def test_a_ring_is_faster_above_2_kb_and_mha_gains_for_small_messages():
     assert best == {128 * KiB: "MHA", 8192 * KiB: "ring"}
 
 
+def test_the_papers_numbers_belong_to_the_papers_processes():
+    """Whatever the setting: here it is 16 processes."""
+    (claim,) = made("tran-23").claims
+    assert claim.paper.startswith("1024 processes")
+    assert claim.paper.endswith("61 % and 62 %")
+    assert "on 16;" in claim.ours
+
+
 def test_what_cannot_be_drawn_says_why():
     for name, number in (("tran-26", "1.98"), ("tran-27", "7.83 %")):
         text = call("paper", name)
