@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from han.common.errors import ArgumentError
 from han.config.machine import Link, MachineModel, ranks_on_a_rail
@@ -123,13 +124,20 @@ FORMULAS: dict[str, Callable[[MaxRate, int, int, int], float]] = {
 
 
 def crossover(costs: MaxRate, first: str, second: str, nodes: int, ppn: int) -> int:
-    """Return the most bytes, up to 16 MiB, at which `first` is not slower; 0 if there are none.
+    """Return the most bytes, up to 16 MiB, at which `first` is faster; 0 if there are none."""
+
+    def seconds(name: str, nbytes: int) -> float:
+        return FORMULAS[name](costs, nbytes, nodes, ppn)
+
+    return faster_up_to(partial(seconds, first), partial(seconds, second))
+
+
+def faster_up_to(
+    first: Callable[[int], float], second: Callable[[int], float], most: int = 1 << 24
+) -> int:
+    """Return the most bytes, up to `most`, at which `first` takes less time; 0 if there are none.
 
     Bisection: it assumes that `first` is the faster one below a single crossover.
     """
-
-    def slower(nbytes: int) -> bool:
-        times = (FORMULAS[name](costs, nbytes, nodes, ppn) for name in (first, second))
-        return next(times) > next(times)
-
-    return 0 if slower(1) else bisect_left(range(1, (1 << 24) + 1), True, key=slower)
+    every = range(1, most + 1)
+    return bisect_left(every, True, key=lambda nbytes: first(nbytes) >= second(nbytes))

@@ -21,10 +21,12 @@ from han.common.units import parse_sizes
 from han.config.machine import load_machine
 from han.model.series import Panel
 from han.plots import plots
-from han.tuning.papers import bienz, jocksch, luo
+from han.tuning.papers import bienz, jocksch, luo, tran
 from han.tuning.papers.figure import Computed, Figure, Setting
 
-FIGURES: dict[str, Figure] = {**bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES}
+FIGURES: dict[str, Figure] = {
+    **bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES, **tran.FIGURES,
+}  # fmt: skip
 
 
 def paper(
@@ -58,6 +60,7 @@ def paper(
       han paper bienz-10 --plot nap.png
       han paper bienz-14 --nodes 16
       han paper jocksch-3
+      han paper tran-15 --json
     """
     check_files(plot=plot)
     if figure is None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from han.tuning.parts import plan_of_choice
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import composition_of, topology_of
@@ -16,6 +15,7 @@ from test_planner import quick
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS
 from han.model.program import positions
 from han.model.topology import Topology
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import LevelChoice
 from han.tasks.compositions import TREE, as_called
 from han.tasks.lower import lower

@@ -6,7 +6,7 @@ what is found here; `holds` says whether both agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -128,13 +128,21 @@ def call(collective: str, nbytes: int = 8) -> Signature:
     return call_signature(collective, nbytes, "sum", "f8", 0)
 
 
+def gains(series: Mapping[str, Mapping[int, float]], name: str, other: str) -> Points:
+    """Return how many times faster one way is than another one, where both have a value."""
+    ours = series[name]
+    return {x: theirs / ours[x] for x, theirs in series[other].items() if x in ours}
+
+
 def faster(series: Series, name: str) -> Series:
-    """Return how many times faster one way is than each other, where both have a value."""
-    return {
-        f"than {other}": {x: points[x] / series[name][x] for x in points if x in series[name]}
-        for other, points in series.items()
-        if other != name
-    }
+    """Return how many times faster one way is than each other."""
+    return {f"than {other}": gains(series, name, other) for other in series if other != name}
+
+
+def modelled(xs: Iterable[int], formulas: Mapping[str, Callable[[int], float]]) -> Series:
+    """Return the microseconds of formulas that give seconds, for each x."""
+    known = list(xs)
+    return {name: {x: 1e6 * formula(x) for x in known} for name, formula in formulas.items()}
 
 
 def fastest(series: Series) -> dict[int, str]:

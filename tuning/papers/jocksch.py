@@ -30,6 +30,7 @@ from han.tuning.papers.figure import (
     Setting,
     Way,
     call,
+    gains,
     sizes,
 )
 
@@ -204,12 +205,12 @@ def ways(ppn: int) -> list[Way]:
 
 def one_node(setting: Setting) -> Computed:
     """Figures 9 to 12: an allreduce on one node, and on a prime number of its cores."""
-    panels, gains = [], {}
+    panels, most = [], {}
     for ppn in (setting.ppn, prime_below(setting.ppn)):
         found = _node(replace(setting, ppn=ppn), call("allreduce"))
         panels.append(found)
-        gains[ppn] = _gain(found)
-    (many, best), (prime, worst) = gains.items()
+        most[ppn] = _gain(found)
+    (many, best), (prime, worst) = most.items()
     return Computed(
         tuple(panels),
         (
@@ -254,8 +255,7 @@ def _node(setting: Setting, signature: Signature) -> Panel:
 
 
 def _gain(panel: Panel) -> float:
-    ours, library = (panel.series[name] for name in (OURS, LIBRARY))
-    return max(library[n] / ours[n] for n in library)
+    return max(gains(panel.series, OURS, LIBRARY).values())
 
 
 def prime_below(number: int) -> int:
@@ -274,8 +274,8 @@ def across(setting: Setting) -> Computed:
     ]
     series = setting.over_sizes([*candidates, *LIBRARIES], call("allreduce"))
     least = min(setting.sizes)
-    gains = {n: series[LIBRARY][n] / series[OURS][n] for n in setting.sizes}
-    long = [g for n, g in gains.items() if n > SHORT]
+    found = gains(series, OURS, LIBRARY)
+    long = [g for n, g in found.items() if n > SHORT]
     title = f"{setting.nodes} nodes of {setting.ppn} tasks, simulated"
     return Computed(
         (Panel(title, "bytes", series),),
@@ -286,8 +286,8 @@ def across(setting: Setting) -> Computed:
             ),
             Claim(
                 "equally fast for very small messages",
-                f"{gains[least]:.1f} times faster at {format_size(least)}",
-                0.8 < gains[least] < 1.25,
+                f"{found[least]:.1f} times faster at {format_size(least)}",
+                0.8 < found[least] < 1.25,
             ),
         ),
     )  # fmt: skip

@@ -30,6 +30,7 @@ from han.tuning.papers.figure import (
     Setting,
     Way,
     call,
+    gains,
 )
 from han.tuning.prediction import Where, plan_of
 from han.tuning.prediction import predict as simulated
@@ -146,23 +147,20 @@ def _beside(
 
     def made(setting: Setting) -> Computed:
         series = setting.over_sizes(ways, call(collective))
-        gains = {
-            other: {n: us / series[HAN][n] for n, us in series[other].items()}
-            for other in (ONE, APART)
-        }
+        found = {other: gains(series, HAN, other) for other in (ONE, APART)}
         where = f"{setting.nodes} nodes of {setting.ppn}"
         panel = Panel(f"{collective}, {where}, simulated", "bytes", series)
-        return Computed((panel,), tuple(claim(gains) for claim in claims))
+        return Computed((panel,), tuple(claim(found) for claim in claims))
 
     return made
 
 
-def _up_to(other: str, large: bool, paper: str, gains: Series) -> Claim:
+def _up_to(other: str, large: bool, paper: str, found: Series) -> Claim:
     """Return the claim that HAN is up to so many times faster for small or large messages.
 
     It holds if HAN is faster for one of the sizes, and slower for none.
     """
-    chosen = [g for n, g in gains[other].items() if (n > SMALL) == large] or [0.0]
+    chosen = [g for n, g in found[other].items() if (n > SMALL) == large] or [0.0]
     kind = "large" if large else "small"
     return Claim(
         f"{kind} messages: {paper}", f"{min(chosen):.2f} to {max(chosen):.2f} times {other}",
@@ -170,11 +168,11 @@ def _up_to(other: str, large: bool, paper: str, gains: Series) -> Claim:
     )  # fmt: skip
 
 
-def _always(others: Sequence[str], least: int, paper: str, gains: Series) -> Claim:
+def _always(others: Sequence[str], least: int, paper: str, found: Series) -> Claim:
     """Return the claim that HAN is faster than some others for all messages of `least` bytes."""
     chosen = [
-        min(gains[other][n] for other in others if n in gains[other])
-        for n in gains[ONE] if n >= least
+        min(found[other][n] for other in others if n in found[other])
+        for n in found[ONE] if n >= least
     ]  # fmt: skip
     low, high = (pick(chosen, default=0.0) for pick in (min, max))
     return Claim(paper, f"{low:.2f} to {high:.2f} times", low > 0.99)
