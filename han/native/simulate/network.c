@@ -19,7 +19,7 @@ static double take(const sim_node *node, sim_adapter *a, double at, int64_t nbyt
 }
 
 /* The message of a number, at its first or at its second side. */
-static int64_t meet(sim_state *s, int32_t src, int32_t dst, int64_t number) {
+static int64_t meet(sim_state *s, int32_t src, int32_t dst, int32_t level, int64_t number) {
     if (s->numbers[number]) return s->numbers[number] - 1;
     int64_t place;
     if (s->spare.length) {
@@ -30,8 +30,7 @@ static int64_t meet(sim_state *s, int32_t src, int32_t dst, int64_t number) {
             return -1;
         place = (int64_t)s->messages_made++;
     }
-    s->messages[place] = (sim_message){
-        src, dst, sim_level(s->world, src, dst), 2, 0, NEVER, NEVER, NEVER, NEVER, NEVER, 0};
+    s->messages[place] = (sim_message){src, dst, level, 2, 0, NEVER, NEVER, NEVER, NEVER, NEVER, 0};
     s->numbers[number] = (int32_t)place + 1;
     return place;
 }
@@ -46,7 +45,7 @@ static void transfer(sim_state *s, int64_t place, bool eager) {
     start = later(start, s->line[m->src]);
     double last = s->line[m->src] = start + (double)m->nbytes / link->bandwidth, through;
     int32_t a = w->node_of[m->src], b = w->node_of[m->dst];
-    if (a == b) {
+    if (a == b && m->level == sim_level(w, m->src, m->dst)) {
         m->due = m->arrival = last + link->latency;
     } else {
         sim_adapter *out = &s->out[a * w->rails + w->rail[m->src]];
@@ -59,9 +58,9 @@ static void transfer(sim_state *s, int64_t place, bool eager) {
     if (last < m->gone) m->gone = last;
 }
 
-int64_t sim_send(sim_state *s, double now, int32_t src, int32_t dst, int64_t number,
+int64_t sim_send(sim_state *s, double now, int32_t src, const sim_name *to, int64_t number,
                  int64_t nbytes) {
-    int64_t place = meet(s, src, dst, number);
+    int64_t place = meet(s, src, to->peer, to->level, number);
     if (place < 0) return place;
     sim_message *m = &s->messages[place];
     m->nbytes = nbytes, m->sent = now;
@@ -73,8 +72,8 @@ int64_t sim_send(sim_state *s, double now, int32_t src, int32_t dst, int64_t num
     return place;
 }
 
-int64_t sim_receive(sim_state *s, double now, int32_t src, int32_t dst, int64_t number) {
-    int64_t place = meet(s, src, dst, number);
+int64_t sim_receive(sim_state *s, double now, const sim_name *from, int32_t dst, int64_t number) {
+    int64_t place = meet(s, from->peer, dst, from->level, number);
     if (place < 0) return place;
     sim_message *m = &s->messages[place];
     m->posted = now;
