@@ -18,6 +18,26 @@ static double take(const sim_node *node, sim_adapter *a, double at, int64_t nbyt
     return start;
 }
 
+static bool striped(const sim_world *w, int64_t nbytes) {
+    return (double)nbytes >= w->node->stripe;
+}
+
+/* Queue the bytes of a rank's message at its rail, or equal parts of them at all rails of its node. */
+static double pass(const sim_world *w, sim_adapter *adapters, int32_t rank, double at,
+                   int64_t nbytes, double *last) {
+    sim_adapter *own = &adapters[w->node_of[rank] * w->rails];
+    if (!striped(w, nbytes)) return take(w->node, own + w->rail[rank], at, nbytes, last);
+    double first = NEVER;
+    *last = at;
+    for (int32_t r = 0; r < w->rails; r++) {
+        int64_t part = nbytes / w->rails + (r < nbytes % w->rails);
+        double over, begun = take(w->node, own + r, at, part, &over);
+        if (begun < first) first = begun;
+        *last = later(*last, over);
+    }
+    return first;
+}
+
 /* The message of a number, at its first or at its second side. */
 static int64_t meet(sim_state *s, int32_t src, int32_t dst, int32_t level, int64_t number) {
     if (s->numbers[number]) return s->numbers[number] - 1;
@@ -43,13 +63,14 @@ static void transfer(sim_state *s, int64_t place, bool eager) {
     if (!eager) /* rendezvous: the sender asks, the receiver answers */
         start = later(m->sent + link->latency, m->posted) + link->latency;
     start = later(start, s->line[m->src]);
-    double last = s->line[m->src] = start + (double)m->nbytes / link->bandwidth, through;
-    int32_t a = w->node_of[m->src], b = w->node_of[m->dst];
-    if (a == b && m->level == sim_level(w, m->src, m->dst)) {
+    bool inside =
+        w->node_of[m->src] == w->node_of[m->dst] && m->level == sim_level(w, m->src, m->dst);
+    double rate = link->bandwidth * (!inside && striped(w, m->nbytes) ? w->rails : 1);
+    double last = s->line[m->src] = start + (double)m->nbytes / rate, through;
+    if (inside) {
         m->due = m->arrival = last + link->latency;
     } else {
-        sim_adapter *out = &s->out[a * w->rails + w->rail[m->src]];
-        double first = take(w->node, out, start, m->nbytes, &through);
+        double first = pass(w, s->out, m->src, start, m->nbytes, &through);
         last = later(last, through);
         m->due = first + link->latency;
         m->least = last + link->latency;
@@ -86,9 +107,8 @@ int64_t sim_deliver(sim_state *s, double now) {
     const sim_world *w = s->world;
     int64_t place = sim_pop(&s->coming).what;
     sim_message *m = &s->messages[place];
-    sim_adapter *in = &s->in[w->node_of[m->dst] * w->rails + w->rail[m->dst]];
     double last;
-    take(w->node, in, m->due, m->nbytes, &last);
+    pass(w, s->in, m->dst, m->due, m->nbytes, &last);
     m->arrival = later(m->least, last);
     return place;
 }

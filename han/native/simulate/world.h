@@ -33,7 +33,7 @@ typedef struct {
 } sim_link;
 
 typedef struct {
-    double memory, injection, burst, operation, call, late;
+    double memory, injection, burst, operation, call, late, stripe;
 } sim_node;
 
 /* Everything that does not change. Lists of several ranks or domains are one behind the other: those
