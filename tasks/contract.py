@@ -93,7 +93,7 @@ class Submodule(ABC):
     flags: tuple[str, ...] = ()  # names of a rank's flags, for listings of programs
     correct: bool = True  # results are right; False: it only measures overhead
     reads_peers: bool = False  # ranks read or write their peers' buffers
-    in_memory: bool = False  # every algorithm works in memory that ranks share, without messages
+    in_memory: bool = False  # algorithms work in shared memory; adapters carry any messages
     may_block: bool = False  # it refuses nonblocking and persistent calls
     by_place: bool = False  # of ranks, programs name only members of the group, by their place
     periodic: bool = False  # more bytes, beyond some MiB, repeat operations (tasks/samples.py)

@@ -115,6 +115,17 @@ def shares(h: Hockney, nbytes: float, ppn: int, offload: float) -> tuple[float, 
     return (ppn - 1 - offload) * h.intra(nbytes, ppn), ppn * offload * h.inter(nbytes)
 
 
+def whole_offload(machine: MachineModel, nbytes: float, ppn: int) -> int:
+    """Return the whole number of transfers near equation 1 that is best by equation 2.
+
+    It is the parameter `offload` of `sm`. All rails of a node share its messages. Of two that are
+    equally good it is the larger one: processors also copy into cells, which the equation omits.
+    """
+    h = Hockney.of(machine, adapters=machine.node.rails)
+    least = int(offloaded(h, nbytes, ppn))
+    return min(least + 1, least, key=lambda d: allgather_in_node(h, nbytes, ppn, d))
+
+
 def allgather_in_node(h: Hockney, nbytes: float, ppn: int, offload: float) -> float:
     """Return the time of equation 2: a copy, then transfers by processors and by adapters."""
     return h.copy(nbytes) + max(shares(h, nbytes, ppn, offload))

@@ -5,7 +5,9 @@ latency (alpha), bandwidth of one pair of ranks (R_b), and overhead of the proce
 A message between nodes also goes through an adapter (rail) of each node. An adapter carries
 `injection` bytes a second in each direction (R_N). This is the max-rate model (Gropp, Olson,
 Samfass; Bienz et al., equation 3). A rank uses one rail for all of its messages; the ranks of a
-node take the rails in turn (`han.config.rails.rail_of`).
+node take the rails in turn (`han.config.rails.rail_of`). If the MPI library shares rails, messages
+from `stripe` bytes on are split over all rails of a node, and each part passes as a message does
+(Tran et al., section 2.1: rail binding and rail sharing).
 """
 
 from __future__ import annotations
@@ -144,7 +146,13 @@ class Node(Model):
     )
     injection: Rate = Field(description="Bytes a second that an adapter carries in each direction.")
     rails: Annotated[int, Field(ge=1)] = Field(
-        default=1, description="Adapters of a node. A rank uses one of them."
+        default=1,
+        description="Adapters of a node. A rank uses one of them, unless `stripe` is set.",
+    )
+    stripe: Size | None = Field(
+        default=None,
+        description="The MPI library splits messages of so many bytes or more evenly over all "
+        "rails. Without it every message takes the rail of its rank.",
     )
     burst: Size = Field(default=0, description="Bytes that an adapter takes at once after a pause.")
     operation: Seconds = Field(default=0.0, description="Time that any operation takes.")

@@ -12,6 +12,7 @@ from han.model.topology import Topology
 from han.submodules.measured import CELL_CHUNK, CELLS
 from han.submodules.parts.cells import GATHERED, Waits
 from han.submodules.parts.lots import groups_of
+from han.submodules.parts.offload import Offload
 from han.submodules.parts.pieces import Piece, numbered
 from han.tasks.bundles import block_of
 from han.tasks.context import Context
@@ -144,6 +145,11 @@ class Blocks:
     def me(self) -> int:
         """This rank's position in the group."""
         return self.context.group.me
+
+    @kept
+    def offload(self) -> Offload:
+        """The messages in place of copies."""
+        return Offload(self.context)
 
     # ---- addresses --------------------------------------------------------------------------
 

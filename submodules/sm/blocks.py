@@ -1,22 +1,28 @@
 """The algorithm ``blocks`` of ``sm``: each block goes from its sender straight to its receiver.
 
 A sender copies a piece of each block into its cells, and receivers copy their pieces out. So every
-byte is copied twice. A rank copies its block for itself directly.
+byte is copied twice. A rank copies its block for itself directly. In an allgather some blocks may
+travel as messages instead (:mod:`han.submodules.parts.offload`).
 
 Source: Jain et al., section III (cells, pipelining, inlining), for collectives without a tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from han.model.program import Ref
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN
 from han.submodules.parts.fold import step_of
-from han.submodules.parts.pieces import Piece, in_turn, show_ahead
+from han.submodules.parts.lots import Lot
+from han.submodules.parts.mail import MOST
+from han.submodules.parts.offload import Letter
+from han.submodules.parts.pieces import Piece, cut, in_turn, show_ahead
 from han.submodules.sm.bundles import give_and_take
 from han.tasks.canonical import rooms
 from han.tasks.context import Context
+from han.tasks.graph import Task
 
 Move = Callable[[Blocks, Piece], None]
 
@@ -55,7 +61,8 @@ def _all_to_all(mine: Blocks, show: Move, take: Move) -> None:
 def _show_one(mine: Blocks, piece: Piece) -> None:
     """Show this rank's block, which all peers receive."""
     stream, own, nbytes = mine.context.stream, mine.source(piece), mine.nbytes(piece, mine.me)
-    stream.copy(mine.shown(mine.me, piece), own, nbytes, block=mine.me)
+    if mine.offload.copied:
+        stream.copy(mine.shown(mine.me, piece), own, nbytes, block=mine.me)
     mine.post(GATHERED, piece.index + 1)
     stream.copy(mine.result(piece, mine.me), own, nbytes, block=mine.me)
 
@@ -70,12 +77,35 @@ def _show_parts(mine: Blocks, piece: Piece) -> None:
 
 
 def _take_blocks(mine: Blocks, piece: Piece) -> None:
-    """Copy the block of every peer."""
-    stream, shown = mine.context.stream, piece.index + 1
+    """Copy the block of every peer, unless it comes as a message."""
+    stream, shown, offload = mine.context.stream, piece.index + 1, mine.offload
     for m, flag, rank in mine.shows:
         stream.wait(flag, shown, rank)
-        result, nbytes = mine.results[m].to(piece.start), mine.nbytes(piece, m)
-        stream.copy(result, mine.shown(m, piece), nbytes, block=m)
+        if m not in offload.sources:
+            result, nbytes = mine.results[m].to(piece.start), mine.nbytes(piece, m)
+            stream.copy(result, mine.shown(m, piece), nbytes, block=m)
+    if piece.last:
+        offload.carry_out(piece.task, _received(mine, piece.task), _sent(mine, piece.task))
+
+
+def _received(mine: Blocks, task: Task) -> Iterator[Letter]:
+    """Yield the blocks of a task that come as messages."""
+    for piece in cut((task,), MOST, mine.context.grain):
+        for m in mine.offload.sources:
+            yield _letter(mine, m, m, mine.results[m], piece)
+
+
+def _sent(mine: Blocks, task: Task) -> Iterator[Letter]:
+    """Yield this rank's block of a task for each member that gets it as a message."""
+    for piece in cut((task,), MOST, mine.context.grain):
+        for m in mine.offload.targets:
+            yield _letter(mine, m, mine.me, mine.context.source, piece)
+
+
+def _letter(mine: Blocks, member: int, block: int, begin: Ref, piece: Piece) -> Letter:
+    lot = Lot((block,), False, piece.start, piece.stop)
+    place = begin.to(min(piece.start, mine.signature.length(block)))
+    return Letter(member, place, mine.nbytes(piece, block), lot, {"block": block})
 
 
 def _take_parts(mine: Blocks, piece: Piece) -> None:

@@ -6,6 +6,7 @@ nodes are handed on one after the other.
 
 A giver uses a cell again when the takers have read it. Where all members give as much to all
 others, this follows from what they show (:attr:`BlockCells.ahead`); elsewhere takers post a flag.
+In an allgather some blocks may travel as messages (:mod:`han.submodules.parts.offload`).
 
 Source: Tran et al., section 3 (phases 1 and 3); Jain et al., section III (cells).
 """
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from han.common.kept import kept
 from han.model.program import Base, Ref
 from han.submodules.parts.blocks import Blocks
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
 from han.submodules.parts.lots import Lot, Lots, cut_blocks, part_of, single
+from han.submodules.parts.offload import Letter, Offload
 from han.tasks.bundles import Shelf
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -60,7 +63,28 @@ class _Given:
             if 0 <= turn < turns:
                 (self._combine if self.combines else self._take)(task, groups, first, turn)
         stream.sequence = first + turns
+        self.offload.carry_out(task, self._received(groups), self._sent(groups))
         stream.end(task)
+
+    def _received(self, groups: Groups) -> Iterator[Letter]:
+        """Yield the lots that come as messages."""
+        for m in self.offload.sources:
+            for lot in chain.from_iterable(groups[m]):
+                yield self._letter(m, self.lots.result(lot), lot)
+
+    def _sent(self, groups: Groups) -> Iterator[Letter]:
+        """Yield this rank's lots, in the order in which it gets them, for all that get messages."""
+        for lot in chain.from_iterable(groups[self.context.group.me]):
+            for m in self.offload.targets:
+                yield self._letter(m, self.lots.source(lot), lot)
+
+    def _letter(self, member: int, place: Ref, lot: Lot) -> Letter:
+        return Letter(member, place, self.lots.nbytes(lot), lot, self.lots.named(lot))
+
+    @property
+    def offload(self) -> Offload:
+        """The messages in place of copies."""
+        return self.blocks.offload
 
     def _shelves(self, member: int) -> list[Shelf]:
         """Return where blocks must lie behind each other to be shown together.
@@ -80,7 +104,7 @@ class _Given:
         if self.told:
             self.blocks.waits.wait(self.takers, self.read, index - self.blocks.layout.cells + 1)
         for lot, room in self._rooms(me, index, groups[me][turn]):
-            if not self.combines or not {*lot.blocks} <= self.own:
+            if self.offload.copied and not (self.combines and {*lot.blocks} <= self.own):
                 self.lots.copy(room, self.lots.source(lot), lot)
         self.blocks.post(self.shown, index + 1)
 
@@ -92,7 +116,7 @@ class _Given:
             taken = [*self._taken(m, index, groups[m][turn : turn + 1])]
             if taken:
                 self.blocks.waits.wait((m,), self.shown, index + 1)
-            for lot, room in taken:
+            for lot, room in taken if m not in self.offload.sources else ():
                 self.lots.copy(self.lots.result(lot), room, lot)
                 stream.end_blocks(task, lot.blocks, lot.stop)
         if self.told and self.givers:

@@ -18,16 +18,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from han.model.channel_layout import PAGE
+from han.model.topology import Topology
 from han.submodules.exchange import share_cells, shares
 from han.submodules.exchange.steps import at_once
 from han.submodules.parts import blocks as block_cells
 from han.submodules.parts.cells import FLAGS, footprint
+from han.submodules.parts.mail import misfit
+from han.submodules.parts.offload import KIND
 from han.submodules.sm import pairs as of_pairs
 from han.submodules.sm import scan
 from han.submodules.sm.allreduce import ALLREDUCES, WHOLE
 from han.submodules.sm.blocks import KINDS, blocks
 from han.submodules.sm.gather_release import gather, release
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
+from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
 from han.tasks.contract import PLAIN, Algorithm, Parameter, Question, Submodule, order_kept
 from han.tasks.outline import Outline
@@ -58,7 +62,7 @@ class Sm(Submodule):
             "every block from its owner to its receiver",
             KINDS,
             "always",
-            takes=("cells", "chunk", "inline"),
+            takes=("cells", "chunk", "inline", "offload"),
             families=(*PLAIN, "blocks"),
             canonical=True,
         ),
@@ -78,6 +82,13 @@ class Sm(Submodule):
         "read_parent_flag": Parameter("bool", "children read their parent's flag, not their own"),
         "in_recv": Parameter("bool", "the root combines in its receive buffer"),
         "lanes": shares.LANES,
+        "offload": Parameter(
+            "int",
+            "copies of a member in an allgather that travel as messages",
+            0,
+            1 << 16,
+            tried=(0, 1, 2, 64),
+        ),
         "trailing": Parameter("bool", "no rank leaves before its data has been read"),
     }
 
@@ -92,7 +103,7 @@ class Sm(Submodule):
         if choice.algorithm == "shares":
             return share_cells.unfit(question, at_once)
         if signature.by_blocks:
-            return block_cells.misfit(signature, topology)
+            return _misfit_of_messages(question) or block_cells.misfit(signature, topology)
         if signature.element > PAGE:
             size = signature.element
             return f"elements of {size} bytes do not fit into a cell of {PAGE} bytes"
@@ -108,6 +119,10 @@ class Sm(Submodule):
         tree = Tree.of(choice)
         own = replace(algorithm, ordered=tree.ordered, canonical=tree.canonical(question))
         return order_kept(question, own, tree.describe())
+
+    def sends(self, topology: Topology, level: int, choice: LevelChoice) -> bool:
+        """Return whether some copies travel as messages."""
+        return any(one.get("offload", 0) for one in choice.each)
 
     def footprint(self, plan: Outline, level: int) -> int:
         """Return how many bytes of each rank's ring of cells a run takes."""
@@ -135,6 +150,15 @@ class Sm(Submodule):
             gather(context)
         else:
             release(context)
+
+
+def _misfit_of_messages(question: Question) -> str | None:
+    """Return why copies cannot travel as messages, if some are to, or None."""
+    if not question.choice.get("offload", 0):
+        return None
+    if question.signature.collective != KIND:
+        return f"offload serves {KIND} only"
+    return misfit(question.signature.element)
 
 
 def _misfit_of_pairs(question: Question, algorithm: Algorithm) -> str | None:

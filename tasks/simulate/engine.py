@@ -89,7 +89,9 @@ def _machine(places: Placement) -> tuple[Times, Times, Times, Times]:
     node = machine.node
     copies = caches.rates(node.copy_rate, [k.copy_rate for k in machine.levels])
     reductions = caches.rates(node.reduce_rate, [k.reduce_rate for k in machine.levels])
-    limits = (node.memory, node.injection, node.burst, node.operation, node.call, node.switch)
+    stripe = np.inf if node.stripe is None else node.stripe
+    times = node.operation, node.call, node.switch
+    limits = (node.memory, node.injection, node.burst, *times, stripe)
     links_, copies_, reductions_, limits_ = (
         np.array(one, np.float64) for one in (links, copies, reductions, limits)
     )

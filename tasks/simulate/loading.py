@@ -74,7 +74,9 @@ class Loader:
         lines = self._lines(rank, *shape.lines)
         names = np.zeros(len(lines) + len(peers) + len(shape.calls), NAME)
         talks = names[len(lines) : len(lines) + len(peers)]
-        talks["peer"], talks["level"] = peers, self.places.levels(rank, peers)
+        levels = self.places.levels(rank, peers)
+        talks["peer"] = peers
+        talks["level"] = np.where(self._offloaded(shape), self.places.outside(levels), levels)
         names["what"][len(lines) + len(peers) :] = self._meet(shape)
         self.flags.append(lines)
         self.talks.append(self._talks(rank, shape, peers))
@@ -82,6 +84,14 @@ class Loader:
         self.first_name.append(self.first_name[-1] + len(names))
         self.written.append(shape.program.writes[: len(self.places.channels)])
         self.labels.append(shape.labels)
+
+    def _offloaded(self, shape: Shape) -> npt.NDArray[np.bool_]:
+        """Return which messages adapters carry although their level works in memory."""
+        found = np.zeros(len(shape.talks), np.bool_)
+        for stream in shape.program.streams:
+            if self.plan.parts[stream.level].in_memory:
+                found |= (stream.start <= shape.talks) & (shape.talks < stream.stop)
+        return found
 
     def _shape(self, role: Role) -> Shape:
         """Return the shape of a rank's program; those of several ranks are kept."""

@@ -54,6 +54,11 @@ class Placement:
             found[self.place[k][peers] == self.place[k][rank]] = k
         return found
 
+    def outside(self, levels: Numbers) -> Numbers:
+        """Return the first level outside nodes where levels are inside, if there is one."""
+        first = min(self.machine.node_level + 1, len(self.place) - 1)
+        return np.maximum(levels, first)
+
     def channels_of_ranks(self) -> tuple[npt.NDArray[np.int32], ...]:
         """Return each rank's domain of each channel, where domains begin, and their ranks."""
         homes = [np.zeros(0, np.int32), *self.homes]

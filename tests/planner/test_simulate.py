@@ -178,6 +178,34 @@ def test_one_rank_uses_one_rail():
     assert smp(MaxRate.of(one, 1), n, 2, 1) == recursive_doubling(MaxRate.of(one, 1), n, 2, 1)
 
 
+@pytest.mark.parametrize(("rails", "share"), [(1, 1), (2, 1 / 2), (3, 1 / 3)])
+def test_long_messages_are_split_over_all_rails(rails, share):
+    """300,000 bytes at 100 MB/s take 3 ms on a rail; one byte less than `stripe` stays whole."""
+    n, model = 300_000, machine({"eager": "1MiB"}, rails=rails, stripe=300_000)
+    plan = plan_of("bcast", on_nodes(1, 1), n, SM, LINEAR)
+    assert simulate(plan, model).seconds == pytest.approx(10 * US + 3e-3 * share)
+    plan = plan_of("bcast", on_nodes(1, 1), n - 1, SM, LINEAR)
+    assert simulate(plan, model).seconds == pytest.approx(10 * US + 3e-3, rel=1e-4)
+
+
+def test_striped_messages_of_two_ranks_share_all_rails():
+    """Two ranks of a node send 200,000 bytes each; two rails carry 100 MB/s each.
+
+    Pairs of 50 MB/s take 4 ms on rails of their own. Split, a pair has 50 MB/s on each rail: 2 ms.
+    Pairs of 100 MB/s do not pass sooner, as both rails are busy for 2 ms.
+    """
+    n, rows = 200_000, [[(Code.ISEND, 2 + r, 200_000, 0), (Code.TEST, 0, 0, 0)] for r in range(2)]
+    rows += [[(Code.IRECV, r, n, 0), (Code.TEST, 0, 0, 0)] for r in range(2)]
+    plan = plan_of("bcast", on_nodes(2, 2), 8, SM, LINEAR)
+    programs = [program_of(plan, rank, row) for rank, row in enumerate(rows)]
+    times = [
+        simulate(plan, machine({"eager": "1MiB", "bandwidth": b}, rails=2, **more),
+                 programs=programs).seconds
+        for b, more in (("50MB/s", {}), ("50MB/s", {"stripe": n}), ("100MB/s", {"stripe": n}))
+    ]  # fmt: skip
+    assert times == pytest.approx([10 * US + ms * 1e-3 for ms in (4, 2, 2)])
+
+
 def test_links_are_full_duplex():
     n = 50_000
     plan = plan_of("allreduce", on_nodes(1, 1), n, SM, ("exchange", "recursive_doubling"))

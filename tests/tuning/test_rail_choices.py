@@ -49,6 +49,19 @@ def test_large_calls_of_nodes_with_two_rails_go_in_lanes(collective):
     assert decided(cluster(4, 2, 2), large, NodeTraits(oversubscribed=True)).composition == "tree"
 
 
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
+def test_two_rails_halve_the_time_of_large_calls_by_blocks(collective):
+    """Without a rule: on 4 nodes of 2 ranks, rails of 500 Mbit/s, blocks of 4 MiB."""
+    machine, times = load_machine("emulated-1gbit"), []
+    signature = call_signature(collective, 4096 * KiB)
+    for rails in (1, 2):
+        node = machine.node.model_copy(update={"injection": 62.5e6, "rails": rails})
+        model, topology = machine.model_copy(update={"node": node}), cluster(4, 2, rails)
+        plan = plan_of_choice(topology, signature, decided(topology, signature), 4096 * KiB)
+        times.append(simulate(plan, model, model.place(4, 2)).seconds)
+    assert times[0] > 1.8 * times[1]
+
+
 def test_explain_names_the_row_of_the_composition():
     decision = RuleTable(None, cluster(4, 2, 2), PLAIN).decide(call_signature("bcast", 1 << 20))
     assert decision.rows[0] == ("composition", "lanes keep all rails busy")

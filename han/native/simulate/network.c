@@ -18,8 +18,28 @@ static double take(const sim_node *node, sim_adapter *a, double at, int64_t nbyt
     return start;
 }
 
+static bool striped(const sim_world *w, int64_t nbytes) {
+    return (double)nbytes >= w->node->stripe;
+}
+
+/* Queue the bytes of a rank's message at its rail, or equal parts of them at all rails of its node. */
+static double pass(const sim_world *w, sim_adapter *adapters, int32_t rank, double at,
+                   int64_t nbytes, double *last) {
+    sim_adapter *own = &adapters[w->node_of[rank] * w->rails];
+    if (!striped(w, nbytes)) return take(w->node, own + w->rail[rank], at, nbytes, last);
+    double first = NEVER;
+    *last = at;
+    for (int32_t r = 0; r < w->rails; r++) {
+        int64_t part = nbytes / w->rails + (r < nbytes % w->rails);
+        double over, begun = take(w->node, own + r, at, part, &over);
+        if (begun < first) first = begun;
+        *last = later(*last, over);
+    }
+    return first;
+}
+
 /* The message of a number, at its first or at its second side. */
-static int64_t meet(sim_state *s, int32_t src, int32_t dst, int64_t number) {
+static int64_t meet(sim_state *s, int32_t src, int32_t dst, int32_t level, int64_t number) {
     if (s->numbers[number]) return s->numbers[number] - 1;
     int64_t place;
     if (s->spare.length) {
@@ -30,8 +50,7 @@ static int64_t meet(sim_state *s, int32_t src, int32_t dst, int64_t number) {
             return -1;
         place = (int64_t)s->messages_made++;
     }
-    s->messages[place] = (sim_message){
-        src, dst, sim_level(s->world, src, dst), 2, 0, NEVER, NEVER, NEVER, NEVER, NEVER, 0};
+    s->messages[place] = (sim_message){src, dst, level, 2, 0, NEVER, NEVER, NEVER, NEVER, NEVER, 0};
     s->numbers[number] = (int32_t)place + 1;
     return place;
 }
@@ -44,13 +63,14 @@ static void transfer(sim_state *s, int64_t place, bool eager) {
     if (!eager) /* rendezvous: the sender asks, the receiver answers */
         start = later(m->sent + link->latency, m->posted) + link->latency;
     start = later(start, s->line[m->src]);
-    double last = s->line[m->src] = start + (double)m->nbytes / link->bandwidth, through;
-    int32_t a = w->node_of[m->src], b = w->node_of[m->dst];
-    if (a == b) {
+    bool inside =
+        w->node_of[m->src] == w->node_of[m->dst] && m->level == sim_level(w, m->src, m->dst);
+    double rate = link->bandwidth * (!inside && striped(w, m->nbytes) ? w->rails : 1);
+    double last = s->line[m->src] = start + (double)m->nbytes / rate, through;
+    if (inside) {
         m->due = m->arrival = last + link->latency;
     } else {
-        sim_adapter *out = &s->out[a * w->rails + w->rail[m->src]];
-        double first = take(w->node, out, start, m->nbytes, &through);
+        double first = pass(w, s->out, m->src, start, m->nbytes, &through);
         last = later(last, through);
         m->due = first + link->latency;
         m->least = last + link->latency;
@@ -59,9 +79,9 @@ static void transfer(sim_state *s, int64_t place, bool eager) {
     if (last < m->gone) m->gone = last;
 }
 
-int64_t sim_send(sim_state *s, double now, int32_t src, int32_t dst, int64_t number,
+int64_t sim_send(sim_state *s, double now, int32_t src, const sim_name *to, int64_t number,
                  int64_t nbytes) {
-    int64_t place = meet(s, src, dst, number);
+    int64_t place = meet(s, src, to->peer, to->level, number);
     if (place < 0) return place;
     sim_message *m = &s->messages[place];
     m->nbytes = nbytes, m->sent = now;
@@ -73,8 +93,8 @@ int64_t sim_send(sim_state *s, double now, int32_t src, int32_t dst, int64_t num
     return place;
 }
 
-int64_t sim_receive(sim_state *s, double now, int32_t src, int32_t dst, int64_t number) {
-    int64_t place = meet(s, src, dst, number);
+int64_t sim_receive(sim_state *s, double now, const sim_name *from, int32_t dst, int64_t number) {
+    int64_t place = meet(s, from->peer, dst, from->level, number);
     if (place < 0) return place;
     sim_message *m = &s->messages[place];
     m->posted = now;
@@ -87,9 +107,8 @@ int64_t sim_deliver(sim_state *s, double now) {
     const sim_world *w = s->world;
     int64_t place = sim_pop(&s->coming).what;
     sim_message *m = &s->messages[place];
-    sim_adapter *in = &s->in[w->node_of[m->dst] * w->rails + w->rail[m->dst]];
     double last;
-    take(w->node, in, m->due, m->nbytes, &last);
+    pass(w, s->in, m->dst, m->due, m->nbytes, &last);
     m->arrival = later(m->least, last);
     return place;
 }

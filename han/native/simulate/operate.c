@@ -120,7 +120,7 @@ static double isend(sim_state *s, int32_t rank, const sim_op *op, double now) {
     const sim_world *w = s->world;
     const sim_name *name = sim_name_of(w, rank, op);
     double start = now + w->node->operation + w->links[name->level].overhead;
-    int64_t place = sim_send(s, start, rank, name->peer, number_of(s, rank, name, op), op->n);
+    int64_t place = sim_send(s, start, rank, name, number_of(s, rank, name, op), op->n);
     if (place < 0) return now;
     *slot_of(s, rank, op) = place + 1;
     expect(s, &s->messages[place]);
@@ -129,7 +129,7 @@ static double isend(sim_state *s, int32_t rank, const sim_op *op, double now) {
 
 static double irecv(sim_state *s, int32_t rank, const sim_op *op, double now) {
     const sim_name *name = sim_name_of(s->world, rank, op);
-    int64_t place = sim_receive(s, now, name->peer, rank, number_of(s, rank, name, op));
+    int64_t place = sim_receive(s, now, name, rank, number_of(s, rank, name, op));
     if (place < 0) return now;
     *slot_of(s, rank, op) = place + 1;
     const sim_message *m = &s->messages[place];

@@ -21,7 +21,8 @@ typedef struct {
 } sim_op;
 
 /* What an operation names on one rank (loading.py: NAME). `what` is a flag, the first message from or
- * to a peer with some tag, or a collective; of messages and collectives, in one run. */
+ * to a peer with some tag, or a collective; of messages and collectives, in one run. A message whose
+ * level is not the innermost one of both ranks goes through adapters, also inside a node. */
 typedef struct {
     int32_t what, peer, level;
 } sim_name;
@@ -32,7 +33,7 @@ typedef struct {
 } sim_link;
 
 typedef struct {
-    double memory, injection, burst, operation, call, late;
+    double memory, injection, burst, operation, call, late, stripe;
 } sim_node;
 
 /* Everything that does not change. Lists of several ranks or domains are one behind the other: those
@@ -195,9 +196,9 @@ sim_event sim_pop(sim_heap *heap); /* the earliest; of equal ones that of the lo
 /* network.c: messages, by the max-rate model: latency, bandwidth of a pair, adapters. */
 
 /* Start a send, or post a receive, of message `number`. The message's place; -1: no memory. */
-int64_t sim_send(sim_state *s, double now, int32_t src, int32_t dst, int64_t number,
+int64_t sim_send(sim_state *s, double now, int32_t src, const sim_name *to, int64_t number,
                  int64_t nbytes);
-int64_t sim_receive(sim_state *s, double now, int32_t src, int32_t dst, int64_t number);
+int64_t sim_receive(sim_state *s, double now, const sim_name *from, int32_t dst, int64_t number);
 
 /* Let its adapter take the next message that is due by `now`. Its place; -1: there is none. */
 int64_t sim_deliver(sim_state *s, double now);
