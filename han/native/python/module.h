@@ -14,10 +14,11 @@
 #endif
 #include <numpy/arrayobject.h>
 
-/* Entries of tables of methods that take their arguments as an array. */
-#define HAN_FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
-#define HAN_FAST_NAMED(function) \
-    (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
+/* An entry of a table of methods: a function that is called as the flags say, the parameters that
+ * Python shows, and what it does. */
+#define HAN_METHOD(NAME, FUNCTION, FLAGS, PARAMETERS, TEXT) \
+    {NAME, (PyCFunction)(void (*)(void))(FUNCTION), FLAGS, NAME "(" PARAMETERS ")\n--\n\n" TEXT}
+#define HAN_NAMED (METH_FASTCALL | METH_KEYWORDS)
 
 extern PyTypeObject BoardType, CallsType, EagerType, EngineType, OperationsType, PlanType,
     ReaderType, RecordsType, RefType;

@@ -161,31 +161,26 @@ static PyObject *arena_give(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef han_arena_functions[] = {
-    {"arena_open", arena_open, METH_VARARGS,
-     "arena_open($module, fd, size, keep, touch=False, groups=(), /)\n--\n\n"
-     "Open an arena in a sparse file; return NumPy's handle of it. The arena owns the file "
-     "descriptor. It respects the memory limits of the control groups whose folders are given."},
-    {"room", arena_room, METH_O,
-     "room($module, folder, /)\n--\n\n"
-     "Return the bytes that are left below the memory limit of a control group."},
-    {"arena_use", arena_use, METH_O,
-     "arena_use($module, handler, /)\n--\n\n"
-     "Make NumPy allocate in an arena in this context; return the handler used before."},
-    {"arena_holds", arena_holds, METH_VARARGS,
-     "arena_holds($module, arena, address, nbytes, /)\n--\n\n"
-     "Return whether these bytes are in the arena."},
-    {"arena_take", arena_take, METH_VARARGS,
-     "arena_take($module, arena, nbytes, bare=False, /)\n--\n\n"
-     "Return the address of so many zeros; of memory to be filled, if it is bare. Raises OSError."},
-    {"arena_fill", arena_fill, METH_VARARGS,
-     "arena_fill($module, arena, address, nbytes, /)\n--\n\n"
-     "Reserve memory for bytes that were taken bare. Raises OSError."},
-    {"arena_give", arena_give, METH_VARARGS,
-     "arena_give($module, arena, address, /)\n--\n\n"
-     "Give back what was taken."},
-    {"arena_tell", arena_tell, METH_O,
-     "arena_tell($module, arena, /)\n--\n\n"
-     "Return base, size, bytes taken and kept; the number of refusals, and the bytes and errno of "
-     "the last one."},
+    HAN_METHOD(
+        "arena_open", arena_open, METH_VARARGS,
+        "$module, fd, size, keep, touch=False, groups=(), /",
+        "Open an arena in a sparse file; return NumPy's handle of it. The arena owns the file "
+        "descriptor. It respects the memory limits of the control groups whose folders are given."),
+    HAN_METHOD("room", arena_room, METH_O, "$module, folder, /",
+               "Return the bytes that are left below the memory limit of a control group."),
+    HAN_METHOD("arena_use", arena_use, METH_O, "$module, handler, /",
+               "Make NumPy allocate in an arena in this context; return the handler used before."),
+    HAN_METHOD("arena_holds", arena_holds, METH_VARARGS, "$module, arena, address, nbytes, /",
+               "Return whether these bytes are in the arena."),
+    HAN_METHOD("arena_take", arena_take, METH_VARARGS, "$module, arena, nbytes, bare=False, /",
+               "Return the address of so many zeros; of memory to be filled, if it is bare. Raises "
+               "OSError."),
+    HAN_METHOD("arena_fill", arena_fill, METH_VARARGS, "$module, arena, address, nbytes, /",
+               "Reserve memory for bytes that were taken bare. Raises OSError."),
+    HAN_METHOD("arena_give", arena_give, METH_VARARGS, "$module, arena, address, /",
+               "Give back what was taken."),
+    HAN_METHOD("arena_tell", arena_tell, METH_O, "$module, arena, /",
+               "Return base, size, bytes taken and kept; the number of refusals, and the bytes and "
+               "errno of the last one."),
     {NULL, NULL, 0, NULL},
 };

@@ -86,21 +86,16 @@ static PyObject *board_reclaim(BoardObject *self, PyObject *unused) {
 }
 
 static PyMethodDef board_methods[] = {
-    {"publish", (PyCFunction)board_publish, METH_VARARGS,
-     "publish($self, slot, call, /)\n--\n\n"
-     "Publish the choice for the next request; return False if a rank is too far behind."},
-    {"read", (PyCFunction)board_read, METH_NOARGS,
-     "read($self, /)\n--\n\n"
-     "Return the choice for the next request and the leader's call, or None."},
-    {"gathered", (PyCFunction)board_gathered, METH_NOARGS,
-     "gathered($self, /)\n--\n\n"
-     "Return whether all ranks have come to the next request."},
-    {"leave", (PyCFunction)board_leave, METH_O,
-     "leave($self, slot, /)\n--\n\n"
-     "Log that this rank leaves a slot."},
-    {"reclaim", (PyCFunction)board_reclaim, METH_NOARGS,
-     "reclaim($self, /)\n--\n\n"
-     "Return a slot that all ranks have left, each once; -1 if there is none."},
+    HAN_METHOD(
+        "publish", board_publish, METH_VARARGS, "$self, slot, call, /",
+        "Publish the choice for the next request; return False if a rank is too far behind."),
+    HAN_METHOD("read", board_read, METH_NOARGS, "$self, /",
+               "Return the choice for the next request and the leader's call, or None."),
+    HAN_METHOD("gathered", board_gathered, METH_NOARGS, "$self, /",
+               "Return whether all ranks have come to the next request."),
+    HAN_METHOD("leave", board_leave, METH_O, "$self, slot, /", "Log that this rank leaves a slot."),
+    HAN_METHOD("reclaim", board_reclaim, METH_NOARGS, "$self, /",
+               "Return a slot that all ranks have left, each once; -1 if there is none."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -241,14 +241,13 @@ static void calls_dealloc(CallsObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-#define BOTH(NAME, PARAMETERS)                                                               \
-    {#NAME, HAN_FAST(calls_##NAME),                                                          \
-     #NAME "($self" PARAMETERS ", /)\n--\n\n"                                                \
-           "Run the call; False if the caller must parse and plan it."},                     \
-        {"i" #NAME, HAN_FAST(calls_i##NAME),                                                 \
-         "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."}, \
-        {#NAME "_init", HAN_FAST(calls_##NAME##_init),                                       \
-         #NAME "_init($self" PARAMETERS ", /)\n--\n\nReturn a persistent request, or False."}
+#define BOTH(NAME, PARAMETERS)                                                                  \
+    HAN_METHOD(#NAME, calls_##NAME, METH_FASTCALL, "$self" PARAMETERS ", /",                    \
+               "Run the call; False if the caller must parse and plan it."),                    \
+        HAN_METHOD("i" #NAME, calls_i##NAME, METH_FASTCALL, "$self" PARAMETERS ", /",           \
+                   "Return the started request, or False."),                                    \
+        HAN_METHOD(#NAME "_init", calls_##NAME##_init, METH_FASTCALL, "$self" PARAMETERS ", /", \
+                   "Return a persistent request, or False.")
 
 static PyMethodDef calls_methods[] = {
     BOTH(barrier, ""),
@@ -268,15 +267,14 @@ static PyMethodDef calls_methods[] = {
     BOTH(neighbours, ", ranks, send, recv"),
     BOTH(scan, ", send, recv, op"),
     BOTH(exscan, ", send, recv, op"),
-    {"recvcounts", HAN_FAST(calls_recvcounts),
-     "recvcounts($self, recv, counts, /)\n--\n\n"
-     "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."},
-    {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, root, op, key, uneven, /)\n--\n\n"
-     "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is "
-     "(bound "
-     "of its class, kind, handle), `uneven` says whether blocks differ in size."},
-    {"clear", (PyCFunction)calls_clear, METH_NOARGS, "clear($self, /)\n--\n\nRemove all plans."},
+    HAN_METHOD(
+        "recvcounts", calls_recvcounts, METH_FASTCALL, "$self, recv, counts, /",
+        "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."),
+    HAN_METHOD(
+        "add", calls_add, METH_VARARGS, "$self, plan, collective, root, op, key, uneven, /",
+        "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is "
+        "(bound of its class, kind, handle), `uneven` says whether blocks differ in size."),
+    HAN_METHOD("clear", calls_clear, METH_NOARGS, "$self, /", "Remove all plans."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -194,11 +194,9 @@ static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
 }
 
 PyMethodDef han_dlpack_functions[] = {
-    {"read_dlpack", read_dlpack, METH_O,
-     "read_dlpack($module, capsule, /)\n--\n\n"
-     "Return address, bytes, type code, bits, lanes, read-only and contiguous of a DLPack "
-     "capsule;\n"
-     "raises BufferError. The capsule is not consumed."},
+    HAN_METHOD("read_dlpack", read_dlpack, METH_O, "$module, capsule, /",
+               "Return address, bytes, type code, bits, lanes, read-only and contiguous of a "
+               "DLPack capsule;\nraises BufferError. The capsule is not consumed."),
     {NULL, NULL, 0, NULL},
 };
 

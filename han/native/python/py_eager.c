@@ -284,21 +284,17 @@ static PyObject *eager_alltoall(EagerObject *self, PyObject *const *args, Py_ssi
 }
 
 static PyMethodDef methods[] = {
-    {"tell", HAN_FAST(eager_tell),
-     "tell($self, run, data, call, root, wanted, /)\n--\n\n"
-     "Tell all ranks an object by run(one, every); return those of all, or encoded unless wanted."},
-    {"gather", HAN_FAST(eager_gather),
-     "gather($self, run, data, call, root, wanted, /)\n--\n\n"
-     "Gather an object of each rank by run(one, every, root); return all on the root."},
-    {"bcast", HAN_FAST(eager_bcast),
-     "bcast($self, run, data, call, root, /)\n--\n\n"
-     "Broadcast an object by run(one, root); return it."},
-    {"scatter", HAN_FAST(eager_scatter),
-     "scatter($self, run, items, call, root, /)\n--\n\n"
-     "Scatter objects of the root by run(every, one, root); return this rank's."},
-    {"alltoall", HAN_FAST(eager_alltoall),
-     "alltoall($self, run, items, call, root, /)\n--\n\n"
-     "Send an object to each rank by run(None, every); return those that arrive."},
+    HAN_METHOD("tell", eager_tell, METH_FASTCALL, "$self, run, data, call, root, wanted, /",
+               "Tell all ranks an object by run(one, every); return those of all, or encoded "
+               "unless wanted."),
+    HAN_METHOD("gather", eager_gather, METH_FASTCALL, "$self, run, data, call, root, wanted, /",
+               "Gather an object of each rank by run(one, every, root); return all on the root."),
+    HAN_METHOD("bcast", eager_bcast, METH_FASTCALL, "$self, run, data, call, root, /",
+               "Broadcast an object by run(one, root); return it."),
+    HAN_METHOD("scatter", eager_scatter, METH_FASTCALL, "$self, run, items, call, root, /",
+               "Scatter objects of the root by run(every, one, root); return this rank's."),
+    HAN_METHOD("alltoall", eager_alltoall, METH_FASTCALL, "$self, run, items, call, root, /",
+               "Send an object to each rank by run(None, every); return those that arrive."),
     {NULL, NULL, 0, NULL},
 };
 

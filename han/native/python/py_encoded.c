@@ -204,16 +204,15 @@ static PyObject *learn_pickle(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef han_encoded_functions[] = {
-    {"encode", encode, METH_O,
-     "encode($module, object, /)\n--\n\n"
-     "Return bytes that stand for an object: pickled, or the memory of an array or scalar."},
-    {"decode", decode, METH_O,
-     "decode($module, data, /)\n--\n\n"
-     "Return the object for which the bytes of a buffer stand; no bytes stand for None.\n\n"
-     "Raises ValueError for a damaged array, and what unpickling raises."},
-    {"learn_pickle", learn_pickle, METH_VARARGS,
-     "learn_pickle($module, pickle, dumps, loads, reducers, /)\n--\n\n"
-     "Learn of mpi4py's MPI.pickle, its functions by default, and pickle's functions by class."},
+    HAN_METHOD(
+        "encode", encode, METH_O, "$module, object, /",
+        "Return bytes that stand for an object: pickled, or the memory of an array or scalar."),
+    HAN_METHOD("decode", decode, METH_O, "$module, data, /",
+               "Return the object for which the bytes of a buffer stand; no bytes stand for "
+               "None.\n\nRaises ValueError for a damaged array, and what unpickling raises."),
+    HAN_METHOD(
+        "learn_pickle", learn_pickle, METH_VARARGS, "$module, pickle, dumps, loads, reducers, /",
+        "Learn of mpi4py's MPI.pickle, its functions by default, and pickle's functions by class."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -266,37 +266,31 @@ static PyObject *engine_get_failed(EngineObject *self, void *unused) {
 }
 
 static PyMethodDef engine_methods[] = {
-    {"plan", (PyCFunction)(void (*)(void))han_py_plan, METH_VARARGS | METH_KEYWORDS,
-     "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
-     "element, op, dtype, operand, comms, scratch, keep, number=0, shifts=None, "
-     "arena=(0, 0), whole=0, terms=None, grains=0, grain=0, blocks=0, "
-     "strides=None, tried=(0, 0, 0, 0, 0), unpacks=False)\n--\n\n"
-     "Make a Plan from the records of a program."},
-    {"run", (PyCFunction)engine_run, METH_VARARGS,
-     "run($self, plan, send, recv, keep, nbytes=0, sizes=b'', /)\n--\n\n"
-     "Run a plan on two addresses, and wait until it has finished; `sizes` are the bytes of each "
-     "block, as numbers of 64 bits, if they differ."},
-    {"fail", (PyCFunction)engine_fail, METH_NOARGS,
-     "fail($self, /)\n--\n\n"
-     "Cancel the runs under way; later runs raise."},
-    {"stop", (PyCFunction)engine_stop, METH_NOARGS,
-     "stop($self, /)\n--\n\n"
-     "Cancel the runs under way, and unmap the channels."},
-    {"look", (PyCFunction)engine_look, METH_VARARGS,
-     "look($self, waited, /)\n--\n\n"
-     "Raise if `waited` seconds exceed the time limit, or if a peer has died."},
-    {"rest", (PyCFunction)engine_rest, METH_NOARGS,
-     "rest($self, /)\n--\n\n"
-     "Take an engine without runs off the list of engines that waiting threads step."},
-    {"leave", (PyCFunction)engine_leave, METH_NOARGS,
-     "leave($self, /)\n--\n\n"
-     "Tell peers that share memory that this rank begins no more runs."},
-    {"blocked", (PyCFunction)engine_blocked, METH_NOARGS,
-     "blocked($self, /)\n--\n\n"
-     "Return the signature of the current run, and (code, peer, task) of blocked streams."},
-    {"trace", (PyCFunction)engine_trace, METH_VARARGS,
-     "trace($self, memory, tsc=False, /)\n--\n\n"
-     "Record tasks in `memory` from now on; None stops recording."},
+    HAN_METHOD("plan", han_py_plan, METH_VARARGS | METH_KEYWORDS,
+               "$self, *, code, streams, requests, footprint, writes, sync, brief, signature, "
+               "kernel, element, op, dtype, operand, comms, scratch, keep, number=0, shifts=None, "
+               "arena=(0, 0), whole=0, terms=None, grains=0, grain=0, blocks=0, strides=None, "
+               "tried=(0, 0, 0, 0, 0), unpacks=False",
+               "Make a Plan from the records of a program."),
+    HAN_METHOD("run", engine_run, METH_VARARGS,
+               "$self, plan, send, recv, keep, nbytes=0, sizes=b'', /",
+               "Run a plan on two addresses, and wait until it has finished; `sizes` are the bytes "
+               "of each block, as numbers of 64 bits, if they differ."),
+    HAN_METHOD("fail", engine_fail, METH_NOARGS, "$self, /",
+               "Cancel the runs under way; later runs raise."),
+    HAN_METHOD("stop", engine_stop, METH_NOARGS, "$self, /",
+               "Cancel the runs under way, and unmap the channels."),
+    HAN_METHOD("look", engine_look, METH_VARARGS, "$self, waited, /",
+               "Raise if `waited` seconds exceed the time limit, or if a peer has died."),
+    HAN_METHOD("rest", engine_rest, METH_NOARGS, "$self, /",
+               "Take an engine without runs off the list of engines that waiting threads step."),
+    HAN_METHOD("leave", engine_leave, METH_NOARGS, "$self, /",
+               "Tell peers that share memory that this rank begins no more runs."),
+    HAN_METHOD(
+        "blocked", engine_blocked, METH_NOARGS, "$self, /",
+        "Return the signature of the current run, and (code, peer, task) of blocked streams."),
+    HAN_METHOD("trace", engine_trace, METH_VARARGS, "$self, memory, tsc=False, /",
+               "Record tasks in `memory` from now on; None stops recording."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -160,8 +160,8 @@ static PyObject *joined(PyObject *module, PyObject *given) {
 }
 
 PyMethodDef han_joined_functions[] = {
-    {"joined", joined, METH_O,
-     "joined($module, streams, /)\n--\n\n"
-     "Return the records of all streams, and their terms; none in a program for one size."},
+    HAN_METHOD(
+        "joined", joined, METH_O, "$module, streams, /",
+        "Return the records of all streams, and their terms; none in a program for one size."),
     {NULL, NULL, 0, NULL},
 };

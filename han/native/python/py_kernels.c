@@ -65,11 +65,10 @@ static PyObject *plain_combine(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef han_kernel_functions[] = {
-    {"plain_copy", plain_copy, METH_VARARGS,
-     "plain_copy($module, dst, src, streaming=False, /)\n--\n\n"
-     "Copy a buffer; with `streaming` by stores past the caches, if the processor has these."},
-    {"plain_combine", plain_combine, METH_VARARGS,
-     "plain_combine($module, dst, a, b, kernel, /)\n--\n\n"
-     "Store `a op b` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."},
+    HAN_METHOD(
+        "plain_copy", plain_copy, METH_VARARGS, "$module, dst, src, streaming=False, /",
+        "Copy a buffer; with `streaming` by stores past the caches, if the processor has these."),
+    HAN_METHOD("plain_combine", plain_combine, METH_VARARGS, "$module, dst, a, b, kernel, /",
+               "Store `a op b` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."),
     {NULL, NULL, 0, NULL},
 };

@@ -67,17 +67,13 @@ static PyObject *store_word(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef han_mapping_functions[] = {
-    {"map_file", map_file, METH_VARARGS,
-     "map_file($module, fd, size, writes=False, /)\n--\n\n"
-     "Map a file, for reading only unless it `writes`; return (owner, address)."},
-    {"map_again", map_again, METH_VARARGS,
-     "map_again($module, address, nbytes, /)\n--\n\n"
-     "Map shared memory a second time; return (owner, address)."},
-    {"load_word", load_word, METH_O,
-     "load_word($module, address, /)\n--\n\n"
-     "Load 8 bytes of this process's memory, with acquire order."},
-    {"store_word", store_word, METH_VARARGS,
-     "store_word($module, address, value, /)\n--\n\n"
-     "Store 8 bytes in this process's memory, with release order."},
+    HAN_METHOD("map_file", map_file, METH_VARARGS, "$module, fd, size, writes=False, /",
+               "Map a file, for reading only unless it `writes`; return (owner, address)."),
+    HAN_METHOD("map_again", map_again, METH_VARARGS, "$module, address, nbytes, /",
+               "Map shared memory a second time; return (owner, address)."),
+    HAN_METHOD("load_word", load_word, METH_O, "$module, address, /",
+               "Load 8 bytes of this process's memory, with acquire order."),
+    HAN_METHOD("store_word", store_word, METH_VARARGS, "$module, address, value, /",
+               "Store 8 bytes in this process's memory, with release order."),
     {NULL, NULL, 0, NULL},
 };

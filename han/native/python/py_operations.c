@@ -304,63 +304,59 @@ static PyObject *get_writes(OperationsObject *self, void *unused) {
 }
 
 static PyMethodDef methods[] = {
-    {"copy", HAN_FAST_NAMED(copy),
-     "copy($self, dst, src, nbytes, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
-     "Copy, unless there are no bytes or both addresses are the same; `block` is what is moved."},
-    {"reduce", HAN_FAST_NAMED(reduce),
-     "reduce($self, dst, a, b, nbytes, /, *, also=None, block=None)\n--\n\n"
-     "Combine ``dst = a op b``; write the result to `also` too, if given."},
-    {"accumulate", HAN_FAST(accumulate),
-     "accumulate($self, dst, operand, nbytes, /)\n--\n\n"
-     "Combine ``dst = dst op operand``; several of these may be carried out in any order."},
-    {"pull", HAN_FAST_NAMED(pull),
-     "pull($self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None)\n--\n\n"
-     "Copy from `src` in the memory of a peer, which has shown its buffers, and at `from_` how far "
-     "behind."},
-    {"push", HAN_FAST_NAMED(push),
-     "push($self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None)\n--\n\n"
-     "Copy to `dst` in the memory of a peer, which has allowed its peers to write."},
-    {"post", HAN_FAST(post),
-     "post($self, flag, k, /)\n--\n\n"
-     "Store-release ``epoch + k`` to a flag of this rank."},
-    {"wait", HAN_FAST_NAMED(wait_for),
-     "wait($self, flag, k, rank, /, *, block=None, above=0, upto=0)\n--\n\n"
-     "Load-acquire `rank`'s flag until it reaches ``epoch + k``."},
-    {"expect", HAN_FAST_NAMED(expect),
-     "expect($self, number, nbytes, rank, /, *, block=None, above=0, upto=0)\n--\n\n"
-     "Raise an error unless the number that `rank` has stored is the size of a block."},
-    {"wait_each", HAN_FAST(han_wait_each),
-     "wait_each($self, flags, k, ranks, /)\n--\n\n"
-     "Wait for the flag of each of `ranks` as `wait` does, one after the other."},
-    {"again", HAN_FAST(han_again),
-     "again($self, first, second, n, times, turns, /)\n--\n\n"
-     "Append `n` operations for each of some more turns; two turns tell how they change."},
-    {"show_each", HAN_FAST(han_show_each),
-     "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
-     "Copy a part of each share of a message to a cell."},
-    {"take_each", HAN_FAST(han_take_each),
-     "take_each($self, dst, cells, offset, bounds, part, flags, k, ranks, /)\n--\n\n"
-     "Copy a part of each share of a message from a cell; wait for the flag of each before it."},
-    {"fold_each", HAN_FAST(han_fold_each),
-     "fold_each($self, dst, operands, mine, start, nbytes, order, partials, waits, also, "
-     "block=None, /)\n"
-     "--\n\n"
-     "Combine operands of several members in any order; wait for the flag of each before it."},
-    {"isend", HAN_FAST_NAMED(isend),
-     "isend($self, src, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
-     "Start sending to `rank`."},
-    {"irecv", HAN_FAST_NAMED(irecv),
-     "irecv($self, dst, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
-     "Start receiving from `rank`."},
-    {"test", (PyCFunction)test, METH_O,
-     "test($self, request, /)\n--\n\n"
-     "Wait until a request is complete; the message of a receive must have its size."},
-    {"coll", HAN_FAST(coll),
-     "coll($self, kind, dst, src, n, root, comm, request, /)\n--\n\n"
-     "Start a collective of the MPI library, of `n` elements, on communicator number `comm`."},
-    {"await_stream", HAN_FAST(await_stream),
-     "await_stream($self, stream, position, /)\n--\n\n"
-     "Wait until a stream of this rank has passed so many of its operations."},
+    HAN_METHOD("copy", copy, HAN_NAMED,
+               "$self, dst, src, nbytes, /, *, block=None, count=0, above=0, upto=0",
+               "Copy, unless there are no bytes or both addresses are the same; `block` is what is "
+               "moved."),
+    HAN_METHOD("reduce", reduce, HAN_NAMED, "$self, dst, a, b, nbytes, /, *, also=None, block=None",
+               "Combine ``dst = a op b``; write the result to `also` too, if given."),
+    HAN_METHOD(
+        "accumulate", accumulate, METH_FASTCALL, "$self, dst, operand, nbytes, /",
+        "Combine ``dst = dst op operand``; several of these may be carried out in any order."),
+    HAN_METHOD("pull", pull, HAN_NAMED,
+               "$self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None",
+               "Copy from `src` in the memory of a peer, which has shown its buffers, and at "
+               "`from_` how far behind."),
+    HAN_METHOD("push", push, HAN_NAMED,
+               "$self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None",
+               "Copy to `dst` in the memory of a peer, which has allowed its peers to write."),
+    HAN_METHOD("post", post, METH_FASTCALL, "$self, flag, k, /",
+               "Store-release ``epoch + k`` to a flag of this rank."),
+    HAN_METHOD("wait", wait_for, HAN_NAMED,
+               "$self, flag, k, rank, /, *, block=None, above=0, upto=0",
+               "Load-acquire `rank`'s flag until it reaches ``epoch + k``."),
+    HAN_METHOD("expect", expect, HAN_NAMED,
+               "$self, number, nbytes, rank, /, *, block=None, above=0, upto=0",
+               "Raise an error unless the number that `rank` has stored is the size of a block."),
+    HAN_METHOD("wait_each", han_wait_each, METH_FASTCALL, "$self, flags, k, ranks, /",
+               "Wait for the flag of each of `ranks` as `wait` does, one after the other."),
+    HAN_METHOD(
+        "again", han_again, METH_FASTCALL, "$self, first, second, n, times, turns, /",
+        "Append `n` operations for each of some more turns; two turns tell how they change."),
+    HAN_METHOD("show_each", han_show_each, METH_FASTCALL,
+               "$self, cells, offset, src, bounds, part, /",
+               "Copy a part of each share of a message to a cell."),
+    HAN_METHOD(
+        "take_each", han_take_each, METH_FASTCALL,
+        "$self, dst, cells, offset, bounds, part, flags, k, ranks, /",
+        "Copy a part of each share of a message from a cell; wait for the flag of each before it."),
+    HAN_METHOD(
+        "fold_each", han_fold_each, METH_FASTCALL,
+        "$self, dst, operands, mine, start, nbytes, order, partials, waits, also, block=None, /",
+        "Combine operands of several members in any order; wait for the flag of each before it."),
+    HAN_METHOD("isend", isend, HAN_NAMED,
+               "$self, src, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0",
+               "Start sending to `rank`."),
+    HAN_METHOD("irecv", irecv, HAN_NAMED,
+               "$self, dst, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0",
+               "Start receiving from `rank`."),
+    HAN_METHOD("test", test, METH_O, "$self, request, /",
+               "Wait until a request is complete; the message of a receive must have its size."),
+    HAN_METHOD(
+        "coll", coll, METH_FASTCALL, "$self, kind, dst, src, n, root, comm, request, /",
+        "Start a collective of the MPI library, of `n` elements, on communicator number `comm`."),
+    HAN_METHOD("await_stream", await_stream, METH_FASTCALL, "$self, stream, position, /",
+               "Wait until a stream of this rank has passed so many of its operations."),
     {NULL, NULL, 0, NULL},
 };
 

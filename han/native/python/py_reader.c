@@ -221,12 +221,11 @@ static void reader_dealloc(ReaderObject *self) {
 }
 
 static PyMethodDef reader_methods[] = {
-    {"learn", (PyCFunction)reader_learn, METH_VARARGS,
-     "learn($self, source, key, facts, /)\n--\n\n"
-     "Learn the elements for which a key of a source stands."},
-    {"read", (PyCFunction)reader_read, METH_VARARGS,
-     "read($self, spec, blocks=1, /)\n--\n\n"
-     "Return address, bytes, size, handle and kind of elements, and read-only; None if refused."},
+    HAN_METHOD("learn", reader_learn, METH_VARARGS, "$self, source, key, facts, /",
+               "Learn the elements for which a key of a source stands."),
+    HAN_METHOD("read", reader_read, METH_VARARGS, "$self, spec, blocks=1, /",
+               "Return address, bytes, size, handle and kind of elements, and read-only; None if "
+               "refused."),
     {NULL, NULL, 0, NULL},
 };
 

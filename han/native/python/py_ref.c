@@ -117,21 +117,16 @@ static PyObject *ref_repr(RefObject *self) {
 }
 
 static PyMethodDef methods[] = {
-    {"to", (PyCFunction)ref_to, METH_O,
-     "to($self, at, /)\n--\n\n"
-     "Return the address of the message's byte `at` in the same memory."},
-    {"holding", (PyCFunction)ref_holding, METH_O,
-     "holding($self, at, /)\n--\n\n"
-     "Return the same address, where a part of the message begins with its byte `at`."},
-    {"behind", (PyCFunction)ref_behind, METH_O,
-     "behind($self, blocks, /)\n--\n\n"
-     "Return the address behind so many blocks of the message's size."},
-    {"within", (PyCFunction)ref_within, METH_O,
-     "within($self, base, /)\n--\n\n"
-     "Return the same place in another base."},
-    {"start", (PyCFunction)ref_start, METH_O,
-     "start($self, nbytes, /)\n--\n\n"
-     "Return the offset from the base for a message of `nbytes` bytes."},
+    HAN_METHOD("to", ref_to, METH_O, "$self, at, /",
+               "Return the address of the message's byte `at` in the same memory."),
+    HAN_METHOD("holding", ref_holding, METH_O, "$self, at, /",
+               "Return the same address, where a part of the message begins with its byte `at`."),
+    HAN_METHOD("behind", ref_behind, METH_O, "$self, blocks, /",
+               "Return the address behind so many blocks of the message's size."),
+    HAN_METHOD("within", ref_within, METH_O, "$self, base, /",
+               "Return the same place in another base."),
+    HAN_METHOD("start", ref_start, METH_O, "$self, nbytes, /",
+               "Return the offset from the base for a message of `nbytes` bytes."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -171,24 +171,17 @@ static PyObject *request_get_engine(PyObject *o, void *unused) {
 }
 
 PyMethodDef han_request_methods[] = {
-    {"Start", (PyCFunction)request_start, METH_NOARGS,
-     "Start($self, /)\n--\n\n"
-     "Start the run; it progresses inside Wait and Test."},
-    {"Wait", HAN_FAST_NAMED(request_wait),
-     "Wait($self, status=None)\n--\n\n"
-     "Wait until complete."},
-    {"Test", HAN_FAST_NAMED(request_test),
-     "Test($self, status=None)\n--\n\n"
-     "Make progress; return whether it is complete. A complete request is inactive."},
-    {"_peek", (PyCFunction)request_peek, METH_NOARGS,
-     "_peek($self, /)\n--\n\n"
-     "Make progress; return whether it is complete. The request stays active."},
-    {"_free", (PyCFunction)request_free, METH_NOARGS,
-     "_free($self, /)\n--\n\n"
-     "Complete the run if it is active, and release everything."},
-    {"_synchronise", request_synchronise, METH_NOARGS,
-     "_synchronise($self, /)\n--\n\n"
-     "Take notice if MPI's own functions have completed the request."},
+    HAN_METHOD("Start", request_start, METH_NOARGS, "$self, /",
+               "Start the run; it progresses inside Wait and Test."),
+    HAN_METHOD("Wait", request_wait, HAN_NAMED, "$self, status=None", "Wait until complete."),
+    HAN_METHOD("Test", request_test, HAN_NAMED, "$self, status=None",
+               "Make progress; return whether it is complete. A complete request is inactive."),
+    HAN_METHOD("_peek", request_peek, METH_NOARGS, "$self, /",
+               "Make progress; return whether it is complete. The request stays active."),
+    HAN_METHOD("_free", request_free, METH_NOARGS, "$self, /",
+               "Complete the run if it is active, and release everything."),
+    HAN_METHOD("_synchronise", request_synchronise, METH_NOARGS, "$self, /",
+               "Take notice if MPI's own functions have completed the request."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -128,14 +128,14 @@ static PyObject *repeated(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef han_rolled_functions[] = {
-    {"rolled", rolled, METH_VARARGS,
-     "rolled($module, code, terms, streams, /)\n--\n\n"
-     "Return records with loops, their terms, strides and streams; None if loops save too little."},
-    {"period", period, METH_VARARGS,
-     "period($module, code, terms, streams, /)\n--\n\n"
-     "Return after how many grains of the message all streams repeat; 0: none was found."},
-    {"repeated", repeated, METH_VARARGS,
-     "repeated($module, shorter, longer, grains, scratch, times, /)\n--\n\n"
-     "Return records with loops for a longer message than those of two samples, or None."},
+    HAN_METHOD("rolled", rolled, METH_VARARGS, "$module, code, terms, streams, /",
+               "Return records with loops, their terms, strides and streams; None if loops save "
+               "too little."),
+    HAN_METHOD(
+        "period", period, METH_VARARGS, "$module, code, terms, streams, /",
+        "Return after how many grains of the message all streams repeat; 0: none was found."),
+    HAN_METHOD(
+        "repeated", repeated, METH_VARARGS, "$module, shorter, longer, grains, scratch, times, /",
+        "Return records with loops for a longer message than those of two samples, or None."),
     {NULL, NULL, 0, NULL},
 };

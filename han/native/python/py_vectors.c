@@ -141,9 +141,8 @@ static PyObject *read_vector(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef han_vector_functions[] = {
-    {"read_vector", read_vector, METH_VARARGS,
-     "read_vector($module, reader, spec, size, /)\n--\n\n"
-     "Return what `reader.read` does, and in 64 bits each the counts and places of blocks; or "
-     "None."},
+    HAN_METHOD("read_vector", read_vector, METH_VARARGS, "$module, reader, spec, size, /",
+               "Return what `reader.read` does, and in 64 bits each the counts and places of "
+               "blocks; or None."),
     {NULL, NULL, 0, NULL},
 };
