@@ -27,10 +27,7 @@ static void *data_realloc(void *arena, void *p, size_t bytes) {
     return han_arena_resize(arena, p, bytes);
 }
 
-static void data_free(void *arena, void *p, size_t bytes) {
-    (void)bytes;
-    han_arena_give(arena, p);
-}
+static void data_free(void *arena, void *p, size_t Py_UNUSED(bytes)) { han_arena_give(arena, p); }
 
 static void free_provider(provider *p) {
     Py_XDECREF(p->folders);
@@ -58,14 +55,12 @@ static int note_groups(provider *p, PyObject *folders) {
     return 0;
 }
 
-static PyObject *arena_room(PyObject *self, PyObject *folder) {
-    (void)self;
+static PyObject *arena_room(PyObject *Py_UNUSED(module), PyObject *folder) {
     const char *name = PyBytes_AsString(folder);
     return name ? PyLong_FromUnsignedLongLong(han_room(name, UINT64_MAX)) : NULL;
 }
 
-static PyObject *arena_open(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_open(PyObject *Py_UNUSED(module), PyObject *args) {
     int fd;
     int touch = false;
     PyObject *folders = NULL;
@@ -95,13 +90,11 @@ static han_arena *arena_of(PyObject *capsule) {
     return NULL;
 }
 
-static PyObject *arena_use(PyObject *self, PyObject *handler) {
-    (void)self;
+static PyObject *arena_use(PyObject *Py_UNUSED(module), PyObject *handler) {
     return PyDataMem_SetHandler(handler == Py_None ? NULL : handler);
 }
 
-static PyObject *arena_holds(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_holds(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     unsigned long long address, bytes;
     if (!PyArg_ParseTuple(args, "OKK", &capsule, &address, &bytes)) return NULL;
@@ -109,8 +102,7 @@ static PyObject *arena_holds(PyObject *self, PyObject *args) {
     return a ? PyBool_FromLong(han_arena_holds(a, address, bytes)) : NULL;
 }
 
-static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
-    (void)self;
+static PyObject *arena_tell(PyObject *Py_UNUSED(module), PyObject *capsule) {
     han_arena *a = arena_of(capsule);
     if (!a) return NULL;
     han_arena_facts f = han_arena_tell(a);
@@ -125,8 +117,7 @@ static PyObject *address_of(void *p) {
     return p ? PyLong_FromVoidPtr(p) : PyErr_SetFromErrno(PyExc_OSError);
 }
 
-static PyObject *arena_take(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_take(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     Py_ssize_t bytes;
     int bare = false;
@@ -137,8 +128,7 @@ static PyObject *arena_take(PyObject *self, PyObject *args) {
                            : han_arena_take(a, (size_t)bytes, true));
 }
 
-static PyObject *arena_fill(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_fill(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     unsigned long long address;
     Py_ssize_t bytes;
@@ -149,8 +139,7 @@ static PyObject *arena_fill(PyObject *self, PyObject *args) {
     return errno ? PyErr_SetFromErrno(PyExc_OSError) : Py_NewRef(Py_None);
 }
 
-static PyObject *arena_give(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_give(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     unsigned long long address;
     if (!PyArg_ParseTuple(args, "OK", &capsule, &address)) return NULL;

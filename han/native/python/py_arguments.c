@@ -63,8 +63,8 @@ static bool collects(const han_caller *self, PyObject *const *args, han_call *c)
 
 /* ---- collectives -------------------------------------------------------------------------- */
 
-bool han_read_barrier(const han_caller *self, PyObject *const *args, han_call *c) {
-    (void)self, (void)args;
+bool han_read_barrier(const han_caller *Py_UNUSED(self), PyObject *const *Py_UNUSED(args),
+                      han_call *c) {
     c->key.collective = HAN_C_BARRIER;
     return true;
 }

@@ -54,8 +54,7 @@ static PyObject *board_publish(BoardObject *self, PyObject *args) {
     return PyBool_FromLong(han_board_publish(&self->board, slot, call));
 }
 
-static PyObject *board_read(BoardObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *board_read(BoardObject *self, PyObject *Py_UNUSED(none)) {
     uint64_t slot, call;
     for (unsigned k = 0; !han_board_read(&self->board, &slot, &call); k++) {
         if (k >= self->spins) Py_RETURN_NONE;
@@ -64,8 +63,7 @@ static PyObject *board_read(BoardObject *self, PyObject *unused) {
     return Py_BuildValue("(KK)", (unsigned long long)slot, (unsigned long long)call);
 }
 
-static PyObject *board_gathered(BoardObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *board_gathered(BoardObject *self, PyObject *Py_UNUSED(none)) {
     return PyBool_FromLong(han_board_gathered(&self->board));
 }
 
@@ -80,8 +78,7 @@ static PyObject *board_leave(BoardObject *self, PyObject *arg) {
     Py_RETURN_NONE;
 }
 
-static PyObject *board_reclaim(BoardObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *board_reclaim(BoardObject *self, PyObject *Py_UNUSED(none)) {
     return PyLong_FromLongLong(han_board_reclaim(&self->board));
 }
 

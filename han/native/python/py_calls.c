@@ -173,8 +173,7 @@ static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_s
     return han_expect("recvcounts", n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
 }
 
-static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *calls_clear(CallsObject *self, PyObject *Py_UNUSED(none)) {
     han_py_look_up_clear(&self->plans);
     Py_RETURN_NONE;
 }

@@ -184,8 +184,7 @@ PyObject *han_py_export_tensor(PyObject *o) {
 
 /* ---- module ---------------------------------------------------------------------------------- */
 
-static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
-    (void)self;
+static PyObject *read_dlpack(PyObject *Py_UNUSED(module), PyObject *capsule) {
     han_tensor t;
     if (han_py_read_tensor(capsule, &t)) return NULL;
     return Py_BuildValue("(KKiiiNN)", (unsigned long long)(uintptr_t)t.data,

@@ -180,18 +180,13 @@ PyObject *han_py_decode(PyObject *data) {
 
 /* ---- module ---------------------------------------------------------------------------------- */
 
-static PyObject *encode(PyObject *module, PyObject *object) {
-    (void)module;
+static PyObject *encode(PyObject *Py_UNUSED(module), PyObject *object) {
     return han_py_encode(object);
 }
 
-static PyObject *decode(PyObject *module, PyObject *data) {
-    (void)module;
-    return han_py_decode(data);
-}
+static PyObject *decode(PyObject *Py_UNUSED(module), PyObject *data) { return han_py_decode(data); }
 
-static PyObject *learn_pickle(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *learn_pickle(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *pickle, *dumps, *loads, *reducers;
     if (!PyArg_ParseTuple(args, "OOOO!:learn_pickle", &pickle, &dumps, &loads, &PyDict_Type,
                           &reducers))

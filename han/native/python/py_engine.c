@@ -8,8 +8,7 @@
 #include "python/objects.h"
 #include "python/py_run.h"
 
-static bool interrupted(void *unused) {
-    (void)unused;
+static bool interrupted(void *Py_UNUSED(closure)) {
     PyGILState_STATE gil = PyGILState_Ensure();
     bool raised = PyErr_CheckSignals() != 0;
     PyGILState_Release(gil);
@@ -148,15 +147,13 @@ static void engine_dealloc(EngineObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *engine_fail(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_fail(EngineObject *self, PyObject *Py_UNUSED(none)) {
     if (han_py_refuse_inside_op()) return NULL;
     han_py_stop(self);
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_stop(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_stop(EngineObject *self, PyObject *Py_UNUSED(none)) {
     if (han_py_refuse_inside_op()) return NULL;
     han_py_stop(self);
     unmap(self);
@@ -186,22 +183,19 @@ static PyObject *engine_look(EngineObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_rest(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_rest(EngineObject *self, PyObject *Py_UNUSED(none)) {
     Py_BEGIN_ALLOW_THREADS /* another thread may be in a step that needs Python */
     han_drop_idle(&self->engine);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_leave(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_leave(EngineObject *self, PyObject *Py_UNUSED(none)) {
     han_leave(&self->engine);
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_blocked(EngineObject *self, PyObject *Py_UNUSED(none)) {
     han_where rows[HAN_MAX_STREAMS];
     uint64_t signature = 0, nbytes = 0;
     uint32_t n = han_engine_blocked(&self->engine, rows, &signature, &nbytes);
@@ -228,18 +222,15 @@ static PyObject *engine_trace(EngineObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_get_epoch(EngineObject *self, void *unused) {
-    (void)unused;
+static PyObject *engine_get_epoch(EngineObject *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLongLong(self->engine.finished);
 }
 
-static PyObject *engine_get_issued(EngineObject *self, void *unused) {
-    (void)unused;
+static PyObject *engine_get_issued(EngineObject *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLongLong(self->engine.issued);
 }
 
-static int engine_set_messages(EngineObject *self, PyObject *value, void *unused) {
-    (void)unused;
+static int engine_set_messages(EngineObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     unsigned long long comm = value ? PyLong_AsUnsignedLongLongMask(value) : 0;
     if (PyErr_Occurred()) return -1;
     self->engine.messages = (han_handle)comm;
@@ -247,21 +238,18 @@ static int engine_set_messages(EngineObject *self, PyObject *value, void *unused
 }
 
 /* Threads that wait read it without Python's lock. */
-static PyObject *engine_get_held(EngineObject *self, void *unused) {
-    (void)unused;
+static PyObject *engine_get_held(EngineObject *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLongLong(self->engine.held);
 }
 
-static int engine_set_held(EngineObject *self, PyObject *value, void *unused) {
-    (void)unused;
+static int engine_set_held(EngineObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     unsigned long long held = value ? PyLong_AsUnsignedLongLong(value) : 0;
     if (PyErr_Occurred()) return -1;
     self->engine.held = held;
     return 0;
 }
 
-static PyObject *engine_get_failed(EngineObject *self, void *unused) {
-    (void)unused;
+static PyObject *engine_get_failed(EngineObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(self->engine.failed != HAN_OK);
 }
 

@@ -140,8 +140,7 @@ static PyObject *join(const streams *s) {
                          han_view_of(terms, terms ? total * sizeof(han_term) : 0));
 }
 
-static PyObject *joined(PyObject *module, PyObject *given) {
-    (void)module;
+static PyObject *joined(PyObject *Py_UNUSED(module), PyObject *given) {
     bool fit = PyTuple_Check(given);
     Py_ssize_t n = fit ? PyTuple_GET_SIZE(given) : 0;
     for (Py_ssize_t k = 0; k < n && fit; k++)

@@ -28,8 +28,7 @@ static int look(PyObject *const *objects, Py_buffer *views, int n) {
     return 0;
 }
 
-static PyObject *plain_copy(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *plain_copy(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *objects[MOST];
     Py_buffer views[MOST];
     int streaming = false;
@@ -45,8 +44,7 @@ static PyObject *plain_copy(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *plain_combine(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *plain_combine(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *objects[MOST];
     Py_buffer views[MOST];
     int op, dtype;

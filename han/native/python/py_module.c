@@ -13,15 +13,12 @@
 #include "engine/queue.h"
 #include "python/py_request_object.h"
 
-static PyObject *module_let_attach(PyObject *self, PyObject *unused) {
-    (void)self;
-    (void)unused;
+static PyObject *module_let_attach(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     han_let_attach();
     Py_RETURN_NONE;
 }
 
-static PyObject *module_peek(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_peek(PyObject *Py_UNUSED(module), PyObject *args) {
     long long pid;
     unsigned long long address, value = 0;
     if (!PyArg_ParseTuple(args, "LK", &pid, &address)) return NULL;
@@ -29,8 +26,7 @@ static PyObject *module_peek(PyObject *self, PyObject *args) {
     return errno ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLongLong(value);
 }
 
-static PyObject *module_poke(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_poke(PyObject *Py_UNUSED(module), PyObject *args) {
     long long pid;
     unsigned long long address, value;
     if (!PyArg_ParseTuple(args, "LKK", &pid, &address, &value)) return NULL;
@@ -39,40 +35,34 @@ static PyObject *module_poke(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *module_isa(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_isa(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     return PyUnicode_FromString(han_kernels_isa());
 }
 
-static PyObject *module_on_mesh(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_on_mesh(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     return PyBool_FromLong(han_on_mesh());
 }
 
-static PyObject *module_has_kernel(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_has_kernel(PyObject *Py_UNUSED(module), PyObject *args) {
     int op, dtype;
     if (!PyArg_ParseTuple(args, "ii", &op, &dtype)) return NULL;
     bool known = op >= 0 && op < HAN_OPS && dtype >= 0 && dtype < HAN_DTYPES;
     return PyBool_FromLong(known && han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype));
 }
 
-static PyObject *module_progress(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_progress(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     Py_BEGIN_ALLOW_THREADS
     han_progress_others(NULL);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-static PyObject *module_orphans(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_orphans(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     return han_py_orphans();
 }
 
 /* helper(way, multiple, look): how the helper works. */
-static PyObject *module_helper(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_helper(PyObject *Py_UNUSED(module), PyObject *args) {
     int off, multiple;
     double look;
     if (!PyArg_ParseTuple(args, "ppd", &off, &multiple, &look)) return NULL;
@@ -83,27 +73,23 @@ static PyObject *module_helper(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *module_stop_helper(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_stop_helper(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     Py_BEGIN_ALLOW_THREADS /* it may be inside a user's reduction */
     han_helper_stop(true);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-static PyObject *module_close_requests(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_close_requests(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     han_tokens_close();
     Py_RETURN_NONE;
 }
 
-static PyObject *module_helper_runs(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_helper_runs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     return PyBool_FromLong(han_helper_runs());
 }
 
-static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_inside_op(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     return PyBool_FromLong(han_inside_op());
 }
 

@@ -298,8 +298,7 @@ static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_
 
 /* ---- the program ---------------------------------------------------------------------------- */
 
-static PyObject *get_writes(OperationsObject *self, void *unused) {
-    (void)unused;
+static PyObject *get_writes(OperationsObject *self, void *Py_UNUSED(closure)) {
     return PyBytes_FromStringAndSize((const char *)self->writes, sizeof self->writes);
 }
 

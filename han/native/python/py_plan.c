@@ -23,8 +23,7 @@ static void plan_dealloc(PlanObject *self) {
 }
 
 /* In the order of han_counts. */
-static PyObject *plan_get_counts(PlanObject *self, void *unused) {
-    (void)unused;
+static PyObject *plan_get_counts(PlanObject *self, void *Py_UNUSED(closure)) {
     const han_counts *c = &self->plan.counts;
     const _Atomic uint64_t *all[] = {&c->runs,   &c->copied, &c->combined, &c->attached,
                                      &c->mapped, &c->sent,   &c->received};
@@ -53,26 +52,22 @@ static int take(PlanObject **slot, PyObject *o, bool expected, const char *what)
     return 0;
 }
 
-static PyObject *get_alternative(PlanObject *self, void *unused) {
-    (void)unused;
+static PyObject *get_alternative(PlanObject *self, void *Py_UNUSED(closure)) {
     return Py_NewRef(han_py_or_none(self->alternative));
 }
 
-static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
-    (void)unused;
+static int set_alternative(PlanObject *self, PyObject *o, void *Py_UNUSED(closure)) {
     if (take(&self->alternative, o, self->plan.arena_size != 0, "alternative")) return -1;
     self->plan.calls_mpi |= self->alternative->plan.calls_mpi;
     self->plan.alternative = &self->alternative->plan;
     return 0;
 }
 
-static PyObject *get_rival(PlanObject *self, void *unused) {
-    (void)unused;
+static PyObject *get_rival(PlanObject *self, void *Py_UNUSED(closure)) {
     return Py_NewRef(han_py_or_none(self->rival));
 }
 
-static int set_rival(PlanObject *self, PyObject *o, void *unused) {
-    (void)unused;
+static int set_rival(PlanObject *self, PyObject *o, void *Py_UNUSED(closure)) {
     if (take(&self->rival, o, self->plan.tried != 0, "rival")) return -1;
     self->plan.calls_mpi |= self->rival->plan.calls_mpi;
     self->plan.rival = &self->rival->plan;

@@ -12,8 +12,8 @@ static PyObject *none_or(PyObject *o) {
     return o;
 }
 
-static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    (void)args, (void)kwargs;
+static PyObject *request_new(PyTypeObject *type, PyObject *Py_UNUSED(args),
+                             PyObject *Py_UNUSED(kwargs)) {
     PyObject *o = han_request_class.base->tp_new(type, han_request_class.no_arguments, NULL);
     if (o) memset(han_request_fields(o), 0, sizeof(request));
     return o;
@@ -126,8 +126,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-PyObject *han_py_request_class(PyObject *unused, PyObject *args) {
-    (void)unused;
+PyObject *han_py_request_class(PyObject *Py_UNUSED(none), PyObject *args) {
     PyObject *base, *library;
     unsigned long long null;
     han_status_fields status;

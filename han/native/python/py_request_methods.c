@@ -45,8 +45,7 @@ static void first_step(request *self) {
     if (self->run.status == HAN_BLOCKED) han_helper_wake();
 }
 
-static PyObject *request_start(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *request_start(PyObject *o, PyObject *Py_UNUSED(none)) {
     request *self = han_request_fields(o);
     if (unusable(o) || han_forget_orphans() || unready(self)) return NULL;
     if (self->begin) {
@@ -128,15 +127,13 @@ static PyObject *request_test(PyObject *o, PyObject *const *args, Py_ssize_t n, 
     return complete(o, status);
 }
 
-static PyObject *request_peek(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *request_peek(PyObject *o, PyObject *Py_UNUSED(none)) {
     if (unusable(o)) return NULL;
     int done = progress(o);
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
-static PyObject *request_free(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *request_free(PyObject *o, PyObject *Py_UNUSED(none)) {
     if (han_py_refuse_inside_op()) return NULL;
     han_request_synchronise(o);
     if (han_request_fields(o)->active) {
@@ -148,25 +145,21 @@ static PyObject *request_free(PyObject *o, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *request_synchronise(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *request_synchronise(PyObject *o, PyObject *Py_UNUSED(none)) {
     han_request_synchronise(o);
     Py_RETURN_NONE;
 }
 
-static PyObject *request_get_active(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *request_get_active(PyObject *o, void *Py_UNUSED(closure)) {
     han_request_synchronise(o);
     return PyBool_FromLong(han_request_fields(o)->active);
 }
 
-static PyObject *request_get_persistent(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *request_get_persistent(PyObject *o, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(han_request_fields(o)->persistent);
 }
 
-static PyObject *request_get_engine(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *request_get_engine(PyObject *o, void *Py_UNUSED(closure)) {
     return Py_NewRef(han_py_or_none(han_request_fields(o)->engine));
 }
 

@@ -84,8 +84,7 @@ static int take_records(PyObject *tuple, viewed *out) {
     return -1;
 }
 
-static PyObject *rolled(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *rolled(PyObject *Py_UNUSED(module), PyObject *args) {
     viewed program;
     if (take_records(args, &program)) return NULL;
     PyObject *found = roll(&program.records);
@@ -93,8 +92,7 @@ static PyObject *rolled(PyObject *module, PyObject *args) {
     return found;
 }
 
-static PyObject *period(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *period(PyObject *Py_UNUSED(module), PyObject *args) {
     viewed program;
     if (take_records(args, &program)) return NULL;
     const uint32_t found = han_period(&program.records);
@@ -102,8 +100,7 @@ static PyObject *period(PyObject *module, PyObject *args) {
     return PyLong_FromUnsignedLong(found);
 }
 
-static PyObject *repeated(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *repeated(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *given[2];
     viewed shorter, longer;
     han_samples samples = {&shorter.records, &longer.records, 0, 0};

@@ -121,8 +121,7 @@ bool han_py_read_any_vector(const ReaderObject *r, PyObject *o, bool only_read, 
     return whole ? divide(r, o, b, out) : found;
 }
 
-static PyObject *read_vector(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *read_vector(PyObject *Py_UNUSED(module), PyObject *args) {
     const ReaderObject *reader;
     PyObject *spec;
     int size;
