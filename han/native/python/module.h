@@ -20,6 +20,10 @@
     {NAME, (PyCFunction)(void (*)(void))(FUNCTION), FLAGS, NAME "(" PARAMETERS ")\n--\n\n" TEXT}
 #define HAN_NAMED (METH_FASTCALL | METH_KEYWORDS)
 
+/* Raise an exception, as PyErr_Format does; -1. */
+#define HAN_RAISE(...) (PyErr_Format(__VA_ARGS__), -1)
+#define HAN_NO_MEMORY (PyErr_NoMemory(), -1)
+
 extern PyTypeObject BoardType, CallsType, EagerType, EngineType, OperationsType, PlanType,
     ReaderType, RecordsType, RefType;
 extern PyMethodDef han_arena_functions[], han_dlpack_functions[], han_encoded_functions[],

@@ -45,10 +45,7 @@ static void release(PyObject *capsule) {
 static int note_groups(provider *p, PyObject *folders) {
     Py_ssize_t n = folders ? PyTuple_GET_SIZE(folders) : 0;
     p->groups = PyMem_Calloc((size_t)n + 1, sizeof *p->groups);
-    if (!p->groups) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->groups) return HAN_NO_MEMORY;
     for (Py_ssize_t k = 0; k < n; k++)
         if (!(p->groups[k] = PyBytes_AsString(PyTuple_GET_ITEM(folders, k)))) return -1;
     p->folders = Py_XNewRef(folders);

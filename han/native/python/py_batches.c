@@ -69,13 +69,12 @@ PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t gi
     uint64_t number[5]; /* first, second, n, times, turns */
     if (han_take("again", args, given, NULL, 0, number, 5)) return NULL;
     const uint64_t a = number[0], b = number[1], n = number[2], times = number[3];
-    if (n > self->length || a > b || b > self->length - n || !same_turns(self, a, b, n)) {
-        PyErr_Format(PyExc_ValueError,
-                     "again: %llu operations from number %llu on are not those from number %llu on "
-                     "with strides",
-                     (unsigned long long)n, (unsigned long long)b, (unsigned long long)a);
-        return NULL;
-    }
+    if (n > self->length || a > b || b > self->length - n || !same_turns(self, a, b, n))
+        return PyErr_Format(
+            PyExc_ValueError,
+            "again: %llu operations from number %llu on are not those from number %llu on "
+            "with strides",
+            (unsigned long long)n, (unsigned long long)b, (unsigned long long)a);
     for (uint64_t turn = 0; turn < number[4]; turn++)
         for (uint64_t k = 0; k < n; k++)
             if (append_again(self, a + k, b + k, times + turn)) return NULL;
@@ -219,11 +218,9 @@ static int operand_at(OperationsObject *self, const folding *f, Py_ssize_t k, Re
 /* Write `left op right` to the place of a partial result, which becomes `left`; 0 or -1. */
 static int into_partial(OperationsObject *self, const folding *f, Py_ssize_t number,
                         RefObject *left, const RefObject *right) {
-    if (number >= PyTuple_GET_SIZE(f->partials)) {
-        PyErr_Format(PyExc_ValueError, "%zd places are too few for partial results",
-                     PyTuple_GET_SIZE(f->partials));
-        return -1;
-    }
+    if (number >= PyTuple_GET_SIZE(f->partials))
+        return HAN_RAISE(PyExc_ValueError, "%zd places are too few for partial results",
+                         PyTuple_GET_SIZE(f->partials));
     const RefObject *place = han_ref_of(PyTuple_GET_ITEM(f->partials, number));
     if (!place) return -1;
     RefObject result = han_ref_at(place, f->dst->at);
@@ -239,10 +236,8 @@ static int into_partial(OperationsObject *self, const folding *f, Py_ssize_t num
 static int combine_top(OperationsObject *self, const folding *f, Py_ssize_t *depth,
                        uint64_t combinations, RefObject *stack, bool last) {
     for (; combinations; combinations--) {
-        if (*depth < 2) {
-            PyErr_SetString(PyExc_ValueError, "an order combines more operands than there are");
-            return -1;
-        }
+        if (*depth < 2)
+            return HAN_RAISE(PyExc_ValueError, "an order combines more operands than there are");
         RefObject *left = &stack[*depth - 2], *right = &stack[*depth - 1];
         --*depth;
         if (last && combinations == 1 && *depth == 1)
@@ -265,19 +260,15 @@ PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_
     if (take_folding("fold_each", args, given, &f)) return NULL;
     for (Py_ssize_t k = 0; k < f.n; k++) {
         uint64_t combinations;
-        if (depth == MOST_PARTIALS) {
-            PyErr_Format(PyExc_ValueError, "more than %d partial results", MOST_PARTIALS);
-            return NULL;
-        }
+        if (depth == MOST_PARTIALS)
+            return PyErr_Format(PyExc_ValueError, "more than %d partial results", MOST_PARTIALS);
         if (operand_at(self, &f, k, &stack[depth++]) ||
             han_number_of(PyTuple_GET_ITEM(f.order, k), &combinations) ||
             combine_top(self, &f, &depth, combinations, stack, k == f.n - 1))
             return NULL;
     }
-    if (depth > 1) {
-        PyErr_SetString(PyExc_ValueError, "an order leaves operands that it does not combine");
-        return NULL;
-    }
+    if (depth > 1)
+        return PyErr_Format(PyExc_ValueError, "an order leaves operands that it does not combine");
     if (f.n == 1 && copy_only(self, &f, stack)) return NULL;
     Py_RETURN_NONE;
 }

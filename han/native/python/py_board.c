@@ -18,27 +18,20 @@ static int board_init(BoardObject *self, PyObject *args, PyObject *kwargs) {
     han_board *b = &self->board;
     PyObject *memory;
     unsigned long long stride;
-    if (self->memory.obj) {
-        PyErr_SetString(PyExc_RuntimeError, "the board exists already");
-        return -1;
-    }
+    if (self->memory.obj) return HAN_RAISE(PyExc_RuntimeError, "the board exists already");
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKIII", names, &memory, &stride, &b->size,
                                      &b->me, &self->spins))
         return -1;
     if (PyObject_GetBuffer(memory, &self->memory, PyBUF_WRITABLE)) return -1;
     if (stride < sizeof(han_notes) || stride % HAN_LINE || b->me >= b->size ||
-        (uint64_t)self->memory.len / stride < b->size) {
-        PyErr_SetString(PyExc_ValueError, "the memory does not hold the notes of all ranks");
-        return -1;
-    }
+        (uint64_t)self->memory.len / stride < b->size)
+        return HAN_RAISE(PyExc_ValueError, "the memory does not hold the notes of all ranks");
     if (self->spins > MOST_SPINS) self->spins = MOST_SPINS;
     b->memory = self->memory.buf;
     b->stride = stride;
     b->heard = PyMem_Calloc(b->size, sizeof *b->heard);
     b->leavers = PyMem_Calloc(HAN_BOARD_SLOTS, sizeof *b->leavers);
-    if (b->heard && b->leavers) return 0;
-    PyErr_NoMemory();
-    return -1;
+    return b->heard && b->leavers ? 0 : HAN_NO_MEMORY;
 }
 
 static void board_dealloc(BoardObject *self) {
@@ -70,10 +63,8 @@ static PyObject *board_gathered(BoardObject *self, PyObject *Py_UNUSED(none)) {
 static PyObject *board_leave(BoardObject *self, PyObject *arg) {
     unsigned long slot = PyLong_AsUnsignedLong(arg);
     if (PyErr_Occurred()) return NULL;
-    if (slot >= HAN_BOARD_SLOTS) {
-        PyErr_Format(PyExc_ValueError, "slot %lu, at most %d", slot, HAN_BOARD_SLOTS - 1);
-        return NULL;
-    }
+    if (slot >= HAN_BOARD_SLOTS)
+        return PyErr_Format(PyExc_ValueError, "slot %lu, at most %d", slot, HAN_BOARD_SLOTS - 1);
     han_board_leave(&self->board, (uint32_t)slot);
     Py_RETURN_NONE;
 }

@@ -47,15 +47,13 @@ static const tensor *tensor_of(PyObject *capsule, bool *readonly) {
         *readonly = false; /* a legacy capsule cannot say so */
         return &found->tensor;
     }
-    if (!PyCapsule_IsValid(capsule, CAPSULE)) {
-        PyErr_SetString(PyExc_BufferError, "no DLPack capsule, or one that was used before");
-        return NULL;
-    }
+    if (!PyCapsule_IsValid(capsule, CAPSULE))
+        return (void *)PyErr_Format(PyExc_BufferError,
+                                    "no DLPack capsule, or one that was used before");
     const versioned *found = PyCapsule_GetPointer(capsule, CAPSULE);
-    if (found->major != 1) {
-        PyErr_Format(PyExc_BufferError, "a capsule of DLPack %u, 1 expected", found->major);
-        return NULL;
-    }
+    if (found->major != 1)
+        return (void *)PyErr_Format(PyExc_BufferError, "a capsule of DLPack %u, 1 expected",
+                                    found->major);
     *readonly = found->flags & READ_ONLY;
     return &found->tensor;
 }
@@ -78,8 +76,7 @@ static int64_t elements(const tensor *t) {
     for (int32_t k = 0; sound && k < t->ndim; k++)
         sound = t->shape[k] >= 0 && !__builtin_mul_overflow(count, t->shape[k], &count);
     if (sound) return count;
-    PyErr_SetString(PyExc_BufferError, "the shape of the tensor is damaged");
-    return -1;
+    return HAN_RAISE(PyExc_BufferError, "the shape of the tensor is damaged");
 }
 
 bool han_py_is_host(long device_type) {
@@ -93,10 +90,8 @@ int han_py_read_tensor(PyObject *capsule, han_tensor *out) {
     int64_t count = elements(t), nbytes;
     if (count < 0) return -1;
     int64_t element = ((int64_t)t->bits * t->lanes + 7) / 8;
-    if (__builtin_mul_overflow(count, element, &nbytes)) {
-        PyErr_SetString(PyExc_BufferError, "the tensor has too many elements");
-        return -1;
-    }
+    if (__builtin_mul_overflow(count, element, &nbytes))
+        return HAN_RAISE(PyExc_BufferError, "the tensor has too many elements");
     *out = (han_tensor){
         .data = (uint8_t *)((uintptr_t)t->data + t->byte_offset),
         .nbytes = (uint64_t)nbytes,

@@ -110,8 +110,7 @@ static void fill(char *block, han_eager_head head, PyObject *data) {
 
 static int expect_bytes(PyObject *data) {
     if (PyBytes_Check(data)) return 0;
-    PyErr_Format(PyExc_TypeError, "expected bytes, %.200s found", Py_TYPE(data)->tp_name);
-    return -1;
+    return HAN_RAISE(PyExc_TypeError, "expected bytes, %.200s found", Py_TYPE(data)->tp_name);
 }
 
 static int fill_one(const blocks *to, han_eager_head head, PyObject *data) {
@@ -123,10 +122,8 @@ static int fill_one(const blocks *to, han_eager_head head, PyObject *data) {
 /* Measure the objects of a list, one for each block; 0 or -1. */
 static int measure(const blocks *to, PyObject *items, han_eager_spread *out) {
     Py_ssize_t count = PyByteArray_GET_SIZE(to->every) / HAN_EAGER_BLOCK;
-    if (!PyList_Check(items) || PyList_GET_SIZE(items) != count) {
-        PyErr_Format(PyExc_ValueError, "a list of %zd objects expected", count);
-        return -1;
-    }
+    if (!PyList_Check(items) || PyList_GET_SIZE(items) != count)
+        return HAN_RAISE(PyExc_ValueError, "a list of %zd objects expected", count);
     for (Py_ssize_t k = 0; k < count; k++) {
         PyObject *data = PyList_GET_ITEM(items, k);
         if (expect_bytes(data)) return -1;

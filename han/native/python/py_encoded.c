@@ -53,9 +53,8 @@ static bool is_number(int type) {
 
 static PyObject *by_pickle(PyObject *method, PyObject *argument) {
     if (mpi4py.pickle) return PyObject_CallMethodOneArg(mpi4py.pickle, method, argument);
-    PyErr_SetString(PyExc_RuntimeError,
-                    "learn_pickle was not called: import han.object_moves first");
-    return NULL;
+    return PyErr_Format(PyExc_RuntimeError,
+                        "learn_pickle was not called: import han.object_moves first");
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
@@ -122,8 +121,7 @@ PyObject *han_py_encode(PyObject *o) {
 /* ---- decoding ------------------------------------------------------------------------------- */
 
 static PyObject *damaged(void) {
-    PyErr_SetString(PyExc_ValueError, "an encoded array is damaged");
-    return NULL;
+    return PyErr_Format(PyExc_ValueError, "an encoded array is damaged");
 }
 
 static PyObject *decoded(const char *from, size_t nbytes) {

@@ -46,9 +46,8 @@ int han_py_load_mpi(han_mpi *m, PyObject *spec) {
     m->byte = (han_handle)byte;
     const char *missing = han_mpi_load(m, library);
     if (!missing) return 0;
-    PyErr_Format(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)", missing,
-                 library);
-    return -1;
+    return HAN_RAISE(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)",
+                     missing, library);
 }
 
 static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
@@ -75,11 +74,9 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     e->interrupted = interrupted;
     e->dead_rank = -1;
     atomic_flag_clear(&e->busy);
-    if (PyTuple_GET_SIZE(channels) > HAN_MAX_CHANNELS) {
-        PyErr_Format(PyExc_ValueError, "%zd levels share memory, at most %d expected",
-                     PyTuple_GET_SIZE(channels), HAN_MAX_CHANNELS);
-        return -1;
-    }
+    if (PyTuple_GET_SIZE(channels) > HAN_MAX_CHANNELS)
+        return HAN_RAISE(PyExc_ValueError, "%zd levels share memory, at most %d expected",
+                         PyTuple_GET_SIZE(channels), HAN_MAX_CHANNELS);
     for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(channels); c++)
         if (add_channel(self, PyTuple_GET_ITEM(channels, c))) return -1;
     return 0;
@@ -130,8 +127,8 @@ static Py_buffer *trace_memory(PyObject *memory, int tsc) {
     size_t lines = (size_t)view->len / sizeof(han_event);
     if (!lines) {
         release(view);
-        PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes", sizeof(han_trace));
-        return NULL;
+        return (void *)PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes",
+                                    sizeof(han_trace));
     }
     *(han_trace *)view->buf = (han_trace){.max = lines - 1, .tsc = (uint64_t)tsc};
     return view;

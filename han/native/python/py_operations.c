@@ -28,29 +28,17 @@ static PyObject *operations_new(PyTypeObject *type, PyObject *args, PyObject *kw
 static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwargs) {
     unsigned long long nbytes, element, grain, grains;
     int tag, uneven = 0, own = 0;
-    if (kwargs && PyDict_Size(kwargs)) {
-        PyErr_SetString(PyExc_TypeError, "Operations takes no keyword arguments");
-        return -1;
-    }
+    if (kwargs && PyDict_Size(kwargs))
+        return HAN_RAISE(PyExc_TypeError, "Operations takes no keyword arguments");
     if (!PyArg_ParseTuple(args, "iKKKK|pp:Operations", &tag, &nbytes, &element, &grain, &grains,
                           &uneven, &own))
         return -1;
-    if (own && !grains) {
-        PyErr_SetString(PyExc_ValueError, "a program for own sizes is one for many sizes");
-        return -1;
-    }
-    if (!element || !grain || element > UINT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "elements and grains have at least one byte");
-        return -1;
-    }
-    if (self->length || self->made) {
-        PyErr_SetString(PyExc_ValueError, "a stream is made once");
-        return -1;
-    }
-    if (tag < 0 || tag > UINT16_MAX) {
-        PyErr_Format(PyExc_ValueError, "a tag of %d", tag);
-        return -1;
-    }
+    if (own && !grains)
+        return HAN_RAISE(PyExc_ValueError, "a program for own sizes is one for many sizes");
+    if (!element || !grain || element > UINT32_MAX)
+        return HAN_RAISE(PyExc_ValueError, "elements and grains have at least one byte");
+    if (self->length || self->made) return HAN_RAISE(PyExc_ValueError, "a stream is made once");
+    if (tag < 0 || tag > UINT16_MAX) return HAN_RAISE(PyExc_ValueError, "a tag of %d", tag);
     self->tag = (uint16_t)tag;
     self->nbytes = nbytes;
     self->element = element;
@@ -138,10 +126,9 @@ static PyObject *attach(OperationsObject *self, const char *name, enum han_code 
     if (han_expect(name, given, 4) || han_take(name, args, 3, ref, 2, &nbytes, 1) ||
         han_take_options(name, args, given, names, &more))
         return NULL;
-    if (!PyTuple_Check(args[3])) {
-        PyErr_Format(PyExc_TypeError, "%s: a peer is a tuple of rank, channel and slot", name);
-        return NULL;
-    }
+    if (!PyTuple_Check(args[3]))
+        return PyErr_Format(PyExc_TypeError, "%s: a peer is a tuple of rank, channel and slot",
+                            name);
     if (!PyArg_ParseTuple(args[3], "iII", &rank, &channel, &slot)) return NULL;
     if (!nbytes) Py_RETURN_NONE;
     if (code == HAN_PULL) han_wrote(self, ref[0]);

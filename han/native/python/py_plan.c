@@ -42,11 +42,9 @@ static PyObject *plan_get_counts(PlanObject *self, void *Py_UNUSED(closure)) {
 
 /* Set an alternative or a rival, which is never replaced: a run may use it. 0 or -1. */
 static int take(PlanObject **slot, PyObject *o, bool expected, const char *what) {
-    if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected) {
-        PyErr_Format(PyExc_ValueError, "a plan takes one %s, and only if it was made for one",
-                     what);
-        return -1;
-    }
+    if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected)
+        return HAN_RAISE(PyExc_ValueError, "a plan takes one %s, and only if it was made for one",
+                         what);
     Py_INCREF(o);
     *slot = (PlanObject *)o;
     return 0;

@@ -199,10 +199,9 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
                                      &error))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
-    if (missing) {
-        PyErr_Format(PyExc_ImportError, "han: the MPI library has no %s (%s)", missing, library);
-        return -1;
-    }
+    if (missing)
+        return HAN_RAISE(PyExc_ImportError, "han: the MPI library has no %s (%s)", missing,
+                         library);
     self->self = (han_handle)comm_self;
     self->error = Py_NewRef(error);
     self->datatype = (PyTypeObject *)Py_NewRef(datatype);

@@ -5,8 +5,8 @@
 
 const RefObject *han_ref_of(PyObject *argument) {
     if (Py_IS_TYPE(argument, &RefType)) return (const RefObject *)argument;
-    PyErr_Format(PyExc_TypeError, "a Ref expected, not %.100s", Py_TYPE(argument)->tp_name);
-    return NULL;
+    return (void *)PyErr_Format(PyExc_TypeError, "a Ref expected, not %.100s",
+                                Py_TYPE(argument)->tp_name);
 }
 
 int han_number_of(PyObject *argument, uint64_t *number) {
@@ -156,20 +156,16 @@ PyTypeObject RefType = {
 
 int han_expect(const char *name, Py_ssize_t given, Py_ssize_t expected) {
     if (given == expected) return 0;
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
-    return -1;
+    return HAN_RAISE(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
 }
 
 int han_expect_tuple(const char *name, PyObject *argument, Py_ssize_t n) {
-    if (!PyTuple_Check(argument)) {
-        PyErr_Format(PyExc_TypeError, "%s: a tuple expected, not %.100s", name,
-                     Py_TYPE(argument)->tp_name);
-        return -1;
-    }
+    if (!PyTuple_Check(argument))
+        return HAN_RAISE(PyExc_TypeError, "%s: a tuple expected, not %.100s", name,
+                         Py_TYPE(argument)->tp_name);
     if (n < 0 || PyTuple_GET_SIZE(argument) == n) return 0;
-    PyErr_Format(PyExc_ValueError, "%s: a tuple of %zd expected, not of %zd", name, n,
-                 PyTuple_GET_SIZE(argument));
-    return -1;
+    return HAN_RAISE(PyExc_ValueError, "%s: a tuple of %zd expected, not of %zd", name, n,
+                     PyTuple_GET_SIZE(argument));
 }
 
 int han_numbers_of(const char *name, PyObject *argument, uint64_t *numbers, int n) {
@@ -213,8 +209,7 @@ int han_take_options(const char *name, PyObject *const *args, Py_ssize_t given, 
         } else if (!PyUnicode_CompareWithASCIIString(key, "from_")) {
             if (value != Py_None && !(out->from = han_ref_of(value))) return -1;
         } else {
-            PyErr_Format(PyExc_TypeError, "%s takes no keyword argument %R", name, key);
-            return -1;
+            return HAN_RAISE(PyExc_TypeError, "%s takes no keyword argument %R", name, key);
         }
     }
     return 0;

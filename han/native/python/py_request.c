@@ -39,10 +39,7 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
     unsigned long long nbytes = 0;
     int persistent = false;
     request *self = han_request_fields(o);
-    if (self->plan) {
-        PyErr_SetString(PyExc_RuntimeError, "the request exists already");
-        return -1;
-    }
+    if (self->plan) return HAN_RAISE(PyExc_RuntimeError, "the request exists already");
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOOpKS", names, &EngineType, &engine,
                                      &PlanType, &plan, &send, &recv, &keep, &begin, &end,
                                      &persistent, &nbytes, &sizes) ||

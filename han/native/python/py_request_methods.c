@@ -13,21 +13,18 @@ static int unusable(PyObject *o) {
     if (han_py_refuse_inside_op()) return -1;
     han_request_synchronise(o);
     if (han_request_fields(o)->plan) return 0;
-    PyErr_SetString(PyExc_ValueError, "the request has been freed");
-    return -1;
+    return HAN_RAISE(PyExc_ValueError, "the request has been freed");
 }
 
 /* 0, or -1 with an exception if the request cannot be started. */
 static int unready(const request *self) {
     if (self->active)
-        PyErr_SetString(PyExc_RuntimeError,
-                        "Start: the request is active; call Wait (or Test until True) first");
-    else if (self->started && !self->persistent)
-        PyErr_SetString(PyExc_RuntimeError,
-                        "Start: the request is complete; only persistent ones start again");
-    else
-        return self->engine->engine.failed ? han_py_report(self->engine, HAN_E_FAILED) : 0;
-    return -1;
+        return HAN_RAISE(PyExc_RuntimeError,
+                         "Start: the request is active; call Wait (or Test until True) first");
+    if (self->started && !self->persistent)
+        return HAN_RAISE(PyExc_RuntimeError,
+                         "Start: the request is complete; only persistent ones start again");
+    return self->engine->engine.failed ? han_py_report(self->engine, HAN_E_FAILED) : 0;
 }
 
 /* Step the run once; what is not over then may be left alone. */
@@ -91,8 +88,7 @@ static int optional_status(PyObject *const *args, Py_ssize_t n, PyObject *names,
         (!named || !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "status"));
     *out = n + named == 1 && args[0] != Py_None ? args[0] : NULL;
     if (right) return 0;
-    PyErr_SetString(PyExc_TypeError, "expected no argument, or status");
-    return -1;
+    return HAN_RAISE(PyExc_TypeError, "expected no argument, or status");
 }
 
 static PyObject *request_wait(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names) {

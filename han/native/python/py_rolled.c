@@ -21,8 +21,7 @@ static int take_streams(PyObject *streams, han_records_of *program) {
     for (size_t k = 0; fits && k < program->length; k++)
         fits = program->code[k].code != HAN_AWAIT || (uint64_t)program->code[k].peer < (uint64_t)n;
     if (fits && at == program->length) return 0;
-    PyErr_Format(PyExc_ValueError, "its streams do not divide %zu operations", program->length);
-    return -1;
+    return HAN_RAISE(PyExc_ValueError, "its streams do not divide %zu operations", program->length);
 }
 
 static PyObject *streams_of(const han_records_of *rolled) {
