@@ -10,9 +10,8 @@ typedef struct {
     uint64_t *sends, *takes, *from, *to;
 } own_blocks;
 
-static bool own_blocks_of(const han_caller *self, han_call *c, int32_t collective, own_blocks *b) {
+static bool own_blocks_of(const han_caller *self, han_call *c, own_blocks *b) {
     size_t n = (size_t)self->size;
-    c->key.collective = collective;
     c->key.nbytes = HAN_OWN_NBYTES;
     c->key.uneven = true;
     c->numbers = (uint32_t)(4 * n);
@@ -58,7 +57,7 @@ static bool sees_types(han_call *c) {
 /* send, recv, root */
 bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c) {
     own_blocks b;
-    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_GATHERV, &b)) return false;
+    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, &b)) return false;
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[0]);
@@ -76,7 +75,7 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
 /* send, recv, root */
 bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *c) {
     own_blocks b;
-    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_SCATTERV, &b)) return false;
+    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, &b)) return false;
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[1]);
@@ -109,7 +108,7 @@ static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blo
 /* send, recv */
 bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
     own_blocks b;
-    if (!own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) ||
+    if (!own_blocks_of(self, c, &b) ||
         !reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly)
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
@@ -197,7 +196,7 @@ static bool joins(const han_buffer *buffer, const han_blocks *b, const int32_t *
 bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call *c) {
     own_blocks own;
     const edges *e = edges_of(self, args[0]);
-    if (!e || !own_blocks_of(self, c, HAN_C_ALLTOALLV, &own)) return false;
+    if (!e || !own_blocks_of(self, c, &own)) return false;
     uint64_t *sent = NULL, *taken = NULL;
     han_blocks to, from;
     bool found = han_py_blocks(&to, &sent, e->targets) && han_py_blocks(&from, &taken, e->sources);
