@@ -219,12 +219,12 @@ size_t mailbox_pending(mailbox *box) {
 void mailbox_table(han_mpi *mpi) {
     *mpi =
         (han_mpi){.wide = 1, .any_source = -1, .notice_tag = NOTICE_TAG, .err_truncate = TRUNCATED};
-    mpi->fn[HAN_F_ISEND] = (han_anyfn)mailbox_isend;
-    mpi->fn[HAN_F_IRECV] = (han_anyfn)mailbox_irecv;
-    mpi->fn[HAN_F_TEST] = (han_anyfn)mailbox_test;
-    mpi->fn[HAN_F_GET_COUNT] = (han_anyfn)mailbox_get_count;
-    mpi->fn[HAN_F_ERROR_CLASS] = (han_anyfn)mailbox_error_class;
-    mpi->fn[HAN_F_IPROBE] = (han_anyfn)mailbox_iprobe;
-    mpi->fn[HAN_F_CANCEL] = (han_anyfn)mailbox_cancel;
-    mpi->fn[HAN_F_FINALIZED] = (han_anyfn)mailbox_finalized;
+    mpi->fn[HAN_F_MPI_Isend] = (han_anyfn)mailbox_isend;
+    mpi->fn[HAN_F_MPI_Irecv] = (han_anyfn)mailbox_irecv;
+    mpi->fn[HAN_F_MPI_Test] = (han_anyfn)mailbox_test;
+    mpi->fn[HAN_F_MPI_Get_count] = (han_anyfn)mailbox_get_count;
+    mpi->fn[HAN_F_MPI_Error_class] = (han_anyfn)mailbox_error_class;
+    mpi->fn[HAN_F_MPI_Iprobe] = (han_anyfn)mailbox_iprobe;
+    mpi->fn[HAN_F_MPI_Cancel] = (han_anyfn)mailbox_cancel;
+    mpi->fn[HAN_F_MPI_Finalized] = (han_anyfn)mailbox_finalized;
 }

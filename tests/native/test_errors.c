@@ -246,7 +246,7 @@ static int act_and_notify(int source, int tag, void *comm, int *flag, void *stat
 
 static void a_notice_that_overtakes_a_flag(void) {
     late = pair(true, PATIENT);
-    late->mpi.fn[HAN_F_IPROBE] = (han_anyfn)act_and_notify;
+    late->mpi.fn[HAN_F_MPI_Iprobe] = (han_anyfn)act_and_notify;
     late_post = (call){.code = {at_flag(HAN_POST, 1, 1)}};
     call_open(&late_post, 1, NULL, NULL);
     late_post.run.status = HAN_BLOCKED;
