@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/strides.h"
+#include "strides.h"
 
 enum {
     PLACES = 16,  /* in a stream at which a period is sought */

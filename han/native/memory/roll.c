@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/strides.h"
+#include "strides.h"
 
 enum {
     LONGEST = 1024,  /* records of a loop */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "memory/strides.h"
+#include "strides.h"
 
 enum { MOST_PARTIALS = 64 }; /* that wait for their right half; one more doubles the operands */
 
