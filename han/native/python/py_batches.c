@@ -99,12 +99,11 @@ static int take_shares(const char *name, PyObject *const *cells, PyObject *const
                        shares *out) {
     if (han_expect_tuple(name, cells[0], -1)) return -1;
     *out = (shares){.cells = cells[0], .bounds = bounds[0], .n = PyTuple_GET_SIZE(cells[0])};
+    uint64_t part[3];
     if (han_number_of(cells[1], &out->offset) || han_expect_tuple(name, bounds[0], out->n) ||
-        han_expect_tuple(name, bounds[1], 3))
+        han_numbers_of(name, bounds[1], part, 3))
         return -1;
-    uint64_t *part[] = {&out->start, &out->at, &out->most};
-    for (int k = 0; k < 3; k++)
-        if (han_number_of(PyTuple_GET_ITEM(bounds[1], k), part[k])) return -1;
+    out->start = part[0], out->at = part[1], out->most = part[2];
     return 0;
 }
 
@@ -112,13 +111,9 @@ static int take_shares(const char *name, PyObject *const *cells, PyObject *const
 static int share_at(const char *name, const shares *all, Py_ssize_t k, RefObject *cell,
                     uint64_t *nbytes) {
     const RefObject *found = han_ref_of(PyTuple_GET_ITEM(all->cells, k));
-    PyObject *pair = PyTuple_GET_ITEM(all->bounds, k);
-    uint64_t first, last;
-    if (!found || han_expect_tuple(name, pair, 2) ||
-        han_number_of(PyTuple_GET_ITEM(pair, 0), &first) ||
-        han_number_of(PyTuple_GET_ITEM(pair, 1), &last))
-        return -1;
-    first = smaller(first + all->at, last);
+    uint64_t bound[2];
+    if (!found || han_numbers_of(name, PyTuple_GET_ITEM(all->bounds, k), bound, 2)) return -1;
+    const uint64_t last = bound[1], first = smaller(bound[0] + all->at, last);
     *cell = *found;
     cell->offset += all->offset;
     cell->at = cell->origin = all->start + first;

@@ -28,8 +28,6 @@ static RefObject *copy_of(const RefObject *ref) {
     return copy;
 }
 
-PyObject *han_ref_new(const RefObject *ref) { return (PyObject *)copy_of(ref); }
-
 static PyObject *ref_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"base", "offset", "at", "origin", "blocks", NULL};
     PyObject *fields[5] = {NULL};
