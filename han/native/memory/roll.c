@@ -136,17 +136,20 @@ static void put(const search *s, han_records_of *out, uint32_t k) {
     out->length++;
 }
 
+void han_put_mark(han_records_of *out, uint32_t length, uint64_t times) {
+    const han_instr *last = &out->code[out->length - 1];
+    if (out->terms) out->terms[out->length] = (han_term){0};
+    out->code[out->length++] = (han_instr){.code = HAN_LOOP,
+                                           .stream = last->stream,
+                                           .n = length,
+                                           .off = {times, out->n_strides},
+                                           .task = last->task};
+}
+
 /* Write the records of a loop, and the mark at its end. */
 static void put_loop(const search *s, han_records_of *out, uint32_t first, loop one) {
     for (uint32_t k = 0; k < one.length; k++) put(s, out, first + k);
-    const han_instr *last = &s->code[first + one.length - 1];
-    out->code[out->length] = (han_instr){.code = HAN_LOOP,
-                                         .stream = last->stream,
-                                         .n = one.length,
-                                         .off = {one.times, out->n_strides},
-                                         .task = last->task};
-    if (s->terms) out->terms[out->length] = (han_term){0};
-    out->length++;
+    han_put_mark(out, one.length, one.times);
     memcpy(out->strides + out->n_strides, s->best, one.length * sizeof *out->strides);
     out->n_strides += one.length;
 }
