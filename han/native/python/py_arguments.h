@@ -31,6 +31,16 @@ typedef struct {
     uint32_t numbers; /* how many of these a run needs */
 } han_call;
 
+/* The numbers of a call whose blocks' sizes two ranks know: for each rank the bytes of the block to it,
+ * then of that from it, and where each begins. */
+typedef struct {
+    uint64_t *sends, *takes, *from, *to;
+} han_own_blocks;
+
+static inline han_own_blocks han_own_blocks_of(uint64_t *numbers, int32_t ranks) {
+    return (han_own_blocks){numbers, numbers + ranks, numbers + 2 * ranks, numbers + 3 * ranks};
+}
+
 /* ---- what several readers do ---------------------------------------------------------------- */
 
 /* Other objects than these may have an `__int__` that differs from their `__index__`. */

@@ -4,19 +4,13 @@
 
 #include "python/py_vectors.h"
 
-/* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
- * each begins. */
-typedef struct {
-    uint64_t *sends, *takes, *from, *to;
-} own_blocks;
-
-static bool own_blocks_of(const han_caller *self, han_call *c, own_blocks *b) {
+static bool open_own_blocks(const han_caller *self, han_call *c, han_own_blocks *b) {
     size_t n = (size_t)self->size;
     c->key.nbytes = HAN_OWN_NBYTES;
     c->key.uneven = true;
     c->numbers = (uint32_t)(4 * n);
     c->counts = PyMem_Calloc(4 * n, sizeof *c->counts);
-    *b = (own_blocks){c->counts, c->counts + n, c->counts + 2 * n, c->counts + 3 * n};
+    *b = han_own_blocks_of(c->counts, self->size);
     return c->counts;
 }
 
@@ -56,8 +50,8 @@ static bool sees_types(han_call *c) {
 
 /* send, recv, root */
 bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, &b)) return false;
+    han_own_blocks b;
+    if (!han_root_of(args[2], &c->key) || !open_own_blocks(self, c, &b)) return false;
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[0]);
@@ -74,8 +68,8 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
 
 /* send, recv, root */
 bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, &b)) return false;
+    han_own_blocks b;
+    if (!han_root_of(args[2], &c->key) || !open_own_blocks(self, c, &b)) return false;
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[1]);
@@ -89,7 +83,7 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
 }
 
 /* Send a copy of the blocks that are in the receive buffer. */
-static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blocks *b) {
+static bool copies_own_blocks(const han_caller *self, han_call *c, const han_own_blocks *b) {
     size_t n = (size_t)self->size * sizeof *b->sends;
     if (c->recv.datatype) return false;
     c->send.owner =
@@ -107,8 +101,8 @@ static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blo
 
 /* send, recv */
 bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!own_blocks_of(self, c, &b) ||
+    han_own_blocks b;
+    if (!open_own_blocks(self, c, &b) ||
         !reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly)
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
@@ -194,9 +188,9 @@ static bool joins(const han_buffer *buffer, const han_blocks *b, const int32_t *
 /* The neighbours of this rank, send, recv: an alltoall of blocks that are empty but for those of
  * neighbours. */
 bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks own;
+    han_own_blocks own;
     const edges *e = edges_of(self, args[0]);
-    if (!e || !own_blocks_of(self, c, &own)) return false;
+    if (!e || !open_own_blocks(self, c, &own)) return false;
     uint64_t *sent = NULL, *taken = NULL;
     han_blocks to, from;
     bool found = han_py_blocks(&to, &sent, e->targets) && han_py_blocks(&from, &taken, e->sources);
