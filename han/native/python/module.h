@@ -40,8 +40,6 @@ int han_py_open_memory(void);
 int han_py_open_dlpack(void);
 int han_py_open_encoded(void);
 
-/* Return bytes that stand for an object; NULL with an exception. */
-PyObject *han_py_encode(PyObject *object);
 /* Return the object for which the bytes of a buffer stand; no bytes stand for None. */
 PyObject *han_py_decode(PyObject *data);
 

@@ -27,6 +27,9 @@ typedef struct PlanObject {
 /* An object, or None in the place of NULL; borrowed. */
 static inline PyObject *han_py_or_none(void *o) { return o ? (PyObject *)o : Py_None; }
 
+/* The same the other way round: a new reference, or NULL in the place of None. */
+static inline PyObject *han_py_given(PyObject *o) { return o == Py_None ? NULL : Py_NewRef(o); }
+
 /* Engine.plan: make a Plan from a program's records. */
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);
 /* Load MPI's functions as a tuple from Python says: (path of mpi4py's module, whether handles are

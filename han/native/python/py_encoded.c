@@ -103,7 +103,7 @@ static PyObject *encoded_scalar(PyObject *o) {
     return bytes;
 }
 
-PyObject *han_py_encode(PyObject *o) {
+static PyObject *encode(PyObject *Py_UNUSED(module), PyObject *o) {
     if (PyArray_CheckExact(o) && is_plain((PyArrayObject *)o) && pickles_by_default(o)) {
         PyArrayObject *a = (PyArrayObject *)o;
         head h = {.number = (int8_t)PyArray_TYPE(a),
@@ -177,10 +177,6 @@ PyObject *han_py_decode(PyObject *data) {
 }
 
 /* ---- module ---------------------------------------------------------------------------------- */
-
-static PyObject *encode(PyObject *Py_UNUSED(module), PyObject *object) {
-    return han_py_encode(object);
-}
 
 static PyObject *decode(PyObject *Py_UNUSED(module), PyObject *data) { return han_py_decode(data); }
 

@@ -50,8 +50,7 @@ static PyObject *plain_combine(PyObject *Py_UNUSED(module), PyObject *args) {
     int op, dtype;
     if (!PyArg_ParseTuple(args, "OOO(ii)", &objects[0], &objects[1], &objects[2], &op, &dtype))
         return NULL;
-    bool known = op >= 0 && op < HAN_OPS && dtype >= 0 && dtype < HAN_DTYPES;
-    han_reduce_fn kernel = known ? han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype) : NULL;
+    han_reduce_fn kernel = han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype);
     if (!kernel) return PyErr_Format(PyExc_ValueError, "no kernel for (%d, %d)", op, dtype);
     if (look(objects, views, 3)) return NULL;
     size_t count = (size_t)views[0].len / han_dtype_size((enum han_dtype)dtype);

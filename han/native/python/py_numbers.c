@@ -144,20 +144,15 @@ static const number ops[] = {
     {"bor", HAN_BOR},   {"bxor", HAN_BXOR}, {NULL, 0},
 };
 
+#define TABLE(name) {#name, name}
 static const struct {
     const char *name;
     const number *rows;
 } tables[] = {
-    {"codes", codes},     {"collectives", collectives},
-    {"bases", bases},     {"areas", areas},
-    {"writes", writes},   {"instruction", instruction},
-    {"term", term},       {"block", block},
-    {"stride", stride},   {"peer_base", peer_base},
-    {"limits", limits},   {"layout", layout},
-    {"control", control}, {"board", board},
-    {"eager", eager},     {"trace", trace},
-    {"event", event},     {"statuses", statuses},
-    {"dtypes", dtypes},   {"ops", ops},
+    TABLE(codes),       TABLE(collectives), TABLE(bases),    TABLE(areas),  TABLE(writes),
+    TABLE(instruction), TABLE(term),        TABLE(block),    TABLE(stride), TABLE(peer_base),
+    TABLE(limits),      TABLE(layout),      TABLE(control),  TABLE(board),  TABLE(eager),
+    TABLE(trace),       TABLE(event),       TABLE(statuses), TABLE(dtypes), TABLE(ops),
 };
 
 static PyObject *table_of(const number *rows) {

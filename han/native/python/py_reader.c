@@ -3,13 +3,13 @@
 #include <limits.h>
 #include <string.h>
 
+#include "python/objects.h"
+
 /* ---- lists -------------------------------------------------------------------------------- */
 
 static bool is_type(const ReaderObject *r, PyObject *o) {
     return PyObject_TypeCheck(o, r->datatype) || PyUnicode_Check(o);
 }
-
-static PyObject *given(PyObject *o) { return o == Py_None ? NULL : Py_NewRef(o); }
 
 bool han_py_items(const ReaderObject *r, PyObject *list, han_items *out) {
     *out = (han_items){0};
@@ -20,14 +20,14 @@ bool han_py_items(const ReaderObject *r, PyObject *list, han_items *out) {
     if (n > 1 && is_type(r, item[n - 1])) out->type = Py_NewRef(item[--n]);
     if (n < 2) return true;
     if (n == 3) {
-        out->count = given(item[1]);
-        out->displacement = given(item[2]);
+        out->count = han_py_given(item[1]);
+        out->displacement = han_py_given(item[2]);
         return true;
     }
     bool paired = PyTuple_CheckExact(item[1]);
     if (paired && PyTuple_GET_SIZE(item[1]) != 2) return false;
-    out->count = given(paired ? PyTuple_GET_ITEM(item[1], 0) : item[1]);
-    if (paired) out->displacement = given(PyTuple_GET_ITEM(item[1], 1));
+    out->count = han_py_given(paired ? PyTuple_GET_ITEM(item[1], 0) : item[1]);
+    if (paired) out->displacement = han_py_given(PyTuple_GET_ITEM(item[1], 1));
     return true;
 }
 

@@ -6,12 +6,6 @@
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 
-static PyObject *none_or(PyObject *o) {
-    if (o == Py_None) return NULL;
-    Py_INCREF(o);
-    return o;
-}
-
 static PyObject *request_new(PyTypeObject *type, PyObject *Py_UNUSED(args),
                              PyObject *Py_UNUSED(kwargs)) {
     PyObject *o = han_request_class.base->tp_new(type, han_request_class.no_arguments, NULL);
@@ -22,10 +16,8 @@ static PyObject *request_new(PyTypeObject *type, PyObject *Py_UNUSED(args),
 static void fill(PyObject *o, EngineObject *engine, PlanObject *plan, const void *send, void *recv,
                  uint64_t nbytes, const uint64_t *sizes) {
     request *self = han_request_fields(o);
-    Py_INCREF(engine);
-    Py_INCREF(plan);
-    self->engine = engine;
-    self->plan = plan;
+    self->engine = (EngineObject *)Py_NewRef((PyObject *)engine);
+    self->plan = (PlanObject *)Py_NewRef((PyObject *)plan);
     self->run = (han_run){
         .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .sizes = sizes};
 }
@@ -49,9 +41,9 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
          (void *)(uintptr_t)recv, nbytes, table);
     self->persistent = self->run.blocking = persistent;
     self->sizes = Py_XNewRef(sizes);
-    self->keep = none_or(keep);
-    self->begin = none_or(begin);
-    self->end = none_or(end);
+    self->keep = han_py_given(keep);
+    self->begin = han_py_given(begin);
+    self->end = han_py_given(end);
     return 0;
 }
 
