@@ -67,8 +67,8 @@ void han_leave(han_engine *);
  * all ranks are there. */
 enum han_status han_departed(han_engine *);
 
-/* The rank of a peer on this node that died before it finished the current run, or -1. */
-int han_dead_peer(const han_engine *);
+/* Whether a peer on this node died before it finished the current run. Sets `dead_rank`. */
+bool han_dead_peer(han_engine *);
 
 /* How ranks that share no memory agree on a trial: each tells the others in messages.
  *

@@ -69,9 +69,7 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
     if (han_engine_mismatch(e)) return HAN_E_MISMATCH;
     if (now < w->dead) return HAN_BLOCKED;
     w->dead = now + DEAD_NS;
-    int dead = han_dead_peer(e);
-    if (dead < 0) return HAN_BLOCKED;
-    e->dead_rank = dead;
+    if (!han_dead_peer(e)) return HAN_BLOCKED;
     enum han_status status = HAN_BLOCKED;
     for (int k = 0; k < LAST_POKES && status == HAN_BLOCKED; k++)
         status = poke(e); /* it may have ended after an error, of which it told the others */
@@ -218,8 +216,6 @@ enum han_status han_check_peers(han_engine *e, double waited) {
     if (e->failed) return HAN_E_FAILED;
     if (han_engine_mismatch(e)) return han_fail(e, HAN_E_MISMATCH);
     if (e->wait.timeout > 0 && waited > e->wait.timeout) return han_fail(e, HAN_E_TIMEOUT);
-    int dead = han_dead_peer(e);
-    if (dead < 0) return HAN_BLOCKED;
-    e->dead_rank = dead;
+    if (!han_dead_peer(e)) return HAN_BLOCKED;
     return han_fail(e, HAN_E_DEAD);
 }

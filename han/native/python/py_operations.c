@@ -142,16 +142,6 @@ static PyObject *attach(OperationsObject *self, const char *name, enum han_code 
     return emit_named(self, op, &more);
 }
 
-static PyObject *pull(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                      PyObject *names) {
-    return attach(self, "pull", HAN_PULL, args, given, names);
-}
-
-static PyObject *push(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                      PyObject *names) {
-    return attach(self, "push", HAN_PUSH, args, given, names);
-}
-
 static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *flag[1];
     uint64_t value;
@@ -161,32 +151,18 @@ static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t 
         han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
 }
 
-/* wait(flag, k, rank, block=None, above=0, upto=0) */
-static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                          PyObject *names) {
-    const RefObject *flag[1];
-    uint64_t number[2]; /* value, rank */
-    han_options more;
-    int32_t rank;
-    if (han_take("wait", args, given, flag, 1, number, 2) || han_rank_of(number[1], &rank) ||
-        han_take_options("wait", args, given, names, &more))
-        return NULL;
-    const operation op = {.code = HAN_WAIT, .refs = {flag[0]}, .n = number[0], .peer = rank};
-    return emit_named(self, op, &more);
-}
-
-/* expect(number, nbytes, rank, block=None, above=0, upto=0) */
-static PyObject *expect(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                        PyObject *names) {
+/* wait(flag, k, rank, block=None, above=0, upto=0), expect(number, nbytes, ...) */
+static PyObject *look_at(OperationsObject *self, const char *name, enum han_code code,
+                         PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[1];
-    uint64_t number[2]; /* bytes, rank */
+    uint64_t number[2]; /* value or bytes, rank */
     han_options more;
     int32_t rank;
-    if (han_take("expect", args, given, ref, 1, number, 2) || han_rank_of(number[1], &rank) ||
-        han_take_options("expect", args, given, names, &more))
+    if (han_take(name, args, given, ref, 1, number, 2) || han_rank_of(number[1], &rank) ||
+        han_take_options(name, args, given, names, &more))
         return NULL;
     const operation op = {
-        .code = HAN_EXPECT, .refs = {ref[0]}, .n = number[0], .each = 1, .peer = rank};
+        .code = code, .refs = {ref[0]}, .n = number[0], .each = code == HAN_EXPECT, .peer = rank};
     return emit_named(self, op, &more);
 }
 
@@ -220,15 +196,17 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
     return han_note_receive(self, number[2], what) ? NULL : emit_named(self, op, &more);
 }
 
-static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                       PyObject *names) {
-    return message(self, "isend", HAN_ISEND, args, given, names);
-}
-
-static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                       PyObject *names) {
-    return message(self, "irecv", HAN_IRECV, args, given, names);
-}
+#define DEFINE_METHOD(NAME, EMIT, CODE)                                                           \
+    static PyObject *emit_##NAME(OperationsObject *self, PyObject *const *args, Py_ssize_t given, \
+                                 PyObject *names) {                                               \
+        return EMIT(self, #NAME, HAN_##CODE, args, given, names);                                 \
+    }
+DEFINE_METHOD(pull, attach, PULL)
+DEFINE_METHOD(push, attach, PUSH)
+DEFINE_METHOD(wait, look_at, WAIT)
+DEFINE_METHOD(expect, look_at, EXPECT)
+DEFINE_METHOD(isend, message, ISEND)
+DEFINE_METHOD(irecv, message, IRECV)
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
     uint64_t request;
@@ -299,19 +277,19 @@ static PyMethodDef methods[] = {
     HAN_METHOD(
         "accumulate", accumulate, METH_FASTCALL, "$self, dst, operand, nbytes, /",
         "Combine ``dst = dst op operand``; several of these may be carried out in any order."),
-    HAN_METHOD("pull", pull, HAN_NAMED,
+    HAN_METHOD("pull", emit_pull, HAN_NAMED,
                "$self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None",
                "Copy from `src` in the memory of a peer, which has shown its buffers, and at "
                "`from_` how far behind."),
-    HAN_METHOD("push", push, HAN_NAMED,
+    HAN_METHOD("push", emit_push, HAN_NAMED,
                "$self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None",
                "Copy to `dst` in the memory of a peer, which has allowed its peers to write."),
     HAN_METHOD("post", post, METH_FASTCALL, "$self, flag, k, /",
                "Store-release ``epoch + k`` to a flag of this rank."),
-    HAN_METHOD("wait", wait_for, HAN_NAMED,
+    HAN_METHOD("wait", emit_wait, HAN_NAMED,
                "$self, flag, k, rank, /, *, block=None, above=0, upto=0",
                "Load-acquire `rank`'s flag until it reaches ``epoch + k``."),
-    HAN_METHOD("expect", expect, HAN_NAMED,
+    HAN_METHOD("expect", emit_expect, HAN_NAMED,
                "$self, number, nbytes, rank, /, *, block=None, above=0, upto=0",
                "Raise an error unless the number that `rank` has stored is the size of a block."),
     HAN_METHOD("wait_each", han_wait_each, METH_FASTCALL, "$self, flags, k, ranks, /",
@@ -330,10 +308,10 @@ static PyMethodDef methods[] = {
         "fold_each", han_fold_each, METH_FASTCALL,
         "$self, dst, operands, mine, start, nbytes, order, partials, waits, also, block=None, /",
         "Combine operands of several members in any order; wait for the flag of each before it."),
-    HAN_METHOD("isend", isend, HAN_NAMED,
+    HAN_METHOD("isend", emit_isend, HAN_NAMED,
                "$self, src, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0",
                "Start sending to `rank`."),
-    HAN_METHOD("irecv", irecv, HAN_NAMED,
+    HAN_METHOD("irecv", emit_irecv, HAN_NAMED,
                "$self, dst, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0",
                "Start receiving from `rank`."),
     HAN_METHOD("test", test, METH_O, "$self, request, /",

@@ -42,7 +42,6 @@ void han_request_arm(PyObject *o) {
 }
 
 static void release_buffers(request *self) {
-    if (self->persistent) return;
     Py_CLEAR(self->keep);
     Py_CLEAR(self->begin);
     Py_CLEAR(self->end);
@@ -53,7 +52,7 @@ void han_request_synchronise(PyObject *o) {
     if (!self->token || !han_token_gone(self->token)) return;
     self->active = false;
     hide(o);
-    release_buffers(self);
+    if (!self->persistent) release_buffers(self);
 }
 
 void han_request_settle(PyObject *o) {
@@ -65,7 +64,7 @@ void han_request_settle(PyObject *o) {
     } else {
         hide(o);
     }
-    release_buffers(self);
+    if (!self->persistent) release_buffers(self);
 }
 
 int han_request_unpack(request *self) {
@@ -122,9 +121,7 @@ void han_request_release(PyObject *o) {
         self->run.left = false;
     }
     Py_CLEAR(self->sizes);
-    Py_CLEAR(self->keep);
-    Py_CLEAR(self->begin);
-    Py_CLEAR(self->end);
+    release_buffers(self);
     Py_CLEAR(self->plan);
     Py_CLEAR(self->engine);
 }
