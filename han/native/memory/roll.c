@@ -49,16 +49,11 @@ static uint64_t kind_of(const search *s, uint32_t k) {
     return h;
 }
 
+static han_record at(const search *s, uint32_t k) { return han_record_at(s->code, s->terms, k); }
+
 /* Whether two records are of one kind; two kinds may have the same hash. */
 static bool same_kind(const search *s, uint32_t a, uint32_t b) {
-    return s->kinds[a] == s->kinds[b] &&
-           han_alike(han_record_at(s->code, s->terms, a), han_record_at(s->code, s->terms, b));
-}
-
-/* Write what is added to record `a` in record `b`. */
-static void stride_between(const search *s, uint32_t a, uint32_t b, han_stride *stride) {
-    *stride = han_stride_between(han_record_at(s->code, s->terms, a),
-                                 han_record_at(s->code, s->terms, b));
+    return s->kinds[a] == s->kinds[b] && han_alike(at(s, a), at(s, b));
 }
 
 /* Link the records of a stream that are of the same kind; 0, or -1 if there is no memory. */
@@ -84,10 +79,9 @@ static int link_kinds(search *s, uint32_t start, uint32_t stop) {
 /* Whether `length` records from `b` on are those before them with the strides of the trial. */
 static bool strides_again(search *s, uint32_t b, uint32_t length) {
     for (uint32_t k = 0; k < length; k++) {
-        han_stride stride;
         s->effort -= s->effort > 0;
         if (!same_kind(s, b + k - length, b + k)) return false;
-        stride_between(s, b + k - length, b + k, &stride);
+        const han_stride stride = han_stride_between(at(s, b + k - length), at(s, b + k));
         if (memcmp(&stride, &s->trial[k], sizeof stride)) return false;
     }
     return true;
@@ -100,7 +94,8 @@ static uint32_t times_of(search *s, uint32_t first, uint32_t stop, uint32_t leng
         s->effort -= s->effort > 0;
         if (!same_kind(s, first + k, b + k)) return 1;
     }
-    for (uint32_t k = 0; k < length; k++) stride_between(s, first + k, b + k, &s->trial[k]);
+    for (uint32_t k = 0; k < length; k++)
+        s->trial[k] = han_stride_between(at(s, first + k), at(s, b + k));
     while (stop - b >= 2 * length && strides_again(s, b += length, length)) times++;
     return times;
 }

@@ -45,37 +45,20 @@ static PyObject *ref_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     return (PyObject *)ref;
 }
 
-static PyObject *ref_to(RefObject *self, PyObject *at) {
-    uint64_t number;
-    if (han_number_of(at, &number)) return NULL;
-    RefObject *ref = copy_of(self);
-    if (ref) ref->at = number;
-    return (PyObject *)ref;
-}
-
-static PyObject *ref_holding(RefObject *self, PyObject *at) {
-    uint64_t number;
-    if (han_number_of(at, &number)) return NULL;
-    RefObject *ref = copy_of(self);
-    if (ref) ref->at = ref->origin = number;
-    return (PyObject *)ref;
-}
-
-static PyObject *ref_behind(RefObject *self, PyObject *blocks) {
-    uint64_t number;
-    if (han_number_of(blocks, &number)) return NULL;
-    RefObject *ref = copy_of(self);
-    if (ref) ref->blocks += number;
-    return (PyObject *)ref;
-}
-
-static PyObject *ref_within(RefObject *self, PyObject *base) {
-    uint64_t number;
-    if (han_number_of(base, &number)) return NULL;
-    RefObject *ref = copy_of(self);
-    if (ref) ref->base = number;
-    return (PyObject *)ref;
-}
+/* A method that changes a copy of an address by a number. */
+#define DEFINE_CHANGE(NAME, CHANGE)                                    \
+    static PyObject *ref_##NAME(RefObject *self, PyObject *argument) { \
+        uint64_t number;                                               \
+        if (han_number_of(argument, &number)) return NULL;             \
+        RefObject *ref = copy_of(self);                                \
+        if (ref) CHANGE;                                               \
+        return (PyObject *)ref;                                        \
+    }
+DEFINE_CHANGE(to, ref->at = number)
+DEFINE_CHANGE(holding, ref->at = ref->origin = number)
+DEFINE_CHANGE(behind, ref->blocks += number)
+DEFINE_CHANGE(within, ref->base = number)
+DEFINE_CHANGE(plus, ref->offset += number)
 
 static PyObject *ref_start(RefObject *self, PyObject *nbytes) {
     uint64_t number;
@@ -84,14 +67,10 @@ static PyObject *ref_start(RefObject *self, PyObject *nbytes) {
 }
 
 static PyObject *ref_add(PyObject *a, PyObject *b) {
-    uint64_t number;
     bool first = Py_IS_TYPE(a, &RefType);
     PyObject *self = first ? a : b, *nbytes = first ? b : a;
     if (!PyIndex_Check(nbytes)) Py_RETURN_NOTIMPLEMENTED;
-    if (han_number_of(nbytes, &number)) return NULL;
-    RefObject *ref = copy_of((RefObject *)self);
-    if (ref) ref->offset += number;
-    return (PyObject *)ref;
+    return ref_plus((RefObject *)self, nbytes);
 }
 
 static PyObject *ref_compare(PyObject *self, PyObject *other, int how) {
