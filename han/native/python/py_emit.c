@@ -194,16 +194,16 @@ int han_rank_of(uint64_t number, int32_t *rank) {
     return 0;
 }
 
-int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
+int han_note_test(OperationsObject *self, uint64_t request, const operation *test) {
     if (han_check_small("request", request)) return -1;
-    if (request >= self->n_receives) {
+    if (request >= self->n_tests) {
         size_t room = 2 * (size_t)request + 16;
-        receive *more = realloc(self->receives, room * sizeof *more);
+        operation *more = realloc(self->tests, room * sizeof *more);
         if (!more) return HAN_NO_MEMORY;
-        memset(more + self->n_receives, 0, (room - self->n_receives) * sizeof *more);
-        self->receives = more;
-        self->n_receives = room;
+        memset(more + self->n_tests, 0, (room - self->n_tests) * sizeof *more);
+        self->tests = more;
+        self->n_tests = room;
     }
-    self->receives[request] = what;
+    self->tests[request] = *test;
     return 0;
 }

@@ -14,7 +14,7 @@
 static void operations_dealloc(OperationsObject *self) {
     free(self->code);
     free(self->terms);
-    free(self->receives);
+    free(self->tests);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -60,13 +60,18 @@ static PyObject *none_or_error(int failed) {
     Py_RETURN_NONE;
 }
 
-/* Append an operation on the block that its options name, for the sizes that they say. */
-static PyObject *emit_named(OperationsObject *self, operation op, const han_options *more) {
+/* The same operation on the block that its options name, for the sizes that they say. */
+static operation named(operation op, const han_options *more) {
     op.block = more->block;
     op.count = more->count;
     op.above = more->above;
     op.upto = more->upto;
     op.from = more->from;
+    return op;
+}
+
+static PyObject *emit_named(OperationsObject *self, operation op, const han_options *more) {
+    op = named(op, more);
     return none_or_error(han_emit(self, &op));
 }
 
@@ -171,21 +176,12 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
                          PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[1];
     uint64_t number[3]; /* bytes, rank, request */
-    receive what = {.block = HAN_NO_BLOCK};
     han_options more;
     int32_t rank;
     if (han_take(name, args, given, ref, 1, number, 3) || han_rank_of(number[1], &rank) ||
         han_take_options(name, args, given, names, &more))
         return NULL;
     bool sends = code == HAN_ISEND;
-    if (!sends || self->own)
-        what = (receive){.nbytes = sends ? 0 : number[0],
-                         .at = ref[0]->at,
-                         .block = more.block,
-                         .count = more.count,
-                         .above = more.above,
-                         .upto = more.upto,
-                         .rank = rank};
     const operation op = {.code = code,
                           .refs = {sends ? NULL : ref[0], sends ? ref[0] : NULL},
                           .n = number[0],
@@ -193,7 +189,10 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
                           .at = ref[0]->at,
                           .peer = rank,
                           .slot = number[2]};
-    return han_note_receive(self, number[2], what) ? NULL : emit_named(self, op, &more);
+    operation test = !sends || self->own ? named(op, &more) : (operation){.block = HAN_NO_BLOCK};
+    test.refs[0] = test.refs[1] = test.from = NULL;
+    if (sends) test.n = 0;
+    return han_note_test(self, number[2], &test) ? NULL : emit_named(self, op, &more);
 }
 
 #define DEFINE_METHOD(NAME, EMIT, CODE)                                                           \
@@ -210,19 +209,13 @@ DEFINE_METHOD(irecv, message, IRECV)
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
     uint64_t request;
-    receive what = {.block = HAN_NO_BLOCK};
+    operation op = {.block = HAN_NO_BLOCK};
     if (han_number_of(argument, &request) || han_check_small("request", request)) return NULL;
-    if (request < self->n_receives) what = self->receives[request];
-    return none_or_error(han_emit(self, &(operation){.code = HAN_TEST,
-                                                     .n = what.nbytes,
-                                                     .each = what.nbytes ? 1 : 0,
-                                                     .block = what.block,
-                                                     .count = what.count,
-                                                     .above = what.above,
-                                                     .upto = what.upto,
-                                                     .at = what.at,
-                                                     .peer = what.rank,
-                                                     .slot = request}));
+    if (request < self->n_tests) op = self->tests[request];
+    op.code = HAN_TEST;
+    op.each = op.n ? 1 : 0;
+    op.slot = request;
+    return none_or_error(han_emit(self, &op));
 }
 
 /* coll(kind, dst, src, n, root, comm, request) */
@@ -248,8 +241,8 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     };
     han_combines(self, op.n * op.each);
     han_wrote(self, ref[0]);
-    return none_or_error(han_note_receive(self, number[3], (receive){.block = HAN_NO_BLOCK}) ||
-                         han_emit(self, &op));
+    const operation test = {.block = HAN_NO_BLOCK};
+    return none_or_error(han_note_test(self, number[3], &test) || han_emit(self, &op));
 }
 
 static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
