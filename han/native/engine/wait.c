@@ -25,10 +25,9 @@ static const uint64_t CROWD_NS = 1000000; /* many threads ran: look around after
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
 static const uint32_t NAP_NS = 50000;      /* where no bell rings for what the run waits for */
 static const uint32_t PATIENT_NS = 200000; /* of a sleep: other messages of the program progress */
-static const uint32_t MOST_YIELDS =
-    4096;                                /* before the thread sleeps, whatever sleeps took before */
-static const uint64_t BRIEF_NS = 250000; /* a sleep that is not worth the time of waking up */
-static const uint64_t LONG_NS = 1000000; /* a wait in which a sleep is worth it */
+static const uint32_t MOST_YIELDS = 4096;  /* before a sleep, whatever sleeps took before */
+static const uint64_t BRIEF_NS = 250000;   /* a sleep that is not worth the time of waking up */
+static const uint64_t LONG_NS = 1000000;   /* a wait in which a sleep is worth it */
 
 /* Progress MPI and other engines: peers may wait for messages or runs of this process. Returns
  * HAN_E_NOTICE if a peer has sent a notice, HAN_E_GONE if one has left. */

@@ -10,8 +10,7 @@ typedef struct {
     PyObject_HEAD
     han_engine engine;
     han_mpi mpi;
-    PyObject
-        *on_error; /* called with (status, detail, later); raises, or returns to go on waiting */
+    PyObject *on_error; /* takes (status, detail, later); raises, or returns to go on waiting */
     PyObject *weakrefs;
     Py_buffer views[HAN_MAX_CHANNELS];
 } EngineObject;

@@ -2,9 +2,6 @@
  * keeps it, and with it the tensor, as long as it uses the memory. */
 #include "python/py_dlpack.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 enum { READ_ONLY = 1, COMPLEX = 5, CPU = 1, CUDA_HOST = 3, ROCM_HOST = 11 };
 
 static const char CAPSULE[] = "dltensor_versioned";

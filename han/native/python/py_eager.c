@@ -5,7 +5,6 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "python/module.h"
 #include "python/py_ref.h"
 
 /* A block, and a block for each rank: bytearrays, and arrays over them, which are read more quickly.

@@ -1,6 +1,5 @@
 #include "python/py_emit.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -150,11 +150,10 @@ static PyObject *engine_fail(EngineObject *self, PyObject *Py_UNUSED(none)) {
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_stop(EngineObject *self, PyObject *Py_UNUSED(none)) {
-    if (han_py_refuse_inside_op()) return NULL;
-    han_py_stop(self);
-    unmap(self);
-    Py_RETURN_NONE;
+static PyObject *engine_stop(EngineObject *self, PyObject *none) {
+    PyObject *done = engine_fail(self, none);
+    if (done) unmap(self);
+    return done;
 }
 
 static PyObject *engine_run(EngineObject *self, PyObject *args) {

@@ -39,10 +39,6 @@ static PyObject *module_isa(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(non
     return PyUnicode_FromString(han_kernels_isa());
 }
 
-static PyObject *module_on_mesh(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
-    return PyBool_FromLong(han_on_mesh());
-}
-
 static PyObject *module_has_kernel(PyObject *Py_UNUSED(module), PyObject *args) {
     int op, dtype;
     if (!PyArg_ParseTuple(args, "ii", &op, &dtype)) return NULL;
@@ -84,13 +80,13 @@ static PyObject *module_close_requests(PyObject *Py_UNUSED(module), PyObject *Py
     Py_RETURN_NONE;
 }
 
-static PyObject *module_helper_runs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
-    return PyBool_FromLong(han_helper_runs());
-}
-
-static PyObject *module_inside_op(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
-    return PyBool_FromLong(han_inside_op());
-}
+#define DEFINE_QUESTION(NAME, ASK)                                                           \
+    static PyObject *module_##NAME(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) { \
+        return PyBool_FromLong(ASK());                                                       \
+    }
+DEFINE_QUESTION(on_mesh, han_on_mesh)
+DEFINE_QUESTION(helper_runs, han_helper_runs)
+DEFINE_QUESTION(inside_op, han_inside_op)
 
 static PyMethodDef module_methods[] = {
     HAN_METHOD("progress", module_progress, METH_NOARGS, "$module, /",

@@ -199,8 +199,7 @@ static int fill_memory(PlanObject *self, const arguments *a) {
 
 /* Let the engine count the runs of the plan, if it has trials; 0 or -1. */
 static int let_count(han_engine *e, const arguments *a) {
-    if (!a->tried || han_trials_open(e, a->rank, a->size)) return 0;
-    return HAN_NO_MEMORY;
+    return a->tried && !han_trials_open(e, a->rank, a->size) ? HAN_NO_MEMORY : 0;
 }
 
 static int fill_plan(PlanObject *self, const arguments *a, unsigned ranks) {
@@ -251,12 +250,9 @@ static unsigned sharing(const han_engine *e) {
 PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
     arguments a;
     if (parse(args, kwargs, &a)) return NULL;
-    PlanObject *self = PyObject_New(PlanObject, &PlanType);
-    if (self) {
-        memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
-        if (let_count(&engine->engine, &a) || fill_plan(self, &a, sharing(&engine->engine)))
-            Py_CLEAR(self);
-    }
+    PlanObject *self = (PlanObject *)PlanType.tp_alloc(&PlanType, 0);
+    if (self && (let_count(&engine->engine, &a) || fill_plan(self, &a, sharing(&engine->engine))))
+        Py_CLEAR(self);
     release(&a);
     return (PyObject *)self;
 }

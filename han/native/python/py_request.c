@@ -14,12 +14,13 @@ static PyObject *request_new(PyTypeObject *type, PyObject *Py_UNUSED(args),
 }
 
 static void fill(PyObject *o, EngineObject *engine, PlanObject *plan, const void *send, void *recv,
-                 uint64_t nbytes, const uint64_t *sizes) {
+                 uint64_t nbytes, PyObject *sizes, const uint64_t *table) {
     request *self = han_request_fields(o);
     self->engine = (EngineObject *)Py_NewRef((PyObject *)engine);
     self->plan = (PlanObject *)Py_NewRef((PyObject *)plan);
     self->run = (han_run){
-        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .sizes = sizes};
+        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .sizes = table};
+    self->sizes = Py_XNewRef(sizes);
 }
 
 static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
@@ -38,9 +39,8 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
         han_py_sizes(&((PlanObject *)plan)->plan, sizes, &table))
         return -1;
     fill(o, (EngineObject *)engine, (PlanObject *)plan, (const void *)(uintptr_t)send,
-         (void *)(uintptr_t)recv, nbytes, table);
+         (void *)(uintptr_t)recv, nbytes, sizes, table);
     self->persistent = self->run.blocking = persistent;
-    self->sizes = Py_XNewRef(sizes);
     self->keep = han_py_given(keep);
     self->begin = han_py_given(begin);
     self->end = han_py_given(end);
@@ -53,8 +53,7 @@ PyObject *han_py_request(PyTypeObject *type, EngineObject *engine, PlanObject *p
     const uint64_t *table;
     PyObject *o = han_py_sizes(&plan->plan, sizes, &table) ? NULL : request_new(type, NULL, NULL);
     if (o) {
-        fill(o, engine, plan, send, recv, nbytes, table);
-        han_request_fields(o)->sizes = Py_XNewRef(sizes);
+        fill(o, engine, plan, send, recv, nbytes, sizes, table);
         han_request_fields(o)->keep = kept;
     } else {
         Py_DECREF(kept);

@@ -18,7 +18,7 @@ static void set_handle(PyObject *o, uint64_t handle) {
 
 /* Give the object a handle of MPI's. Without one, only han's own methods know the request. An
  * inactive request has none: MPI's functions for several requests pass it over. */
-void han_request_show(PyObject *o) {
+static void show(PyObject *o) {
     request *self = han_request_fields(o);
     if (!self->token) self->token = han_token_take(o, self->engine, &self->run);
     set_handle(o, self->token ? han_token_handle(self->token) : han_request_class.null);
@@ -34,10 +34,10 @@ static void hide(PyObject *o) {
 
 void han_request_arm(PyObject *o) {
     request *self = han_request_fields(o);
-    han_request_show(o);
+    show(o);
     while (self->token && !han_token_arm(self->token)) { /* MPI has completed it meanwhile */
         hide(o);
-        han_request_show(o);
+        show(o);
     }
 }
 
@@ -92,7 +92,6 @@ static int error_code(PyObject *o) {
     return (int)code;
 }
 
-/* MPI completes the request. */
 int han_request_ended(PyObject *o) {
     request *self = han_request_fields(o);
     if (!self->active) return 0;
