@@ -75,9 +75,8 @@ typedef struct {
     uint64_t ring;                  /* bytes from one rank's ring to the next one */
     uint64_t wrap;                  /* bytes of each ring that runs use; they grow if it is lent */
     uint64_t least;                 /* bytes of a ring, once it has memory */
-    uint8_t
-        *lender;    /* where the arena of the first rank is mapped; NULL: the channel is not lent */
-    uint64_t known; /* runs that every rank is known to have finished */
+    uint8_t *lender; /* where the arena of the first rank is mapped; NULL: it is not lent */
+    uint64_t known;  /* runs that every rank is known to have finished */
     /* Each run takes the next part of the rings, at the same offset on all ranks. `head` counts all
      * bytes ever taken. `taken` holds where recent runs began, from `oldest` to `newest`. A run may
      * write its part once `needed` runs are finished: those that used any of it before. */

@@ -10,42 +10,23 @@
 /* An MPI handle: a sign-extended int or a pointer, as han_mpi.wide says. */
 typedef intptr_t han_handle;
 
-enum han_mpi_fn {
-    HAN_F_ISEND,
-    HAN_F_IRECV,
-    HAN_F_TEST,
-    HAN_F_GET_COUNT,
-    HAN_F_IPROBE,
-    HAN_F_CANCEL,
-    HAN_F_FINALIZED,
-    HAN_F_IBCAST,
-    HAN_F_IREDUCE,
-    HAN_F_IALLREDUCE,
-    HAN_F_IBARRIER,
-    HAN_F_BCAST,
-    HAN_F_REDUCE,
-    HAN_F_ALLREDUCE,
-    HAN_F_BARRIER,
-    HAN_F_REDUCE_LOCAL,
-    HAN_F_ERROR_CLASS,
-    HAN_F_WAIT,
-    HAN_F_GREQUEST_START,
-    HAN_F_GREQUEST_COMPLETE,
-    HAN_F_STATUS_SET_ELEMENTS,
-    HAN_F_STATUS_SET_CANCELLED,
-    HAN_F_TYPE_SIZE,
-    HAN_F_TYPE_EXTENT,
-    HAN_F_TYPE_TRUE_EXTENT,
-    HAN_F_TYPE_ENVELOPE,
-    HAN_F_PACK,
-    HAN_F_UNPACK,
-    HAN_F_NEEDED,
-    /* not in every library: */
-    HAN_F_GREQUEST_POLLED = HAN_F_NEEDED, /* MPICH: the library calls back while it waits */
-    HAN_F_PROGRESS_REGISTER,              /* Open MPI: the same for any waiting */
-    HAN_F_TYPE_ENVELOPE_LARGE,            /* MPI 4: also of types made with large counts */
-    HAN_F_COUNT
-};
+/* The functions of the library. From MPIX_Grequest_start on they are not in every library. In MPICH
+ * that one lets it call back while it waits; opal_progress_register is the same in Open MPI for any
+ * waiting; MPI_Type_get_envelope_c of MPI 4 also knows types made with large counts. */
+/* clang-format off */
+#define HAN_MPI_FUNCTIONS(X)                                                           \
+    X(MPI_Isend) X(MPI_Irecv) X(MPI_Test) X(MPI_Get_count) X(MPI_Iprobe) X(MPI_Cancel) \
+    X(MPI_Finalized) X(MPI_Ibcast) X(MPI_Ireduce) X(MPI_Iallreduce) X(MPI_Ibarrier)    \
+    X(MPI_Bcast) X(MPI_Reduce) X(MPI_Allreduce) X(MPI_Barrier) X(MPI_Reduce_local)     \
+    X(MPI_Error_class) X(MPI_Wait) X(MPI_Grequest_start) X(MPI_Grequest_complete)      \
+    X(MPI_Status_set_elements) X(MPI_Status_set_cancelled) X(MPI_Type_size)            \
+    X(MPI_Type_get_extent) X(MPI_Type_get_true_extent) X(MPI_Type_get_envelope)        \
+    X(MPI_Pack) X(MPI_Unpack)                                                          \
+    X(MPIX_Grequest_start) X(opal_progress_register) X(MPI_Type_get_envelope_c)
+/* clang-format on */
+
+#define HAN_FN(NAME) HAN_F_##NAME,
+enum han_mpi_fn { HAN_MPI_FUNCTIONS(HAN_FN) HAN_F_COUNT, HAN_F_NEEDED = HAN_F_MPIX_Grequest_start };
 
 typedef void (*han_anyfn)(void);
 
@@ -66,7 +47,7 @@ typedef struct {
     han_handle dtype, op, comm;
 } han_coll_args;
 
-/* The callbacks of a generalized request. `poll` and `wait` are for HAN_F_GREQUEST_POLLED. */
+/* The callbacks of a generalized request. `poll` and `wait` are for MPIX_Grequest_start. */
 typedef struct {
     int (*query)(void *state, void *status);
     int (*free)(void *state);

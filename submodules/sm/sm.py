@@ -83,11 +83,7 @@ class Sm(Submodule):
         "in_recv": Parameter("bool", "the root combines in its receive buffer"),
         "lanes": shares.LANES,
         "offload": Parameter(
-            "int",
-            "copies of a member in an allgather that travel as messages",
-            0,
-            1 << 16,
-            tried=(0, 1, 2, 64),
+            "int", "copies of a member in an allgather that travel as messages", 0, 1 << 16
         ),
         "trailing": Parameter("bool", "no rank leaves before its data has been read"),
     }

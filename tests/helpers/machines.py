@@ -34,6 +34,7 @@ TRIED: dict[str, tuple[int, ...]] = {
     "block": (1000, 64, 1 << 16),
     "cells": (3, 1, 2, 4, 8),
     "inner": (0, 2, 3),
+    "offload": (0, 1, 2, 64),
     "partition": (0, 64, 100, 1000),
     "ports": (0, 1, 7),
     "radix": (2, 3, 5),

@@ -14,9 +14,9 @@
 #include "data/copies.h"
 #include "data/kernels.h"
 
-static const char *const DTYPES[HAN_DTYPES] = {"bool", "i8",  "i16", "i32", "i64", "u8",  "u16",
-                                               "u32",  "u64", "f16", "f32", "f64", "c64", "c128",
-                                               "bf16"};
+static const char *const DTYPES[HAN_DTYPES] = {"bool", "i8",  "i16", "i32",  "i64",
+                                               "u8",   "u16", "u32", "u64",  "f16",
+                                               "f32",  "f64", "c64", "c128", "bf16"};
 static const char *const OPS[HAN_OPS] = {"sum", "prod", "max",  "min", "land",
                                          "lor", "lxor", "band", "bor", "bxor"};
 static const char *const ISAS[] = {"avx512", "avx2", "neon", "baseline"};
@@ -25,22 +25,19 @@ enum { BATCHES = 7, KIB = 1024, MIB = 1024 * 1024, CELLS = 2 * MIB, LARGEST = 64
 
 static unsigned char *dst, *a, *b;
 
-static double seconds(void)
-{
+static double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* The best of some batches: disturbances only make a batch slower. */
-static double best_of(void (*work)(size_t), size_t nbytes, double moved)
-{
+static double best_of(void (*work)(size_t), size_t nbytes, double moved) {
     size_t repeats = 1 + 2 * MIB / nbytes;
     double best = 1e9;
     for (int batch = 0; batch < BATCHES; batch++) {
         double start = seconds();
-        for (size_t k = 0; k < repeats; k++)
-            work(nbytes);
+        for (size_t k = 0; k < repeats; k++) work(nbytes);
         double took = (seconds() - start) / (double)repeats;
         best = took < best ? took : best;
     }
@@ -53,27 +50,23 @@ static size_t element;
 static void reduce(size_t nbytes) { kernel(dst, a, b, nbytes / element); }
 
 /* As from the cells of a ring: the source is in a cache; a large destination is not. */
-static void copy(size_t nbytes)
-{
+static void copy(size_t nbytes) {
     for (size_t at = 0; at < nbytes; at += 256 * KIB)
         han_copy(dst + at, a + at % CELLS, nbytes - at < 256 * KIB ? nbytes - at : 256 * KIB);
 }
 
-static void copy_streaming(size_t nbytes)
-{
+static void copy_streaming(size_t nbytes) {
     for (size_t at = 0; at < nbytes; at += 256 * KIB)
         han_copy_streaming(dst + at, a + at % CELLS,
                            nbytes - at < 256 * KIB ? nbytes - at : 256 * KIB);
 }
 
-static void copy_libc(size_t nbytes)
-{
+static void copy_libc(size_t nbytes) {
     for (size_t at = 0; at < nbytes; at += 256 * KIB)
         memcpy(dst + at, a + at % CELLS, nbytes - at < 256 * KIB ? nbytes - at : 256 * KIB);
 }
 
-static void reductions(size_t nbytes)
-{
+static void reductions(size_t nbytes) {
     for (int dtype = 0; dtype < HAN_DTYPES; dtype++) {
         element = han_dtype_size((enum han_dtype)dtype);
         printf("%-9s", DTYPES[dtype]);
@@ -88,20 +81,17 @@ static void reductions(size_t nbytes)
     }
 }
 
-int main(void)
-{
+int main(void) {
     static const size_t sizes[] = {16 * KIB, 256 * KIB, MIB, 8 * MIB, LARGEST};
     dst = malloc(LARGEST), a = malloc(LARGEST), b = malloc(LARGEST);
-    if (!dst || !a || !b)
-        return 1;
+    if (!dst || !a || !b) return 1;
     memset(dst, 0, LARGEST), memset(a, 0, LARGEST), memset(b, 0, LARGEST);
     for (size_t k = 0; k < sizeof ISAS / sizeof *ISAS; k++) {
         han_kernels_limit(ISAS[k]);
         if (strcmp(han_kernels_isa(), ISAS[k]) != 0)
             continue; /* not an instruction set of this machine */
         printf("%s, 16 KiB, GB/s\n%-9s", ISAS[k], "");
-        for (int op = 0; op < HAN_OPS; op++)
-            printf("%7s", OPS[op]);
+        for (int op = 0; op < HAN_OPS; op++) printf("%7s", OPS[op]);
         printf("\n");
         reductions(16 * KIB);
     }

@@ -33,8 +33,7 @@ void plan_close(han_plan *);
 void require(bool holds, const char *what, uint64_t got);
 
 /* An operation on a rank's first flag. */
-static inline han_instr at_flag(enum han_code code, uint64_t rank, uint64_t n)
-{
+static inline han_instr at_flag(enum han_code code, uint64_t rank, uint64_t n) {
     han_instr i = {.code = (uint16_t)code, .peer = (int32_t)rank, .n = n};
     i.base[0] = HAN_B_CHANNEL + HAN_B_FLAGS;
     i.off[0] = rank * HAN_LINE;

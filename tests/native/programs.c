@@ -5,31 +5,26 @@
 
 static const uint64_t MAGIC = 0x31474f5250;
 
-static void *room(size_t n, size_t size)
-{
+static void *room(size_t n, size_t size) {
     void *p = calloc(n + 1, size);
-    if (!p)
-        abort();
+    if (!p) abort();
     return p;
 }
 
-static void read_bytes(FILE *f, void *into, size_t n)
-{
+static void read_bytes(FILE *f, void *into, size_t n) {
     if (n && fread(into, 1, n, f) != n) {
         printf("FAILED: the file of programs is too short\n");
         exit(1);
     }
 }
 
-static uint64_t number(FILE *f)
-{
+static uint64_t number(FILE *f) {
     uint64_t n;
     read_bytes(f, &n, sizeof n);
     return n;
 }
 
-static uint64_t at_most(uint64_t n, uint64_t most)
-{
+static uint64_t at_most(uint64_t n, uint64_t most) {
     if (n > most) {
         printf("FAILED: the file of programs holds %llu, at most %llu expected\n",
                (unsigned long long)n, (unsigned long long)most);
@@ -38,8 +33,7 @@ static uint64_t at_most(uint64_t n, uint64_t most)
     return n;
 }
 
-static void read_program(FILE *f, program *p)
-{
+static void read_program(FILE *f, program *p) {
     p->requests = number(f);
     p->scratch = number(f);
     p->sync = number(f);
@@ -63,27 +57,23 @@ static void read_program(FILE *f, program *p)
         p->terms = terms;
     }
     p->n_strides = number(f);
-    if (!p->n_strides)
-        return;
+    if (!p->n_strides) return;
     han_stride *strides = room(p->n_strides, sizeof *strides);
     read_bytes(f, strides, p->n_strides * sizeof *strides);
     p->strides = strides;
 }
 
-static void read_case(FILE *f, const world *w, test_case *c)
-{
+static void read_case(FILE *f, const world *w, test_case *c) {
     read_bytes(f, c->name, sizeof c->name);
     c->collective = number(f);
     c->op = number(f);
     c->dtype = number(f);
     c->nbytes = number(f);
     c->root = number(f);
-    for (uint64_t r = 0; r < w->ranks; r++)
-        read_program(f, &c->programs[r]);
+    for (uint64_t r = 0; r < w->ranks; r++) read_program(f, &c->programs[r]);
 }
 
-static void read_world(FILE *f, world *w)
-{
+static void read_world(FILE *f, world *w) {
     read_bytes(f, w->name, sizeof w->name);
     w->ranks = at_most(number(f), MAX_RANKS);
     w->n_channels = at_most(number(f), HAN_MAX_CHANNELS);
@@ -91,12 +81,10 @@ static void read_world(FILE *f, world *w)
         read_bytes(f, w->places[c], w->ranks * sizeof(place));
     w->n_cases = number(f);
     w->cases = room(w->n_cases, sizeof *w->cases);
-    for (uint64_t c = 0; c < w->n_cases; c++)
-        read_case(f, w, &w->cases[c]);
+    for (uint64_t c = 0; c < w->n_cases; c++) read_case(f, w, &w->cases[c]);
 }
 
-world *programs_read(const char *path, uint64_t *n_worlds)
-{
+world *programs_read(const char *path, uint64_t *n_worlds) {
     FILE *f = fopen(path, "rb");
     if (!f || number(f) != MAGIC) {
         printf("FAILED: %s is not a file of programs\n", path);
@@ -104,21 +92,18 @@ world *programs_read(const char *path, uint64_t *n_worlds)
     }
     *n_worlds = number(f);
     world *worlds = room(*n_worlds, sizeof *worlds);
-    for (uint64_t w = 0; w < *n_worlds; w++)
-        read_world(f, &worlds[w]);
+    for (uint64_t w = 0; w < *n_worlds; w++) read_world(f, &worlds[w]);
     fclose(f);
     return worlds;
 }
 
-static void free_program(program *p)
-{
+static void free_program(program *p) {
     free((void *)(uintptr_t)p->code);
     free((void *)(uintptr_t)p->terms);
     free((void *)(uintptr_t)p->strides);
 }
 
-void programs_free(world *worlds, uint64_t n_worlds)
-{
+void programs_free(world *worlds, uint64_t n_worlds) {
     for (uint64_t w = 0; w < n_worlds; w++) {
         for (uint64_t c = 0; c < worlds[w].n_cases; c++)
             for (uint64_t r = 0; r < worlds[w].ranks; r++)

@@ -13,10 +13,10 @@ typedef struct {
     uint64_t n_streams, n_code;
     han_stream streams[HAN_MAX_STREAMS];
     const han_instr *code;
-    uint64_t grains, grain; /* of a program for many sizes */
-    const han_term *terms;  /* or NULL */
-    uint64_t blocks;        /* that differ in size; else 0 */
-    uint64_t n_strides;     /* of a program with loops */
+    uint64_t grains, grain;    /* of a program for many sizes */
+    const han_term *terms;     /* or NULL */
+    uint64_t blocks;           /* that differ in size; else 0 */
+    uint64_t n_strides;        /* of a program with loops */
     const han_stride *strides; /* or NULL */
 } program;
 

@@ -17,10 +17,14 @@ typedef struct {
     han_run run;
 } call;
 
-static int make(han_engine *e, call *c, uint32_t n, uint64_t signature)
-{
-    c->plan = (han_plan){.code = c->code, .n_streams = 1, .streams = {{0, n}}, .n_requests = 1,
-                         .requests = c->requests, .element = 8, .brief = true,
+static int make(han_engine *e, call *c, uint32_t n, uint64_t signature) {
+    c->plan = (han_plan){.code = c->code,
+                         .n_streams = 1,
+                         .streams = {{0, n}},
+                         .n_requests = 1,
+                         .requests = c->requests,
+                         .element = 8,
+                         .brief = true,
                          .signature = signature};
     c->run.plan = &c->plan;
     han_enqueue(e, &c->run);
@@ -29,32 +33,27 @@ static int make(han_engine *e, call *c, uint32_t n, uint64_t signature)
     return status;
 }
 
-static int posts(group *g, uint64_t signature)
-{
+static int posts(group *g, uint64_t signature) {
     call c = {.code = {at_flag(HAN_POST, 1, 1)}};
     return make(&g->engines[1], &c, 1, signature);
 }
 
-static int waits(group *g, uint64_t signature)
-{
+static int waits(group *g, uint64_t signature) {
     call c = {.code = {at_flag(HAN_WAIT, 1, 1)}};
     return make(&g->engines[0], &c, 1, signature);
 }
 
-static group *pair(bool messages)
-{
+static group *pair(bool messages) {
     world w = group_of(2);
     return group_open(&w, messages, PATIENT);
 }
 
-static void told(const group *g, int status, enum han_status wanted)
-{
+static void told(const group *g, int status, enum han_status wanted) {
     require(status == (int)wanted, "the difference is told in the call", status);
     require(g->engines[0].dead_rank == 1, "and the peer is named", g->engines[0].dead_rank);
 }
 
-static void in_the_call(void)
-{
+static void in_the_call(void) {
     group *g = pair(false);
     for (int k = 0; k < 50; k++)
         require(posts(g, OURS) == HAN_OK && waits(g, OURS) == HAN_OK, "same calls pass", k);
@@ -63,19 +62,16 @@ static void in_the_call(void)
     group_close(g);
 }
 
-static void of_a_peer_that_is_ahead(void)
-{
+static void of_a_peer_that_is_ahead(void) {
     group *g = pair(false);
-    for (int k = 0; k <= AHEAD; k++)
-        (void)posts(g, k == AHEAD / 2 ? OTHER : OURS);
+    for (int k = 0; k <= AHEAD; k++) (void)posts(g, k == AHEAD / 2 ? OTHER : OURS);
     for (int k = 0; k < AHEAD / 2; k++)
         require(waits(g, OURS) == HAN_OK, "earlier calls were the same", k);
     told(g, waits(g, OURS), HAN_E_MISMATCH);
     group_close(g);
 }
 
-static void unknown_of_a_peer_that_is_far_ahead(void)
-{
+static void unknown_of_a_peer_that_is_far_ahead(void) {
     group *g = pair(false);
     for (int k = 0; k <= 1 << 16; k++) /* the counts in digests repeat */
         (void)posts(g, k ? OURS : OTHER);
@@ -83,8 +79,7 @@ static void unknown_of_a_peer_that_is_far_ahead(void)
     group_close(g);
 }
 
-static void but_not_of_a_rank_that_raised(void)
-{
+static void but_not_of_a_rank_that_raised(void) {
     group *g = pair(false);
     require(posts(g, OURS) == HAN_OK && waits(g, OURS) == HAN_OK, "same calls pass", 0);
     group_control(g, 1)->erred = 2; /* the second call: its notice says why */
@@ -96,8 +91,7 @@ static void but_not_of_a_rank_that_raised(void)
     group_close(g);
 }
 
-static void of_the_rank_that_writes_anothers_flag(void)
-{
+static void of_the_rank_that_writes_anothers_flag(void) {
     group *g = pair(false);
     call post = {.code = {at_flag(HAN_POST, 0, 1)}}, wait = {.code = {at_flag(HAN_WAIT, 0, 1)}};
     wait.code[0].peer = 1;
@@ -106,14 +100,12 @@ static void of_the_rank_that_writes_anothers_flag(void)
     group_close(g);
 }
 
-static han_instr message(enum han_code code, int peer, uint64_t n)
-{
-    return (han_instr){.code = (uint16_t)code, .peer = peer, .n = n,
-                       .base = {HAN_B_RECV, HAN_B_SEND}};
+static han_instr message(enum han_code code, int peer, uint64_t n) {
+    return (han_instr){
+        .code = (uint16_t)code, .peer = peer, .n = n, .base = {HAN_B_RECV, HAN_B_SEND}};
 }
 
-static void of_messages(int sent, int expected, enum han_status wanted)
-{
+static void of_messages(int sent, int expected, enum han_status wanted) {
     group *g = pair(true);
     char from[64] = {0}, into[64];
     call send = {.code = {message(HAN_ISEND, 0, sent), message(HAN_TEST, 0, 0)}};
@@ -127,8 +119,7 @@ static void of_messages(int sent, int expected, enum han_status wanted)
     group_close(g);
 }
 
-int main(void)
-{
+int main(void) {
     in_the_call();
     of_a_peer_that_is_ahead();
     unknown_of_a_peer_that_is_far_ahead();

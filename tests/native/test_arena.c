@@ -27,46 +27,42 @@ typedef struct {
     uint64_t rounds, luck;
 } worker;
 
-static void require(bool holds, const char *what)
-{
-    if (holds)
-        return;
+static void require(bool holds, const char *what) {
+    if (holds) return;
     printf("FAILED: %s\n", what);
     exit(1);
 }
 
-static uint64_t chance(worker *w)
-{
+static uint64_t chance(worker *w) {
     w->luck = w->luck * 6364136223846793005u + 1442695040888963407u;
     return w->luck >> 33;
 }
 
-static size_t some_size(worker *w)
-{
+static size_t some_size(worker *w) {
     switch (chance(w) % 4) {
-    case 0: return chance(w) % 70;
-    case 1: return chance(w) % 2100;
-    case 2: return chance(w) % 20000;
-    default: return chance(w) % 300000;
+    case 0:
+        return chance(w) % 70;
+    case 1:
+        return chance(w) % 2100;
+    case 2:
+        return chance(w) % 20000;
+    default:
+        return chance(w) % 300000;
     }
 }
 
-static bool all(const piece *p, size_t bytes, uint8_t value)
-{
+static bool all(const piece *p, size_t bytes, uint8_t value) {
     for (size_t k = 0; k < bytes; k++)
-        if (p->at[k] != value)
-            return false;
+        if (p->at[k] != value) return false;
     return true;
 }
 
-static void fill(worker *w, piece *p)
-{
+static void fill(worker *w, piece *p) {
     p->value = (uint8_t)(1 + chance(w) % 255);
     memset(p->at, p->value, p->bytes);
 }
 
-static void take(worker *w, piece *p)
-{
+static void take(worker *w, piece *p) {
     bool zero = chance(w) % 2;
     p->bytes = some_size(w);
     p->at = han_arena_take(w->arena, p->bytes, zero);
@@ -77,8 +73,7 @@ static void take(worker *w, piece *p)
     fill(w, p);
 }
 
-static void change(worker *w, piece *p)
-{
+static void change(worker *w, piece *p) {
     size_t before = p->bytes;
     p->bytes = some_size(w);
     p->at = han_arena_resize(w->arena, p->at, p->bytes);
@@ -86,8 +81,7 @@ static void change(worker *w, piece *p)
     fill(w, p);
 }
 
-static void *work(void *argument)
-{
+static void *work(void *argument) {
     worker *w = argument;
     piece pieces[LIVING] = {{NULL, 0, 0}};
     for (uint64_t k = 0; k < w->rounds; k++) {
@@ -104,27 +98,22 @@ static void *work(void *argument)
             change(w, p);
         }
     }
-    for (int k = 0; k < LIVING; k++)
-        han_arena_give(w->arena, pieces[k].at);
+    for (int k = 0; k < LIVING; k++) han_arena_give(w->arena, pieces[k].at);
     return NULL;
 }
 
-static int new_file(size_t size)
-{
+static int new_file(size_t size) {
     int fd = memfd_create("arena", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)size))
-        abort();
+    if (fd < 0 || ftruncate(fd, (off_t)size)) abort();
     return fd;
 }
 
-static size_t in_memory(int fd)
-{
+static size_t in_memory(int fd) {
     struct stat s;
     return fstat(fd, &s) ? 0 : (size_t)s.st_blocks * 512;
 }
 
-static void test_threads(uint64_t rounds)
-{
+static void test_threads(uint64_t rounds) {
     int fd = new_file(SIZE);
     han_arena *a = han_arena_open(fd, SIZE, MIB, true);
     pthread_t threads[THREADS];
@@ -132,11 +121,9 @@ static void test_threads(uint64_t rounds)
     require(a, "the file can be mapped");
     for (uint64_t t = 0; t < THREADS; t++) {
         workers[t] = (worker){a, rounds, t + 1};
-        if (pthread_create(&threads[t], NULL, work, &workers[t]))
-            abort();
+        if (pthread_create(&threads[t], NULL, work, &workers[t])) abort();
     }
-    for (int t = 0; t < THREADS; t++)
-        pthread_join(threads[t], NULL);
+    for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
     han_arena_facts facts = han_arena_tell(a);
     require(facts.taken <= SLABS && facts.kept <= MIB, "little is left");
     require(in_memory(fd) <= facts.taken + facts.kept, "the rest went back to the system");
@@ -147,8 +134,7 @@ static void test_threads(uint64_t rounds)
     han_arena_close(a);
 }
 
-static void test_no_room(void)
-{
+static void test_no_room(void) {
     han_arena *a = han_arena_open(new_file(MIB), MIB, MIB, false);
     void *pages[256], *whole = han_arena_take(a, MIB, false);
     require(whole && !han_arena_take(a, 1, false), "no room for a byte");
@@ -156,12 +142,10 @@ static void test_no_room(void)
     for (int k = 0; k < 256; k++)
         require((pages[k] = han_arena_take(a, 4096, false)), "room for all pages");
     require(!han_arena_take(a, 4096, false) && !han_arena_take(a, (size_t)1 << 62, false), "full");
-    for (int k = 0; k < 256; k += 2)
-        han_arena_give(a, pages[k]);
+    for (int k = 0; k < 256; k += 2) han_arena_give(a, pages[k]);
     require(!han_arena_take(a, 8192, false), "only every other page is free");
     require(han_arena_tell(a).error == ENOMEM && han_arena_tell(a).refused == 8192, "it says so");
-    for (int k = 1; k < 256; k += 2)
-        han_arena_give(a, pages[k]);
+    for (int k = 1; k < 256; k += 2) han_arena_give(a, pages[k]);
     require((whole = han_arena_take(a, MIB, false)), "all of it again");
     void *other = malloc(10);
     han_arena_give(a, other); /* memory of malloc is freed */
@@ -169,8 +153,7 @@ static void test_no_room(void)
     han_arena_close(a);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
     test_threads(10 * rounds);
     test_no_room();

@@ -21,32 +21,35 @@ typedef struct {
     han_run run;
 } call;
 
-static void call_open(call *c, uint64_t rank, const void *buffer)
-{
+static void call_open(call *c, uint64_t rank, const void *buffer) {
     *c = (call){.code = {at_flag(HAN_POST, rank, 1), at_flag(HAN_WAIT, 1 - rank, 1)}};
-    c->alternative = (han_plan){.code = c->code, .n_streams = 1, .streams = {{0, 2}},
-                                .requests = c->requests, .element = 8, .signature = 2};
-    c->plan = (han_plan){.requests = c->requests, .element = 8, .signature = 1,
-                         .alternative = &c->alternative, .arena = (uint64_t)(uintptr_t)arena,
+    c->alternative = (han_plan){.code = c->code,
+                                .n_streams = 1,
+                                .streams = {{0, 2}},
+                                .requests = c->requests,
+                                .element = 8,
+                                .signature = 2};
+    c->plan = (han_plan){.requests = c->requests,
+                         .element = 8,
+                         .signature = 1,
+                         .alternative = &c->alternative,
+                         .arena = (uint64_t)(uintptr_t)arena,
                          .arena_size = sizeof arena};
     c->run = (han_run){.plan = &c->plan, .send = buffer};
 }
 
-static enum han_status start(han_engine *e, call *c, uint64_t rank, const void *buffer)
-{
+static enum han_status start(han_engine *e, call *c, uint64_t rank, const void *buffer) {
     call_open(c, rank, buffer);
     han_enqueue(e, &c->run);
     return han_engine_step(e);
 }
 
-static group *pair(void)
-{
+static group *pair(void) {
     world w = group_of(2);
     return group_open(&w, false, (han_wait_policy){.timeout = 20});
 }
 
-static void a_rank_that_offers_waits_for_the_other(void)
-{
+static void a_rank_that_offers_waits_for_the_other(void) {
     group *g = pair();
     han_engine *a = &g->engines[0], *b = &g->engines[1];
     call mine, its;
@@ -60,7 +63,8 @@ static void a_rank_that_offers_waits_for_the_other(void)
     require(han_engine_awaits(a, &brief) == 0, "where posted flags ring the bell", 0);
     (void)start(b, &its, 1, arena);
     n = han_engine_blocked(b, rows, &signature, &nbytes);
-    require(n == 1 && rows[0].code == HAN_WAIT && signature == 2, "the alternative runs", signature);
+    require(n == 1 && rows[0].code == HAN_WAIT && signature == 2, "the alternative runs",
+            signature);
     require(han_engine_step(a) == HAN_MOVED && han_engine_step(b) == HAN_MOVED, "to its end", 0);
     require(a->alternatives == 1 && b->alternatives == 1 && a->epoch == 1, "on both", a->epoch);
     require(start(a, &mine, 0, arena + sizeof arena) == HAN_MOVED, "no offer waits for nobody", 0);
@@ -74,22 +78,18 @@ static void a_rank_that_offers_waits_for_the_other(void)
 }
 
 /* Rank 0 offers only in the calls of the bits `offers`, and runs ahead as far as it may. */
-static void run_ahead(uint64_t choices, uint64_t offers, uint64_t expected)
-{
+static void run_ahead(uint64_t choices, uint64_t offers, uint64_t expected) {
     group *g = pair();
     han_engine *a = &g->engines[0], *b = &g->engines[1];
     call *mine = calloc(AHEAD, sizeof *mine), *its = calloc(AHEAD, sizeof *its);
-    if (!mine || !its)
-        abort();
+    if (!mine || !its) abort();
     for (uint64_t k = 0; k < AHEAD; k++) {
         call_open(&mine[k], 0, offers >> k & 1 ? arena : elsewhere);
         call_open(&its[k], 1, arena);
-        if (!(choices >> k & 1))
-            mine[k].plan.arena_size = its[k].plan.arena_size = 0;
+        if (!(choices >> k & 1)) mine[k].plan.arena_size = its[k].plan.arena_size = 0;
         han_enqueue(a, &mine[k].run);
     }
-    while (han_engine_step(a) == HAN_MOVED)
-        ;
+    while (han_engine_step(a) == HAN_MOVED);
     require(a->epoch == expected, "rank 0 runs ahead as far as its word tells", a->epoch);
     uint64_t met = choices & offers & (((uint64_t)1 << AHEAD) - 1);
     for (uint64_t k = 0; k < AHEAD; k++) {
@@ -110,8 +110,7 @@ static void run_ahead(uint64_t choices, uint64_t offers, uint64_t expected)
     group_close(g);
 }
 
-int main(void)
-{
+int main(void) {
     a_rank_that_offers_waits_for_the_other();
     run_ahead(~(uint64_t)0, 0, HAN_HISTORY);
     run_ahead(0, 0, AHEAD);

@@ -18,8 +18,7 @@ static const han_wait_policy QUICK = {.spins = 5, .timeout = 0.3}, PATIENT = {.t
 
 /* ---- small plans, written by hand ---- */
 
-static han_instr message(enum han_code code, int peer, uint64_t n, uint32_t slot)
-{
+static han_instr message(enum han_code code, int peer, uint64_t n, uint32_t slot) {
     han_instr i = {.code = (uint16_t)code, .peer = peer, .n = n, .slot = slot};
     i.base[0] = HAN_B_RECV;
     i.base[1] = HAN_B_SEND;
@@ -33,28 +32,28 @@ typedef struct {
     han_run run;
 } call;
 
-static void call_open(call *c, uint32_t n, const void *send, void *recv)
-{
-    c->plan = (han_plan){.code = c->code, .n_streams = 1, .streams = {{0, n}}, .n_requests = 2,
-                         .requests = c->requests, .element = 8};
+static void call_open(call *c, uint32_t n, const void *send, void *recv) {
+    c->plan = (han_plan){.code = c->code,
+                         .n_streams = 1,
+                         .streams = {{0, n}},
+                         .n_requests = 2,
+                         .requests = c->requests,
+                         .element = 8};
     c->run = (han_run){.plan = &c->plan, .send = send, .recv = recv};
 }
 
-static enum han_status run(han_engine *e, call *c)
-{
+static enum han_status run(han_engine *e, call *c) {
     han_enqueue(e, &c->run);
     return han_progress(e, &c->run, true);
 }
 
 /* A call that waits for rank 1's flag. */
-static void waiting_call(call *c)
-{
+static void waiting_call(call *c) {
     *c = (call){.code = {at_flag(HAN_WAIT, 1, 1)}};
     call_open(c, 1, NULL, NULL);
 }
 
-static group *pair(bool messages, han_wait_policy wait)
-{
+static group *pair(bool messages, han_wait_policy wait) {
     world w = group_of(2);
     return group_open(&w, messages, wait);
 }
@@ -63,16 +62,13 @@ static group *pair(bool messages, han_wait_policy wait)
 
 static unsigned slow_us, yields; /* how long a yield takes, beside many other threads */
 
-int sched_yield(void)
-{
+int sched_yield(void) {
     yields++;
-    if (slow_us)
-        usleep(slow_us);
+    if (slow_us) usleep(slow_us);
     return (int)syscall(SYS_sched_yield);
 }
 
-static void a_timeout_where_yields_are_slow(void)
-{
+static void a_timeout_where_yields_are_slow(void) {
     for (int spins = 0; spins <= 5; spins += 5) {
         group *g = pair(false, (han_wait_policy){.spins = (uint32_t)spins, .timeout = 0.3});
         call c;
@@ -88,8 +84,7 @@ static void a_timeout_where_yields_are_slow(void)
     }
 }
 
-static void a_rank_that_never_calls(void)
-{
+static void a_rank_that_never_calls(void) {
     group *g = pair(false, QUICK);
     call first, second;
     waiting_call(&first);
@@ -102,13 +97,12 @@ static void a_rank_that_never_calls(void)
     status = run(&g->engines[0], &second);
     require(status == HAN_E_FAILED, "an engine that failed runs nothing more", status);
     han_engine_stop(&g->engines[0]);
-    require(first.run.status == HAN_E_FAILED && second.run.status == HAN_E_FAILED, "stopping empties the queue",
-            first.run.status);
+    require(first.run.status == HAN_E_FAILED && second.run.status == HAN_E_FAILED,
+            "stopping empties the queue", first.run.status);
     group_close(g);
 }
 
-static void progress_resets_the_timeout(void)
-{
+static void progress_resets_the_timeout(void) {
     group *g = pair(false, QUICK);
     call c = {.code = {at_flag(HAN_WAIT, 1, 1), at_flag(HAN_WAIT, 1, 2)}};
     call_open(&c, 2, NULL, NULL);
@@ -129,26 +123,21 @@ static void progress_resets_the_timeout(void)
 
 /* ---- peers that died ---- */
 
-static pid_t a_child_that_has_ended(bool reap)
-{
+static pid_t a_child_that_has_ended(bool reap) {
     pid_t child = fork();
-    if (!child)
-        _exit(0);
-    if (reap)
-        waitpid(child, NULL, 0);
+    if (!child) _exit(0);
+    if (reap) waitpid(child, NULL, 0);
     return child;
 }
 
-static int wait_for_peer(han_control record)
-{
+static int wait_for_peer(han_control record) {
     group *g = pair(false, PATIENT);
     han_control *peer = group_control(g, 1);
     peer->pid = record.pid;
     peer->pid_start = record.pid_start;
     peer->pid_namespace = record.pid_namespace;
     peer->rank = 17;
-    if (record.pid_namespace)
-        g->engines[0].wait.timeout = 0.3;
+    if (record.pid_namespace) g->engines[0].wait.timeout = 0.3;
     call c;
     waiting_call(&c);
     int status = run(&g->engines[0], &c);
@@ -158,8 +147,7 @@ static int wait_for_peer(han_control record)
     return status;
 }
 
-static void a_peer_that_died(void)
-{
+static void a_peer_that_died(void) {
     pid_t zombie = a_child_that_has_ended(false), gone = a_child_that_has_ended(true);
     uint64_t start = group_process_start();
     int status = wait_for_peer((han_control){.pid = zombie});
@@ -173,8 +161,7 @@ static void a_peer_that_died(void)
     waitpid(zombie, NULL, 0);
 }
 
-static void a_peer_that_finished_may_exit(void)
-{
+static void a_peer_that_finished_may_exit(void) {
     group *g = pair(false, QUICK);
     group_control(g, 1)->pid = a_child_that_has_ended(true);
     atomic_store(&group_control(g, 1)->done, 1);
@@ -185,8 +172,7 @@ static void a_peer_that_finished_may_exit(void)
     group_close(g);
 }
 
-static void a_peer_that_left(void)
-{
+static void a_peer_that_left(void) {
     for (int awake = 0; awake < 2; awake++) {
         group *g = pair(false, (han_wait_policy){.spins = 5, .timeout = 20, .futex = !awake});
         group_control(g, 1)->rank = 17;
@@ -204,8 +190,7 @@ static void a_peer_that_left(void)
     }
 }
 
-static void a_peer_that_finished_may_leave(void)
-{
+static void a_peer_that_finished_may_leave(void) {
     group *g = pair(false, QUICK);
     atomic_store(&group_control(g, 1)->done, 1);
     han_leave(&g->engines[1]);
@@ -218,14 +203,12 @@ static void a_peer_that_finished_may_leave(void)
 
 /* ---- interrupts, notices and errors of MPI ---- */
 
-static bool yes(void *engine)
-{
+static bool yes(void *engine) {
     (void)engine;
     return true;
 }
 
-static void an_interrupt(void)
-{
+static void an_interrupt(void) {
     group *g = pair(false, PATIENT);
     g->engines[0].interrupted = yes;
     call c;
@@ -235,8 +218,7 @@ static void an_interrupt(void)
     group_close(g);
 }
 
-static void a_notice_for_another_engine(void)
-{
+static void a_notice_for_another_engine(void) {
     group *g = pair(true, PATIENT);
     call c, post = {.code = {at_flag(HAN_POST, 1, 1)}};
     waiting_call(&c);
@@ -254,20 +236,17 @@ static void a_notice_for_another_engine(void)
 static group *late; /* in which a peer acts just before a rank looks for notices */
 static call late_post;
 
-static int act_and_notify(int source, int tag, void *comm, int *flag, void *status)
-{
+static int act_and_notify(int source, int tag, void *comm, int *flag, void *status) {
     (void)source, (void)tag, (void)comm;
     memset(status, 0xee, 64);
-    if (late_post.run.status != HAN_OK)
-        run(&late->engines[1], &late_post);
+    if (late_post.run.status != HAN_OK) run(&late->engines[1], &late_post);
     *flag = 1;
     return 0;
 }
 
-static void a_notice_that_overtakes_a_flag(void)
-{
+static void a_notice_that_overtakes_a_flag(void) {
     late = pair(true, PATIENT);
-    late->mpi.fn[HAN_F_IPROBE] = (han_anyfn)act_and_notify;
+    late->mpi.fn[HAN_F_MPI_Iprobe] = (han_anyfn)act_and_notify;
     late_post = (call){.code = {at_flag(HAN_POST, 1, 1)}};
     call_open(&late_post, 1, NULL, NULL);
     late_post.run.status = HAN_BLOCKED;
@@ -281,8 +260,7 @@ static void a_notice_that_overtakes_a_flag(void)
     group_close(late);
 }
 
-static void an_error_of_the_message_layer(void)
-{
+static void an_error_of_the_message_layer(void) {
     group *g = pair(true, PATIENT);
     char byte = 0;
     call c = {.code = {message(HAN_IRECV, 1, 1, 0), message(HAN_TEST, 0, 0, 0)}};
@@ -293,8 +271,7 @@ static void an_error_of_the_message_layer(void)
     group_close(g);
 }
 
-static void a_message_that_is_too_long(void)
-{
+static void a_message_that_is_too_long(void) {
     group *g = pair(true, PATIENT);
     char from[64] = {0}, into[16];
     call send = {.code = {message(HAN_ISEND, 0, 64, 0), message(HAN_TEST, 0, 0, 0)}};
@@ -309,8 +286,7 @@ static void a_message_that_is_too_long(void)
 
 /* ---- stopping ---- */
 
-static void stopping_cancels_receives(void)
-{
+static void stopping_cancels_receives(void) {
     group *g = pair(true, QUICK);
     char into[64] = "untouched", late[64] = "late";
     call recv = {.code = {message(HAN_IRECV, 1, 32, 0), message(HAN_IRECV, 1, 32, 1),
@@ -323,8 +299,7 @@ static void stopping_cancels_receives(void)
     han_enqueue(&g->engines[0], &next.run);
     int status = han_progress(&g->engines[0], &recv.run, true);
     require(status == HAN_E_TIMEOUT, "nobody sends", status);
-    require(mailbox_pending(g->box) == 2, "two receives are posted",
-            (int)mailbox_pending(g->box));
+    require(mailbox_pending(g->box) == 2, "two receives are posted", (int)mailbox_pending(g->box));
     han_engine_stop(&g->engines[0]);
     require(mailbox_pending(g->box) == 0, "stopping withdraws them", (int)mailbox_pending(g->box));
     require(next.run.status == HAN_E_FAILED, "later calls fail too", next.run.status);
@@ -334,8 +309,7 @@ static void stopping_cancels_receives(void)
     group_close(g);
 }
 
-static void stopping_completes_arrived_messages(void)
-{
+static void stopping_completes_arrived_messages(void) {
     group *g = pair(true, QUICK);
     char into[64] = "untouched", data[64] = "on time";
     call recv = {.code = {message(HAN_IRECV, 1, 32, 0), at_flag(HAN_WAIT, 1, 1)}};
@@ -351,8 +325,7 @@ static void stopping_completes_arrived_messages(void)
     group_close(g);
 }
 
-int main(void)
-{
+int main(void) {
     a_rank_that_never_calls();
     progress_resets_the_timeout();
     a_timeout_where_yields_are_slow();

@@ -6,16 +6,13 @@
 
 static const uint64_t US = 1000;
 
-static void require(bool holds, const char *what, uint32_t patience)
-{
-    if (holds)
-        return;
+static void require(bool holds, const char *what, uint32_t patience) {
+    if (holds) return;
     printf("FAILED: %s: %u yields\n", what, patience);
     exit(1);
 }
 
-int main(void)
-{
+int main(void) {
     uint32_t patience = SLEEP_YIELDS;
     patience = han_next_patience(patience, 90 * US, 0);
     require(patience == SLEEP_YIELDS, "a wait without a sleep changes nothing", patience);

@@ -8,25 +8,20 @@
 
 #define MiB UINT64_C(1048576)
 
-static void require(bool holds, const char *what)
-{
-    if (holds)
-        return;
+static void require(bool holds, const char *what) {
+    if (holds) return;
     printf("FAILED: %s\n", what);
     exit(1);
 }
 
 /* The number of the next copies that use one kind of store. */
-static int ways(han_ways *w, enum han_way way, int copies)
-{
+static int ways(han_ways *w, enum han_way way, int copies) {
     int n = 0;
-    for (int k = 0; k < copies; k++)
-        n += han_next_way(w) == way;
+    for (int k = 0; k < copies; k++) n += han_next_way(w) == way;
     return n;
 }
 
-static void the_kind_of_store_follows_the_costs(void)
-{
+static void the_kind_of_store_follows_the_costs(void) {
     static han_ways w;
     require(han_next_way(&w) == HAN_WAY_USUAL, "the ordinary way is tried first");
     han_note_stores(&w, HAN_WAY_USUAL, 50000, MiB);
@@ -37,34 +32,28 @@ static void the_kind_of_store_follows_the_costs(void)
     require(w.cost[HAN_WAY_OTHER] < 50000, "the first touch is forgotten at once");
     require(!han_usual_is_slow(&w), "ordinary stores take somewhat longer");
     require(ways(&w, HAN_WAY_OTHER, 10 * 61) == 10, "now and then memory is tried");
-    for (int k = 0; k < 20; k++)
-        han_note_stores(&w, HAN_WAY_USUAL, 200000, MiB);
+    for (int k = 0; k < 20; k++) han_note_stores(&w, HAN_WAY_USUAL, 200000, MiB);
     require(han_usual_is_slow(&w), "ordinary stores take much longer");
     require(ways(&w, HAN_WAY_USUAL, 10 * 31) == 10, "now and then they are tried");
     han_note_stores(&w, HAN_WAY_USUAL, 30000, MiB);
     require(!han_usual_is_slow(&w), "one that is quick shows that caches are near again");
 }
 
-static void a_long_interruption_counts_little(void)
-{
+static void a_long_interruption_counts_little(void) {
     static han_ways w;
     han_note_stores(&w, HAN_WAY_OTHER, 40000, MiB);
     han_note_stores(&w, HAN_WAY_USUAL, 60000000000, MiB); /* more than the cost's type could hold */
     require(han_usual_is_slow(&w), "a first copy that was stopped for long is slow");
     han_note_stores(&w, HAN_WAY_USUAL, 50000, MiB);
     require(!han_usual_is_slow(&w), "and the next one right");
-    for (int k = 0; k < 3; k++)
-        han_note_stores(&w, HAN_WAY_USUAL, 60000000000, MiB);
+    for (int k = 0; k < 3; k++) han_note_stores(&w, HAN_WAY_USUAL, 60000000000, MiB);
     require(!han_usual_is_slow(&w), "stopped three times, it is no slow one yet");
-    for (int k = 0; k < 100; k++)
-        han_note_stores(&w, HAN_WAY_OTHER, 0, MiB);
-    for (int k = 0; k < 100; k++)
-        han_note_stores(&w, HAN_WAY_OTHER, 40000, MiB);
+    for (int k = 0; k < 100; k++) han_note_stores(&w, HAN_WAY_OTHER, 0, MiB);
+    for (int k = 0; k < 100; k++) han_note_stores(&w, HAN_WAY_OTHER, 40000, MiB);
     require(w.cost[HAN_WAY_OTHER] > 20000, "times that no clock could tell are outgrown");
 }
 
-static void data_is_right(void)
-{
+static void data_is_right(void) {
     enum { BYTES = HAN_WAYS_LEAST + 200, CALLS = 300 };
     static han_engine e;
     static unsigned char from[BYTES + 64], to[BYTES + 128];
@@ -72,8 +61,7 @@ static void data_is_right(void)
         size_t n = HAN_WAYS_LEAST + (size_t)k % 200, at = (size_t)k % 64;
         e.put.cost[HAN_WAY_OTHER] = 100; /* every other copy is stored past the caches */
         e.put.cost[HAN_WAY_USUAL] = k % 2 ? 1000 : 100;
-        for (size_t b = 0; b < n; b++)
-            from[at / 2 + b] = (unsigned char)(b * 7 + (size_t)k);
+        for (size_t b = 0; b < n; b++) from[at / 2 + b] = (unsigned char)(b * 7 + (size_t)k);
         memset(to, 0xee, sizeof to);
         han_copy_cells(&e, to + at, from + at / 2, n);
         require(!memcmp(to + at, from + at / 2, n), "what was put is there");
@@ -81,8 +69,7 @@ static void data_is_right(void)
     }
 }
 
-int main(void)
-{
+int main(void) {
     the_kind_of_store_follows_the_costs();
     a_long_interruption_counts_little();
     data_is_right();

@@ -119,36 +119,23 @@ static int reduce_by_mpi(const han_engine *e, han_plan *p, uint8_t *dst, const u
     return han_reduce_local(e->mpi, a, dst, (int)n, p->dtype, p->op);
 }
 
-/* Reduce into a stage that stays in the first-level cache, and store it to memory that peers read
- * without fetching their lines. This does not count as a copy, as the stage stays in the cache.
- * Every element with a kernel has at most 16 bytes, so a step holds some. */
-static void reduce_out(const han_plan *p, uint8_t *dst, const uint8_t *a, const uint8_t *b,
-                       size_t n) {
+/* Reduce in steps that stay in the first-level cache, and store each to memory that peers read, `out`,
+ * without fetching their lines: from `dst`, or from a stage if `dst` is NULL. Storing a stage does not
+ * count as a copy, as it stays in the cache. Without fast string instructions `out` is stored past the
+ * caches; the caller chooses this function then only while ordinary stores into cells are slow. Every
+ * element with a kernel has at most 16 bytes, so a step holds some. */
+static void reduce_out(const han_plan *p, uint8_t *dst, uint8_t *out, const uint8_t *a,
+                       const uint8_t *b, size_t n) {
     _Alignas(HAN_LINE) uint8_t stage[OUT_STEP];
+    void (*store)(void *, const void *, size_t) =
+        han_copies_strings() ? han_copy_out : han_copy_streaming;
     for (size_t step = OUT_STEP / p->element; n; n -= step) {
         if (step > n) step = n;
         size_t bytes = step * p->element;
-        p->reduce(stage, a, b, step);
-        han_copy_out(dst, stage, bytes);
-        dst += bytes, a += bytes, b += bytes;
-    }
-}
-
-/* The same with `dst` as the stage, if peers read only `dst2`. Without fast string instructions
- * `dst2` is stored past the caches; the caller chooses this function then only while ordinary
- * stores into cells are slow. */
-static void reduce_out2(const han_plan *p, uint8_t *dst, uint8_t *dst2, const uint8_t *a,
-                        const uint8_t *b, size_t n) {
-    bool strings = han_copies_strings();
-    for (size_t step = OUT_STEP / p->element; n; n -= step) {
-        if (step > n) step = n;
-        size_t bytes = step * p->element;
-        p->reduce(dst, a, b, step);
-        if (strings)
-            han_copy_out(dst2, dst, bytes);
-        else
-            han_copy_streaming(dst2, dst, bytes);
-        dst += bytes, dst2 += bytes, a += bytes, b += bytes;
+        p->reduce(dst ? dst : stage, a, b, step);
+        store(out, dst ? dst : stage, bytes);
+        if (dst) dst += bytes;
+        out += bytes, a += bytes, b += bytes;
     }
 }
 
@@ -190,12 +177,12 @@ static void reduce_to(han_plan *p, const han_instr *i, uint8_t *dst, const uint8
     uint64_t bytes = i->n * p->element;
     bool strings = han_copies_strings() && dst != a && dst != b;
     if (strings && bytes >= HAN_STRING_LEAST && is_shared(i->base[0])) {
-        reduce_out(p, dst, a, b, i->n);
+        reduce_out(p, NULL, dst, a, b, i->n);
     } else if (strings && bytes >= HAN_WAYS_LEAST && p->shows && i->base[0] == HAN_B_RECV) {
         enum han_way way = han_next_way(&p->shown);
         uint64_t before = han_now_ns();
         if (way == HAN_WAY_OTHER)
-            reduce_out(p, dst, a, b, i->n);
+            reduce_out(p, NULL, dst, a, b, i->n);
         else
             p->reduce(dst, a, b, i->n);
         han_note_stores(&p->shown, way, han_now_ns() - before, bytes);
@@ -221,7 +208,7 @@ int han_reduce(const han_engine *e, han_plan *p, const han_instr *i) {
     if (i->code == HAN_REDUCE2 && p->reduce2) {
         if (is_shared(i->base[3]) && bytes >= HAN_STRING_LEAST &&
             (han_copies_strings() || han_usual_is_slow(&e->put)))
-            reduce_out2(p, dst, han_at(e, i, 3), a, b, i->n);
+            reduce_out(p, dst, han_at(e, i, 3), a, b, i->n);
         else
             p->reduce2(dst, han_at(e, i, 3), a, b, i->n);
         han_add(&p->counts.copied, bytes);

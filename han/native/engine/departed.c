@@ -67,7 +67,7 @@ static bool process_gone(int64_t pid, uint64_t start) {
     return state == 'Z' || state == 'X' || other;
 }
 
-int han_dead_peer(const han_engine *e) {
+bool han_dead_peer(han_engine *e) {
     uint64_t epoch = atomic_load_explicit(&e->finished, memory_order_relaxed);
     for (uint32_t c = 0; c < e->n_channels; c++) {
         const han_channel *ch = &e->channels[c];
@@ -77,8 +77,10 @@ int han_dead_peer(const han_engine *e) {
             if (r == ch->me || p->pid_namespace != all[ch->me].pid_namespace) continue;
             if (atomic_load_explicit(&p->done, memory_order_relaxed) > epoch) continue;
             if (atomic_load_explicit(&p->gone, memory_order_relaxed)) continue; /* it said so */
-            if (process_gone(p->pid, p->pid_start)) return (int)p->rank;
+            if (!process_gone(p->pid, p->pid_start)) continue;
+            e->dead_rank = (int)p->rank;
+            return true;
         }
     }
-    return -1;
+    return false;
 }

@@ -60,12 +60,6 @@ static int tag_of(const han_engine *e, const han_instr *i) {
     return (int)(e->tag_base + turn + i->stream);
 }
 
-static enum han_status message_error(han_engine *e, const han_instr *i, int rc) {
-    e->mpi_error = rc;
-    e->dead_rank = i->peer;
-    return han_truncated(e->mpi, rc) ? HAN_E_LONG : HAN_E_MPI;
-}
-
 /* Test a request. A message of a rank that makes the same call has the size that this rank
  * expects. */
 static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
@@ -73,7 +67,7 @@ static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
     uint64_t *request = &p->requests[i->slot];
     int rc =
         i->n ? han_test_receive(e->mpi, request, &flag, &got) : han_test(e->mpi, request, &flag);
-    if (rc) return message_error(e, i, rc);
+    if (rc) return han_message_error(e, rc, i->peer);
     if (!flag) return HAN_BLOCKED;
     if (got == (int)i->n) return HAN_OK;
     e->dead_rank = i->peer;
@@ -134,7 +128,7 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     default:
         break;
     }
-    if (rc) return message_error(e, i, rc);
+    if (rc) return han_message_error(e, rc, i->peer);
     return flag ? HAN_OK : HAN_BLOCKED;
 }
 

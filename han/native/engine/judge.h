@@ -16,9 +16,9 @@ typedef struct {
     uint32_t runs; /* since the last decision */
     uint32_t rest; /* runs from that decision to the next trial; 0: no trial so far */
     bool rival;    /* the rival is in use */
-    uint64_t finished[2]
-                     [HAN_BURST]; /* nanoseconds, of the runs of the current trial: of the plan in
-                                        use, then of the other one; 0: not known */
+    /* Nanoseconds, of the runs of the current trial: of the plan in use, then of the other one; 0: not
+     * known. */
+    uint64_t finished[2][HAN_BURST];
 } han_trial;
 
 /* The median times of the plan in use and of the other one; returns whether enough are known to

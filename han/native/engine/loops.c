@@ -1,31 +1,16 @@
 #include "engine/loops.h"
 
 #include "engine/sizes.h"
+#include "strides.h"
 
-/* Add a stride `count` times; counts may be negative, as all fields wrap around. In the largest
- * message, `whole`, operands of data follow each other at strides too. */
+/* Add a stride `count` times; counts may be negative, as all fields wrap around. Where the message is
+ * not the largest one, `whole`, the terms of data say where operands are. */
 static void advance(const han_plan *p, uint32_t k, const han_stride *stride, uint64_t count,
                     bool whole) {
     han_instr *i = &p->fitted[k];
-    i->peer = (int32_t)((uint32_t)i->peer + (uint32_t)stride->peer * (uint32_t)count);
-    i->task += stride->task * (uint32_t)count;
-    for (int ref = 0; ref < 4; ref++)
-        i->base[ref] = (uint16_t)(i->base[ref] + stride->base[ref] * (uint32_t)count);
-    if (whole || !p->terms || !p->terms[k].each) {
-        for (int ref = 0; ref < 4; ref++) i->off[ref] += stride->off[ref] * count;
-        i->n += stride->n * count;
-        return;
-    }
-    han_term *t = &p->terms[k];
-    t->start += stride->start * (uint32_t)count;
-    t->stop += stride->start * (uint32_t)count;
-    t->block = (uint16_t)(t->block + stride->block * (uint32_t)count);
-    for (int ref = 0; ref < 4; ref++) {
-        t->offset[ref] += stride->offset[ref] * count;
-        t->origin[ref] += stride->origin[ref] * (uint32_t)count;
-        t->blocks[ref] = (uint16_t)(t->blocks[ref] + stride->blocks[ref] * (uint32_t)count);
-    }
-    han_resolve_one(p, i, t, p->table ? &p->table[t->block] : &p->message, p->table);
+    han_term *t = whole || !p->terms || !p->terms[k].each ? NULL : &p->terms[k];
+    han_add_stride(i, t, stride, count);
+    if (t) han_resolve_one(p, i, t, p->table ? &p->table[t->block] : &p->message, p->table);
 }
 
 void han_end_loop(han_engine *e, han_plan *p, uint32_t s) {

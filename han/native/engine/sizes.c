@@ -4,7 +4,6 @@ static void fit_message(han_plan *p, uint64_t nbytes) {
     p->message = han_block_of(p, nbytes, 0);
     for (uint32_t k = 0; k < p->n_code; k++)
         if (p->terms[k].each) han_resolve_one(p, &p->fitted[k], &p->terms[k], &p->message, NULL);
-    p->nbytes = nbytes;
 }
 
 static bool same_blocks(const han_plan *p, const uint64_t *sizes) {

@@ -67,8 +67,8 @@ void han_leave(han_engine *);
  * all ranks are there. */
 enum han_status han_departed(han_engine *);
 
-/* The rank of a peer on this node that died before it finished the current run, or -1. */
-int han_dead_peer(const han_engine *);
+/* Whether a peer on this node died before it finished the current run. Sets `dead_rank`. */
+bool han_dead_peer(han_engine *);
 
 /* How ranks that share no memory agree on a trial: each tells the others in messages.
  *
@@ -79,6 +79,21 @@ int han_dead_peer(const han_engine *);
 /* Go on with the agreement of the run at the head. HAN_MOVED: all ranks agree, and the plan of the
  * run is known unless another exchange follows; HAN_BLOCKED; or an error. */
 enum han_status han_exchange(han_engine *);
+
+/* Note that a call of MPI for a message of a peer has failed; the status. */
+static inline enum han_status han_message_error(han_engine *e, int rc, int peer) {
+    e->mpi_error = rc;
+    e->dead_rank = peer;
+    return han_truncated(e->mpi, rc) ? HAN_E_LONG : HAN_E_MPI;
+}
+
+/* Test a request; returns whether it is over, maybe with an error. Cancel it if it is not, and `cancel`. */
+static inline bool han_request_over(const han_engine *e, uint64_t *request, bool cancel) {
+    int flag = 1;
+    if (han_test(e->mpi, request, &flag)) flag = 1;
+    if (!flag && cancel) (void)han_cancel(e->mpi, request);
+    return flag;
+}
 
 /* The rank from which the next message must come. */
 int han_sender(const han_engine *);

@@ -17,12 +17,8 @@ static bool over(han_engine *e, const han_plan *p, bool cancel) {
         for (uint32_t k = p->streams[s].start; k < reached; k++) {
             const han_instr *i = &p->code[k];
             bool coll = i->code == HAN_COLL && !(HAN_COLL_KIND(i) & HAN_C_BLOCKING);
-            int flag = 1;
             if (i->code != HAN_IRECV && i->code != HAN_ISEND && !coll) continue;
-            if (han_test(e->mpi, &p->requests[i->slot], &flag)) flag = 1; /* ended with an error */
-            if (!flag && cancel && i->code == HAN_IRECV)
-                (void)han_cancel(e->mpi, &p->requests[i->slot]);
-            all = all && flag;
+            all &= han_request_over(e, &p->requests[i->slot], cancel && i->code == HAN_IRECV);
         }
     }
     return all;

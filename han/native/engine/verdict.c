@@ -20,12 +20,6 @@ static void take_greatest(han_verdict *mine, const han_verdict *theirs) {
     if (theirs->took > mine->took) mine->took = theirs->took;
 }
 
-static enum han_status failed(han_engine *e, int rc, int peer) {
-    e->mpi_error = rc;
-    e->dead_rank = peer;
-    return han_truncated(e->mpi, rc) ? HAN_E_LONG : HAN_E_MPI;
-}
-
 static int post(han_engine *e, struct han_trials *c, int from) {
     int to = (int)((c->rank + c->distance) % c->size), n = (int)sizeof c->sent;
     c->sent = c->mine;
@@ -40,10 +34,10 @@ static int post(han_engine *e, struct han_trials *c, int from) {
 /* Test both messages of a step; HAN_OK if they are over. */
 static enum han_status exchange(han_engine *e, struct han_trials *c, int from) {
     int rc, flag = 0, got = 0;
-    if (!c->posted && (rc = post(e, c, from))) return failed(e, rc, from);
+    if (!c->posted && (rc = post(e, c, from))) return han_message_error(e, rc, from);
     if (c->receiving) {
         if ((rc = han_test_receive(e->mpi, &c->requests[0], &flag, &got)))
-            return failed(e, rc, from);
+            return han_message_error(e, rc, from);
         if (!flag) return HAN_BLOCKED;
         c->receiving = false;
         if (got != (int)sizeof c->theirs) {
@@ -51,7 +45,8 @@ static enum han_status exchange(han_engine *e, struct han_trials *c, int from) {
             return HAN_E_SHORT;
         }
     }
-    if (c->sending && (rc = han_test(e->mpi, &c->requests[1], &flag))) return failed(e, rc, from);
+    if (c->sending && (rc = han_test(e->mpi, &c->requests[1], &flag)))
+        return han_message_error(e, rc, from);
     if (!flag && c->sending) return HAN_BLOCKED;
     c->sending = false;
     return HAN_OK;
@@ -70,15 +65,7 @@ enum han_status han_exchange(han_engine *e) {
 
 bool han_exchange_over(han_engine *e, bool cancel) {
     struct han_trials *c = e->trials;
-    int flag = 1;
-    if (c->receiving) {
-        if (han_test(e->mpi, &c->requests[0], &flag)) flag = 1; /* ended with an error */
-        if (!flag && cancel) (void)han_cancel(e->mpi, &c->requests[0]);
-        c->receiving = !flag;
-    }
-    if (c->sending) {
-        if (han_test(e->mpi, &c->requests[1], &flag)) flag = 1;
-        c->sending = !flag;
-    }
+    c->receiving = c->receiving && !han_request_over(e, &c->requests[0], cancel);
+    c->sending = c->sending && !han_request_over(e, &c->requests[1], false);
     return !c->receiving && !c->sending;
 }

@@ -25,10 +25,9 @@ static const uint64_t CROWD_NS = 1000000; /* many threads ran: look around after
 static const uint32_t SLEEPY_SLEEP_NS = 100000;
 static const uint32_t NAP_NS = 50000;      /* where no bell rings for what the run waits for */
 static const uint32_t PATIENT_NS = 200000; /* of a sleep: other messages of the program progress */
-static const uint32_t MOST_YIELDS =
-    4096;                                /* before the thread sleeps, whatever sleeps took before */
-static const uint64_t BRIEF_NS = 250000; /* a sleep that is not worth the time of waking up */
-static const uint64_t LONG_NS = 1000000; /* a wait in which a sleep is worth it */
+static const uint32_t MOST_YIELDS = 4096;  /* before a sleep, whatever sleeps took before */
+static const uint64_t BRIEF_NS = 250000;   /* a sleep that is not worth the time of waking up */
+static const uint64_t LONG_NS = 1000000;   /* a wait in which a sleep is worth it */
 
 /* Progress MPI and other engines: peers may wait for messages or runs of this process. Returns
  * HAN_E_NOTICE if a peer has sent a notice, HAN_E_GONE if one has left. */
@@ -69,9 +68,7 @@ static enum han_status look_around(han_engine *e, han_idler *w) {
     if (han_engine_mismatch(e)) return HAN_E_MISMATCH;
     if (now < w->dead) return HAN_BLOCKED;
     w->dead = now + DEAD_NS;
-    int dead = han_dead_peer(e);
-    if (dead < 0) return HAN_BLOCKED;
-    e->dead_rank = dead;
+    if (!han_dead_peer(e)) return HAN_BLOCKED;
     enum han_status status = HAN_BLOCKED;
     for (int k = 0; k < LAST_POKES && status == HAN_BLOCKED; k++)
         status = poke(e); /* it may have ended after an error, of which it told the others */
@@ -218,8 +215,6 @@ enum han_status han_check_peers(han_engine *e, double waited) {
     if (e->failed) return HAN_E_FAILED;
     if (han_engine_mismatch(e)) return han_fail(e, HAN_E_MISMATCH);
     if (e->wait.timeout > 0 && waited > e->wait.timeout) return han_fail(e, HAN_E_TIMEOUT);
-    int dead = han_dead_peer(e);
-    if (dead < 0) return HAN_BLOCKED;
-    e->dead_rank = dead;
+    if (!han_dead_peer(e)) return HAN_BLOCKED;
     return han_fail(e, HAN_E_DEAD);
 }

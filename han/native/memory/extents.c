@@ -26,7 +26,7 @@ static void unshelve(han_extents *x, han_extent *e) {
 }
 
 /* Put a free extent into its bin, joined with neighbours in the same state. */
-static han_extent *shelve_joined(han_extents *x, han_extent *e, enum han_state state) {
+static void shelve_joined(han_extents *x, han_extent *e, enum han_state state) {
     han_extent *left = e->page ? x->at[e->page - 1] : NULL;
     han_extent *right = e->page + e->pages < x->pages ? x->at[e->page + e->pages] : NULL;
     if (left && left->state == state) {
@@ -41,7 +41,6 @@ static han_extent *shelve_joined(han_extents *x, han_extent *e, enum han_state s
         free(right);
     }
     shelve(x, e, state);
-    return e;
 }
 
 /* Where so many pages can begin in an extent, at a multiple of `step`; SIZE_MAX if it has no
@@ -76,7 +75,7 @@ static void drop_kept(han_extents *x) {
         for (han_extent *e; (e = x->bins[HAN_KEPT][bin]);) {
             unshelve(x, e);
             han_file_punch(&x->file, e->page, e->pages);
-            (void)shelve_joined(x, e, HAN_HOLE);
+            shelve_joined(x, e, HAN_HOLE);
         }
 }
 
@@ -117,7 +116,7 @@ static han_extent *take_hole(han_extents *x, size_t pages) {
     if (!e) return NULL;
     int error = han_file_reserve(&x->file, e->page, pages);
     if (!error) return e;
-    (void)shelve_joined(x, e, HAN_HOLE);
+    shelve_joined(x, e, HAN_HOLE);
     errno = error;
     return NULL;
 }
@@ -156,13 +155,10 @@ han_extent *han_extents_take_bare(han_extents *x, size_t pages) {
 }
 
 void han_extents_give(han_extents *x, han_extent *e) {
-    if (e->state != HAN_BARE) x->taken -= e->pages;
-    if (e->state != HAN_BARE && x->kept + e->pages <= x->keep) {
-        (void)shelve_joined(x, e, HAN_KEPT);
-        return;
-    }
-    han_file_punch(&x->file, e->page, e->pages);
-    (void)shelve_joined(x, e, HAN_HOLE);
+    bool used = e->state != HAN_BARE, keep = used && x->kept + e->pages <= x->keep;
+    if (used) x->taken -= e->pages;
+    if (!keep) han_file_punch(&x->file, e->page, e->pages);
+    shelve_joined(x, e, keep ? HAN_KEPT : HAN_HOLE);
 }
 
 int han_extents_open(han_extents *x, han_sparse_file file, size_t pages, size_t keep) {

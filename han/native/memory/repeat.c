@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/strides.h"
+#include "strides.h"
 
 enum {
     PLACES = 16,  /* in a stream at which a period is sought */
@@ -188,13 +188,7 @@ static void put_stream(const han_samples *s, uint32_t stream, seam where, uint32
     for (uint32_t k = 0; k < where.parts; k++) put(s, a.start + k, start + k, times, out);
     if (where.length) {
         const uint32_t group = start + where.parts - where.length;
-        const uint32_t task = out->code[out->length - 1].task;
-        out->code[out->length] = (han_instr){.code = HAN_LOOP,
-                                             .stream = s->shorter->code[a.start].stream,
-                                             .n = where.length,
-                                             .task = task,
-                                             .off = {(uint64_t)times + 1, out->n_strides}};
-        out->terms[out->length++] = (han_term){0};
+        han_put_mark(out, where.length, (uint64_t)times + 1);
         for (uint32_t k = 0; k < where.length; k++)
             out->strides[out->n_strides++] =
                 difference(s->longer, group + k, s->longer, group + where.length + k);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/strides.h"
+#include "strides.h"
 
 enum {
     LONGEST = 1024,  /* records of a loop */
@@ -49,16 +49,11 @@ static uint64_t kind_of(const search *s, uint32_t k) {
     return h;
 }
 
+static han_record at(const search *s, uint32_t k) { return han_record_at(s->code, s->terms, k); }
+
 /* Whether two records are of one kind; two kinds may have the same hash. */
 static bool same_kind(const search *s, uint32_t a, uint32_t b) {
-    return s->kinds[a] == s->kinds[b] &&
-           han_alike(han_record_at(s->code, s->terms, a), han_record_at(s->code, s->terms, b));
-}
-
-/* Write what is added to record `a` in record `b`. */
-static void stride_between(const search *s, uint32_t a, uint32_t b, han_stride *stride) {
-    *stride = han_stride_between(han_record_at(s->code, s->terms, a),
-                                 han_record_at(s->code, s->terms, b));
+    return s->kinds[a] == s->kinds[b] && han_alike(at(s, a), at(s, b));
 }
 
 /* Link the records of a stream that are of the same kind; 0, or -1 if there is no memory. */
@@ -84,10 +79,9 @@ static int link_kinds(search *s, uint32_t start, uint32_t stop) {
 /* Whether `length` records from `b` on are those before them with the strides of the trial. */
 static bool strides_again(search *s, uint32_t b, uint32_t length) {
     for (uint32_t k = 0; k < length; k++) {
-        han_stride stride;
         s->effort -= s->effort > 0;
         if (!same_kind(s, b + k - length, b + k)) return false;
-        stride_between(s, b + k - length, b + k, &stride);
+        const han_stride stride = han_stride_between(at(s, b + k - length), at(s, b + k));
         if (memcmp(&stride, &s->trial[k], sizeof stride)) return false;
     }
     return true;
@@ -100,7 +94,8 @@ static uint32_t times_of(search *s, uint32_t first, uint32_t stop, uint32_t leng
         s->effort -= s->effort > 0;
         if (!same_kind(s, first + k, b + k)) return 1;
     }
-    for (uint32_t k = 0; k < length; k++) stride_between(s, first + k, b + k, &s->trial[k]);
+    for (uint32_t k = 0; k < length; k++)
+        s->trial[k] = han_stride_between(at(s, first + k), at(s, b + k));
     while (stop - b >= 2 * length && strides_again(s, b += length, length)) times++;
     return times;
 }
@@ -136,17 +131,20 @@ static void put(const search *s, han_records_of *out, uint32_t k) {
     out->length++;
 }
 
+void han_put_mark(han_records_of *out, uint32_t length, uint64_t times) {
+    const han_instr *last = &out->code[out->length - 1];
+    if (out->terms) out->terms[out->length] = (han_term){0};
+    out->code[out->length++] = (han_instr){.code = HAN_LOOP,
+                                           .stream = last->stream,
+                                           .n = length,
+                                           .off = {times, out->n_strides},
+                                           .task = last->task};
+}
+
 /* Write the records of a loop, and the mark at its end. */
 static void put_loop(const search *s, han_records_of *out, uint32_t first, loop one) {
     for (uint32_t k = 0; k < one.length; k++) put(s, out, first + k);
-    const han_instr *last = &s->code[first + one.length - 1];
-    out->code[out->length] = (han_instr){.code = HAN_LOOP,
-                                         .stream = last->stream,
-                                         .n = one.length,
-                                         .off = {one.times, out->n_strides},
-                                         .task = last->task};
-    if (s->terms) out->terms[out->length] = (han_term){0};
-    out->length++;
+    han_put_mark(out, one.length, one.times);
     memcpy(out->strides + out->n_strides, s->best, one.length * sizeof *out->strides);
     out->n_strides += one.length;
 }

@@ -22,6 +22,9 @@ typedef struct {
  * empty; -1 if there is no memory. */
 int han_roll(const han_records_of *program, han_records_of *rolled);
 
+/* Write the mark behind the `length` records of a loop; its strides are the next ones. */
+void han_put_mark(han_records_of *, uint32_t length, uint64_t times);
+
 void han_free_records(han_records_of *);
 
 #endif

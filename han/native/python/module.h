@@ -14,10 +14,15 @@
 #endif
 #include <numpy/arrayobject.h>
 
-/* Entries of tables of methods that take their arguments as an array. */
-#define HAN_FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
-#define HAN_FAST_NAMED(function) \
-    (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
+/* An entry of a table of methods: a function that is called as the flags say, the parameters that
+ * Python shows, and what it does. */
+#define HAN_METHOD(NAME, FUNCTION, FLAGS, PARAMETERS, TEXT) \
+    {NAME, (PyCFunction)(void (*)(void))(FUNCTION), FLAGS, NAME "(" PARAMETERS ")\n--\n\n" TEXT}
+#define HAN_NAMED (METH_FASTCALL | METH_KEYWORDS)
+
+/* Raise an exception, as PyErr_Format does; -1. */
+#define HAN_RAISE(...) (PyErr_Format(__VA_ARGS__), -1)
+#define HAN_NO_MEMORY (PyErr_NoMemory(), -1)
 
 extern PyTypeObject BoardType, CallsType, DeliveryType, EagerType, EngineType, OperationsType,
     PlanType, ReaderType, RecordsType, RefType;
@@ -35,8 +40,6 @@ int han_py_open_memory(void);
 int han_py_open_dlpack(void);
 int han_py_open_encoded(void);
 
-/* Return bytes that stand for an object; NULL with an exception. */
-PyObject *han_py_encode(PyObject *object);
 /* Return the object for which the bytes of a buffer stand; no bytes stand for None. */
 PyObject *han_py_decode(PyObject *data);
 

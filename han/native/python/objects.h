@@ -10,8 +10,7 @@ typedef struct {
     PyObject_HEAD
     han_engine engine;
     han_mpi mpi;
-    PyObject
-        *on_error; /* called with (status, detail, later); raises, or returns to go on waiting */
+    PyObject *on_error; /* takes (status, detail, later); raises, or returns to go on waiting */
     PyObject *weakrefs;
     Py_buffer views[HAN_MAX_CHANNELS];
 } EngineObject;
@@ -26,6 +25,9 @@ typedef struct PlanObject {
 
 /* An object, or None in the place of NULL; borrowed. */
 static inline PyObject *han_py_or_none(void *o) { return o ? (PyObject *)o : Py_None; }
+
+/* The same the other way round: a new reference, or NULL in the place of None. */
+static inline PyObject *han_py_given(PyObject *o) { return o == Py_None ? NULL : Py_NewRef(o); }
 
 /* Engine.plan: make a Plan from a program's records. */
 PyObject *han_py_plan(EngineObject *, PyObject *args, PyObject *kwargs);

@@ -27,10 +27,7 @@ static void *data_realloc(void *arena, void *p, size_t bytes) {
     return han_arena_resize(arena, p, bytes);
 }
 
-static void data_free(void *arena, void *p, size_t bytes) {
-    (void)bytes;
-    han_arena_give(arena, p);
-}
+static void data_free(void *arena, void *p, size_t Py_UNUSED(bytes)) { han_arena_give(arena, p); }
 
 static void free_provider(provider *p) {
     Py_XDECREF(p->folders);
@@ -48,24 +45,19 @@ static void release(PyObject *capsule) {
 static int note_groups(provider *p, PyObject *folders) {
     Py_ssize_t n = folders ? PyTuple_GET_SIZE(folders) : 0;
     p->groups = PyMem_Calloc((size_t)n + 1, sizeof *p->groups);
-    if (!p->groups) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->groups) return HAN_NO_MEMORY;
     for (Py_ssize_t k = 0; k < n; k++)
         if (!(p->groups[k] = PyBytes_AsString(PyTuple_GET_ITEM(folders, k)))) return -1;
     p->folders = Py_XNewRef(folders);
     return 0;
 }
 
-static PyObject *arena_room(PyObject *self, PyObject *folder) {
-    (void)self;
+static PyObject *arena_room(PyObject *Py_UNUSED(module), PyObject *folder) {
     const char *name = PyBytes_AsString(folder);
     return name ? PyLong_FromUnsignedLongLong(han_room(name, UINT64_MAX)) : NULL;
 }
 
-static PyObject *arena_open(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_open(PyObject *Py_UNUSED(module), PyObject *args) {
     int fd;
     int touch = false;
     PyObject *folders = NULL;
@@ -95,13 +87,11 @@ static han_arena *arena_of(PyObject *capsule) {
     return NULL;
 }
 
-static PyObject *arena_use(PyObject *self, PyObject *handler) {
-    (void)self;
+static PyObject *arena_use(PyObject *Py_UNUSED(module), PyObject *handler) {
     return PyDataMem_SetHandler(handler == Py_None ? NULL : handler);
 }
 
-static PyObject *arena_holds(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_holds(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     unsigned long long address, bytes;
     if (!PyArg_ParseTuple(args, "OKK", &capsule, &address, &bytes)) return NULL;
@@ -109,8 +99,7 @@ static PyObject *arena_holds(PyObject *self, PyObject *args) {
     return a ? PyBool_FromLong(han_arena_holds(a, address, bytes)) : NULL;
 }
 
-static PyObject *arena_tell(PyObject *self, PyObject *capsule) {
-    (void)self;
+static PyObject *arena_tell(PyObject *Py_UNUSED(module), PyObject *capsule) {
     han_arena *a = arena_of(capsule);
     if (!a) return NULL;
     han_arena_facts f = han_arena_tell(a);
@@ -125,8 +114,7 @@ static PyObject *address_of(void *p) {
     return p ? PyLong_FromVoidPtr(p) : PyErr_SetFromErrno(PyExc_OSError);
 }
 
-static PyObject *arena_take(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_take(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     Py_ssize_t bytes;
     int bare = false;
@@ -137,8 +125,7 @@ static PyObject *arena_take(PyObject *self, PyObject *args) {
                            : han_arena_take(a, (size_t)bytes, true));
 }
 
-static PyObject *arena_fill(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_fill(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     unsigned long long address;
     Py_ssize_t bytes;
@@ -149,8 +136,7 @@ static PyObject *arena_fill(PyObject *self, PyObject *args) {
     return errno ? PyErr_SetFromErrno(PyExc_OSError) : Py_NewRef(Py_None);
 }
 
-static PyObject *arena_give(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *arena_give(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     unsigned long long address;
     if (!PyArg_ParseTuple(args, "OK", &capsule, &address)) return NULL;
@@ -161,31 +147,26 @@ static PyObject *arena_give(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef han_arena_functions[] = {
-    {"arena_open", arena_open, METH_VARARGS,
-     "arena_open($module, fd, size, keep, touch=False, groups=(), /)\n--\n\n"
-     "Open an arena in a sparse file; return NumPy's handle of it. The arena owns the file "
-     "descriptor. It respects the memory limits of the control groups whose folders are given."},
-    {"room", arena_room, METH_O,
-     "room($module, folder, /)\n--\n\n"
-     "Return the bytes that are left below the memory limit of a control group."},
-    {"arena_use", arena_use, METH_O,
-     "arena_use($module, handler, /)\n--\n\n"
-     "Make NumPy allocate in an arena in this context; return the handler used before."},
-    {"arena_holds", arena_holds, METH_VARARGS,
-     "arena_holds($module, arena, address, nbytes, /)\n--\n\n"
-     "Return whether these bytes are in the arena."},
-    {"arena_take", arena_take, METH_VARARGS,
-     "arena_take($module, arena, nbytes, bare=False, /)\n--\n\n"
-     "Return the address of so many zeros; of memory to be filled, if it is bare. Raises OSError."},
-    {"arena_fill", arena_fill, METH_VARARGS,
-     "arena_fill($module, arena, address, nbytes, /)\n--\n\n"
-     "Reserve memory for bytes that were taken bare. Raises OSError."},
-    {"arena_give", arena_give, METH_VARARGS,
-     "arena_give($module, arena, address, /)\n--\n\n"
-     "Give back what was taken."},
-    {"arena_tell", arena_tell, METH_O,
-     "arena_tell($module, arena, /)\n--\n\n"
-     "Return base, size, bytes taken and kept; the number of refusals, and the bytes and errno of "
-     "the last one."},
+    HAN_METHOD(
+        "arena_open", arena_open, METH_VARARGS,
+        "$module, fd, size, keep, touch=False, groups=(), /",
+        "Open an arena in a sparse file; return NumPy's handle of it. The arena owns the file "
+        "descriptor. It respects the memory limits of the control groups whose folders are given."),
+    HAN_METHOD("room", arena_room, METH_O, "$module, folder, /",
+               "Return the bytes that are left below the memory limit of a control group."),
+    HAN_METHOD("arena_use", arena_use, METH_O, "$module, handler, /",
+               "Make NumPy allocate in an arena in this context; return the handler used before."),
+    HAN_METHOD("arena_holds", arena_holds, METH_VARARGS, "$module, arena, address, nbytes, /",
+               "Return whether these bytes are in the arena."),
+    HAN_METHOD("arena_take", arena_take, METH_VARARGS, "$module, arena, nbytes, bare=False, /",
+               "Return the address of so many zeros; of memory to be filled, if it is bare. Raises "
+               "OSError."),
+    HAN_METHOD("arena_fill", arena_fill, METH_VARARGS, "$module, arena, address, nbytes, /",
+               "Reserve memory for bytes that were taken bare. Raises OSError."),
+    HAN_METHOD("arena_give", arena_give, METH_VARARGS, "$module, arena, address, /",
+               "Give back what was taken."),
+    HAN_METHOD("arena_tell", arena_tell, METH_O, "$module, arena, /",
+               "Return base, size, bytes taken and kept; the number of refusals, and the bytes and "
+               "errno of the last one."),
     {NULL, NULL, 0, NULL},
 };

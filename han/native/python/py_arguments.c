@@ -63,15 +63,13 @@ static bool collects(const han_caller *self, PyObject *const *args, han_call *c)
 
 /* ---- collectives -------------------------------------------------------------------------- */
 
-bool han_read_barrier(const han_caller *self, PyObject *const *args, han_call *c) {
-    (void)self, (void)args;
-    c->key.collective = HAN_C_BARRIER;
+bool han_read_barrier(const han_caller *Py_UNUSED(self), PyObject *const *Py_UNUSED(args),
+                      han_call *Py_UNUSED(c)) {
     return true;
 }
 
 /* buf, root */
 bool han_read_bcast(const han_caller *self, PyObject *const *args, han_call *c) {
-    c->key.collective = HAN_C_BCAST;
     if (!han_root_of(args[1], &c->key) || !han_py_read(self->reader, args[0], 1, &c->recv))
         return false;
     if (c->recv.readonly && c->key.root != self->rank) return false;
@@ -81,28 +79,19 @@ bool han_read_bcast(const han_caller *self, PyObject *const *args, han_call *c) 
     return true;
 }
 
-/* send, recv, op */
+/* send, recv, op; scans too */
 bool han_read_allreduce(const han_caller *self, PyObject *const *args, han_call *c) {
-    c->key.collective = HAN_C_ALLREDUCE;
-    return combines(self, args, c) && reduces(c, c->recv.nbytes, c->recv.element, args[2]);
-}
-
-/* send, recv, op */
-bool han_read_scan(const han_caller *self, PyObject *const *args, han_call *c) {
-    c->key.collective = HAN_C_SCAN;
     return combines(self, args, c) && reduces(c, c->recv.nbytes, c->recv.element, args[2]);
 }
 
 /* send, recv, op; rank 0 receives nothing, so no copy must be delivered there */
 bool han_read_exscan(const han_caller *self, PyObject *const *args, han_call *c) {
-    c->key.collective = HAN_C_EXSCAN;
     return combines(self, args, c) && c->use != HAN_GAPPED &&
            reduces(c, c->recv.nbytes, c->recv.element, args[2]);
 }
 
 /* send, recv, op, root */
 bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c) {
-    c->key.collective = HAN_C_REDUCE;
     if (!han_root_of(args[3], &c->key)) return false;
     bool at_root = c->key.root == self->rank;
     return (at_root ? combines(self, args, c) : reads_operand(self, args[0], &c->send)) &&
@@ -111,7 +100,6 @@ bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c)
 
 /* send, recv, root */
 bool han_read_gather(const han_caller *self, PyObject *const *args, han_call *c) {
-    c->key.collective = HAN_C_GATHER;
     if (!han_root_of(args[2], &c->key)) return false;
     if (c->key.root == self->rank) return collects(self, args, c);
     if (!han_reads(self, args[0], &c->send)) return false;
@@ -122,7 +110,6 @@ bool han_read_gather(const han_caller *self, PyObject *const *args, han_call *c)
 /* send, recv, root */
 bool han_read_scatter(const han_caller *self, PyObject *const *args, han_call *c) {
     uint64_t *nbytes = &c->key.nbytes;
-    c->key.collective = HAN_C_SCATTER;
     if (!han_root_of(args[2], &c->key)) return false;
     if (c->key.root != self->rank) {
         if (!han_writes(self, args[1], &c->recv)) return false;
@@ -139,14 +126,12 @@ bool han_read_scatter(const han_caller *self, PyObject *const *args, han_call *c
 
 /* send, recv */
 bool han_read_allgather(const han_caller *self, PyObject *const *args, han_call *c) {
-    c->key.collective = HAN_C_ALLGATHER;
     return collects(self, args, c);
 }
 
 /* send, recv */
 bool han_read_alltoall(const han_caller *self, PyObject *const *args, han_call *c) {
     uint64_t sent;
-    c->key.collective = HAN_C_ALLTOALL;
     if (!divides(self, args[1], &c->recv, &c->key.nbytes) || c->recv.readonly) return false;
     if (han_says_in_place(self, args[0])) {
         c->key.root = 1; /* no root here: tells in-place calls from others */
@@ -159,7 +144,6 @@ bool han_read_alltoall(const han_caller *self, PyObject *const *args, han_call *
 /* send, recv, op */
 bool han_read_reduce_scatter_block(const han_caller *self, PyObject *const *args, han_call *c) {
     uint64_t nbytes;
-    c->key.collective = HAN_C_REDUCE_SCATTER;
     if (han_says_in_place(self, args[0])) {
         c->key.root = 1; /* as in alltoall */
         if (!divides(self, args[1], &c->recv, &nbytes) || c->recv.readonly) return false;
@@ -183,7 +167,6 @@ static void in_bytes(han_call *c, const han_blocks *b, uint64_t size) {
 /* send, recv with counts */
 bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call *c) {
     han_blocks b;
-    c->key.collective = HAN_C_ALLGATHER;
     if (!han_py_blocks(&b, &c->counts, self->size) ||
         !han_py_read_vector(self->reader, args[1], &b, &c->recv) || c->recv.readonly)
         return false;
@@ -203,7 +186,6 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
 bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_call *c) {
     han_blocks b;
     uint64_t whole;
-    c->key.collective = HAN_C_REDUCE_SCATTER;
     if (han_says_in_place(self, args[0]) || !han_py_blocks(&b, &c->counts, self->size) ||
         !han_py_read_counts(args[2], &b) || !han_writes(self, args[1], &c->recv) ||
         !han_reads(self, args[0], &c->send))

@@ -31,6 +31,16 @@ typedef struct {
     uint32_t numbers; /* how many of these a run needs */
 } han_call;
 
+/* The numbers of a call whose blocks' sizes two ranks know: for each rank the bytes of the block to it,
+ * then of that from it, and where each begins. */
+typedef struct {
+    uint64_t *sends, *takes, *from, *to;
+} han_own_blocks;
+
+static inline han_own_blocks han_own_blocks_of(uint64_t *numbers, int32_t ranks) {
+    return (han_own_blocks){numbers, numbers + ranks, numbers + 2 * ranks, numbers + 3 * ranks};
+}
+
 /* ---- what several readers do ---------------------------------------------------------------- */
 
 /* Other objects than these may have an `__int__` that differs from their `__index__`. */
@@ -66,25 +76,16 @@ static inline bool han_apart(const han_call *c) {
 
 /* ---- readers -------------------------------------------------------------------------------- */
 
-/* Read arguments into a call that is all zero; false, without an exception, if they are refused. */
-typedef bool (*han_reading)(const han_caller *, PyObject *const *args, han_call *);
+/* Read arguments into a call that is all zero but for the collective; false, without an exception, if
+ * they are refused. */
+typedef bool han_reading(const han_caller *, PyObject *const *args, han_call *);
 
-bool han_read_barrier(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_bcast(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_reduce(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_allreduce(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_gather(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_scatter(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_allgather(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_alltoall(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_scan(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_exscan(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_reduce_scatter_block(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_allgatherv(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_reduce_scatter(const han_caller *, PyObject *const *args, han_call *);
+han_reading han_read_barrier, han_read_bcast, han_read_reduce, han_read_allreduce, han_read_exscan,
+    han_read_gather, han_read_scatter, han_read_allgather, han_read_alltoall,
+    han_read_reduce_scatter_block, han_read_allgatherv, han_read_reduce_scatter;
 /* The call that tells all ranks how many elements each one receives: recv, and an array of 64-bit
  * numbers for them. */
-bool han_read_recvcounts(const han_caller *, PyObject *const *args, han_call *);
+han_reading han_read_recvcounts;
 
 /* The sizes of blocks that differ, as bytes that a request owns; NULL if there are none. 0 or -1. */
 int han_py_sizes_of(const han_caller *, const han_call *, PyObject **out);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "memory/strides.h"
+#include "strides.h"
 
 enum { MOST_PARTIALS = 64 }; /* that wait for their right half; one more doubles the operands */
 
@@ -69,13 +69,12 @@ PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t gi
     uint64_t number[5]; /* first, second, n, times, turns */
     if (han_take("again", args, given, NULL, 0, number, 5)) return NULL;
     const uint64_t a = number[0], b = number[1], n = number[2], times = number[3];
-    if (n > self->length || a > b || b > self->length - n || !same_turns(self, a, b, n)) {
-        PyErr_Format(PyExc_ValueError,
-                     "again: %llu operations from number %llu on are not those from number %llu on "
-                     "with strides",
-                     (unsigned long long)n, (unsigned long long)b, (unsigned long long)a);
-        return NULL;
-    }
+    if (n > self->length || a > b || b > self->length - n || !same_turns(self, a, b, n))
+        return PyErr_Format(
+            PyExc_ValueError,
+            "again: %llu operations from number %llu on are not those from number %llu on "
+            "with strides",
+            (unsigned long long)n, (unsigned long long)b, (unsigned long long)a);
     for (uint64_t turn = 0; turn < number[4]; turn++)
         for (uint64_t k = 0; k < n; k++)
             if (append_again(self, a + k, b + k, times + turn)) return NULL;
@@ -100,12 +99,11 @@ static int take_shares(const char *name, PyObject *const *cells, PyObject *const
                        shares *out) {
     if (han_expect_tuple(name, cells[0], -1)) return -1;
     *out = (shares){.cells = cells[0], .bounds = bounds[0], .n = PyTuple_GET_SIZE(cells[0])};
+    uint64_t part[3];
     if (han_number_of(cells[1], &out->offset) || han_expect_tuple(name, bounds[0], out->n) ||
-        han_expect_tuple(name, bounds[1], 3))
+        han_numbers_of(name, bounds[1], part, 3))
         return -1;
-    uint64_t *part[] = {&out->start, &out->at, &out->most};
-    for (int k = 0; k < 3; k++)
-        if (han_number_of(PyTuple_GET_ITEM(bounds[1], k), part[k])) return -1;
+    out->start = part[0], out->at = part[1], out->most = part[2];
     return 0;
 }
 
@@ -113,13 +111,9 @@ static int take_shares(const char *name, PyObject *const *cells, PyObject *const
 static int share_at(const char *name, const shares *all, Py_ssize_t k, RefObject *cell,
                     uint64_t *nbytes) {
     const RefObject *found = han_ref_of(PyTuple_GET_ITEM(all->cells, k));
-    PyObject *pair = PyTuple_GET_ITEM(all->bounds, k);
-    uint64_t first, last;
-    if (!found || han_expect_tuple(name, pair, 2) ||
-        han_number_of(PyTuple_GET_ITEM(pair, 0), &first) ||
-        han_number_of(PyTuple_GET_ITEM(pair, 1), &last))
-        return -1;
-    first = smaller(first + all->at, last);
+    uint64_t bound[2];
+    if (!found || han_numbers_of(name, PyTuple_GET_ITEM(all->bounds, k), bound, 2)) return -1;
+    const uint64_t last = bound[1], first = smaller(bound[0] + all->at, last);
     *cell = *found;
     cell->offset += all->offset;
     cell->at = cell->origin = all->start + first;
@@ -219,11 +213,9 @@ static int operand_at(OperationsObject *self, const folding *f, Py_ssize_t k, Re
 /* Write `left op right` to the place of a partial result, which becomes `left`; 0 or -1. */
 static int into_partial(OperationsObject *self, const folding *f, Py_ssize_t number,
                         RefObject *left, const RefObject *right) {
-    if (number >= PyTuple_GET_SIZE(f->partials)) {
-        PyErr_Format(PyExc_ValueError, "%zd places are too few for partial results",
-                     PyTuple_GET_SIZE(f->partials));
-        return -1;
-    }
+    if (number >= PyTuple_GET_SIZE(f->partials))
+        return HAN_RAISE(PyExc_ValueError, "%zd places are too few for partial results",
+                         PyTuple_GET_SIZE(f->partials));
     const RefObject *place = han_ref_of(PyTuple_GET_ITEM(f->partials, number));
     if (!place) return -1;
     RefObject result = han_ref_at(place, f->dst->at);
@@ -239,10 +231,8 @@ static int into_partial(OperationsObject *self, const folding *f, Py_ssize_t num
 static int combine_top(OperationsObject *self, const folding *f, Py_ssize_t *depth,
                        uint64_t combinations, RefObject *stack, bool last) {
     for (; combinations; combinations--) {
-        if (*depth < 2) {
-            PyErr_SetString(PyExc_ValueError, "an order combines more operands than there are");
-            return -1;
-        }
+        if (*depth < 2)
+            return HAN_RAISE(PyExc_ValueError, "an order combines more operands than there are");
         RefObject *left = &stack[*depth - 2], *right = &stack[*depth - 1];
         --*depth;
         if (last && combinations == 1 && *depth == 1)
@@ -265,19 +255,15 @@ PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_
     if (take_folding("fold_each", args, given, &f)) return NULL;
     for (Py_ssize_t k = 0; k < f.n; k++) {
         uint64_t combinations;
-        if (depth == MOST_PARTIALS) {
-            PyErr_Format(PyExc_ValueError, "more than %d partial results", MOST_PARTIALS);
-            return NULL;
-        }
+        if (depth == MOST_PARTIALS)
+            return PyErr_Format(PyExc_ValueError, "more than %d partial results", MOST_PARTIALS);
         if (operand_at(self, &f, k, &stack[depth++]) ||
             han_number_of(PyTuple_GET_ITEM(f.order, k), &combinations) ||
             combine_top(self, &f, &depth, combinations, stack, k == f.n - 1))
             return NULL;
     }
-    if (depth > 1) {
-        PyErr_SetString(PyExc_ValueError, "an order leaves operands that it does not combine");
-        return NULL;
-    }
+    if (depth > 1)
+        return PyErr_Format(PyExc_ValueError, "an order leaves operands that it does not combine");
     if (f.n == 1 && copy_only(self, &f, stack)) return NULL;
     Py_RETURN_NONE;
 }

@@ -4,15 +4,8 @@
 
 #include "python/py_emit.h"
 
-/* wait_each(flags, k, ranks) */
-PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-/* again(first, second, n, times, turns) */
-PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-/* show_each(cells, offset, src, bounds, part) */
-PyObject *han_show_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-/* take_each(dst, cells, offset, bounds, part, flags, k, ranks) */
-PyObject *han_take_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
-/* fold_each(dst, operands, mine, start, nbytes, order, partials, waits, also, block=None) */
-PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given);
+typedef PyObject *han_method(OperationsObject *, PyObject *const *args, Py_ssize_t given);
+
+han_method han_wait_each, han_again, han_show_each, han_take_each, han_fold_each;
 
 #endif

@@ -147,12 +147,13 @@ static PyObject *persistent(CallsObject *self, const han_call *c) {
 }
 
 /* Read the arguments and go on with the call; `go` is NULL for a persistent one. */
-static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_reading read, mode go) {
+static inline PyObject *serve(CallsObject *self, PyObject *const *args, int32_t collective,
+                              han_reading *read, mode go) {
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
     c.use = HAN_DIRECT;
     c.copied = false;
-    c.key = (han_entry){0};
+    c.key = (han_entry){.collective = collective};
     c.counts = NULL;
     c.numbers = 0;
     PyObject *answer = !read(&self->caller, args, &c) ? Py_NewRef(Py_False)
@@ -166,42 +167,42 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, han_read
 
 /* ---- han._native.Calls -------------------------------------------------------------------- */
 
-#define DEFINE_METHOD(NAME, METHOD, ARGUMENTS, GO)                                            \
+/* X(method, reader, collective, number of arguments, their names) */
+#define COLLECTIVES(X)                                                                   \
+    X(barrier, barrier, BARRIER, 0, "")                                                  \
+    X(bcast, bcast, BCAST, 2, ", buf, root")                                             \
+    X(reduce, reduce, REDUCE, 4, ", send, recv, op, root")                               \
+    X(allreduce, allreduce, ALLREDUCE, 3, ", send, recv, op")                            \
+    X(gather, gather, GATHER, 3, ", send, recv, root")                                   \
+    X(scatter, scatter, SCATTER, 3, ", send, recv, root")                                \
+    X(allgather, allgather, ALLGATHER, 2, ", send, recv")                                \
+    X(alltoall, alltoall, ALLTOALL, 2, ", send, recv")                                   \
+    X(reduce_scatter_block, reduce_scatter_block, REDUCE_SCATTER, 3, ", send, recv, op") \
+    X(allgatherv, allgatherv, ALLGATHER, 2, ", send, recv")                              \
+    X(reduce_scatter, reduce_scatter, REDUCE_SCATTER, 4, ", send, recv, counts, op")     \
+    X(gatherv, gatherv, GATHERV, 3, ", send, recv, root")                                \
+    X(scatterv, scatterv, SCATTERV, 3, ", send, recv, root")                             \
+    X(alltoallv, alltoallv, ALLTOALLV, 2, ", send, recv")                                \
+    X(alltoallw, alltoallw, ALLTOALLV, 2, ", send, recv")                                \
+    X(neighbours, neighbours, ALLTOALLV, 3, ", ranks, send, recv")                       \
+    X(scan, allreduce, SCAN, 3, ", send, recv, op")                                      \
+    X(exscan, exscan, EXSCAN, 3, ", send, recv, op")
+
+#define DEFINE_METHOD(METHOD, READER, COLLECTIVE, ARGUMENTS, GO)                              \
     static PyObject *calls_##METHOD(CallsObject *self, PyObject *const *args, Py_ssize_t n) { \
         if (han_expect(#METHOD, n, ARGUMENTS)) return NULL;                                   \
-        return serve(self, args, han_read_##NAME, GO);                                        \
+        return serve(self, args, HAN_C_##COLLECTIVE, han_read_##READER, GO);                  \
     }
 
-#define DEFINE_METHODS(NAME, ARGUMENTS)                  \
-    DEFINE_METHOD(NAME, NAME, ARGUMENTS, blocking)       \
-    DEFINE_METHOD(NAME, i##NAME, ARGUMENTS, nonblocking) \
-    DEFINE_METHOD(NAME, NAME##_init, ARGUMENTS, NULL)
+#define DEFINE_METHODS(NAME, READER, COLLECTIVE, ARGUMENTS, PARAMETERS) \
+    DEFINE_METHOD(NAME, READER, COLLECTIVE, ARGUMENTS, blocking)        \
+    DEFINE_METHOD(i##NAME, READER, COLLECTIVE, ARGUMENTS, nonblocking)  \
+    DEFINE_METHOD(NAME##_init, READER, COLLECTIVE, ARGUMENTS, NULL)
 
-DEFINE_METHODS(barrier, 0)
-DEFINE_METHODS(bcast, 2)
-DEFINE_METHODS(reduce, 4)
-DEFINE_METHODS(allreduce, 3)
-DEFINE_METHODS(gather, 3)
-DEFINE_METHODS(scatter, 3)
-DEFINE_METHODS(allgather, 2)
-DEFINE_METHODS(alltoall, 2)
-DEFINE_METHODS(reduce_scatter_block, 3)
-DEFINE_METHODS(allgatherv, 2)
-DEFINE_METHODS(reduce_scatter, 4)
-DEFINE_METHODS(gatherv, 3)
-DEFINE_METHODS(scatterv, 3)
-DEFINE_METHODS(alltoallv, 2)
-DEFINE_METHODS(alltoallw, 2)
-DEFINE_METHODS(neighbours, 3)
-DEFINE_METHODS(scan, 3)
-DEFINE_METHODS(exscan, 3)
+COLLECTIVES(DEFINE_METHODS)
+DEFINE_METHOD(recvcounts, recvcounts, ALLGATHER, 2, blocking)
 
-static PyObject *calls_recvcounts(CallsObject *self, PyObject *const *args, Py_ssize_t n) {
-    return han_expect("recvcounts", n, 2) ? NULL : serve(self, args, han_read_recvcounts, blocking);
-}
-
-static PyObject *calls_clear(CallsObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *calls_clear(CallsObject *self, PyObject *Py_UNUSED(none)) {
     han_py_look_up_clear(&self->plans);
     Py_RETURN_NONE;
 }
@@ -268,43 +269,24 @@ static void calls_dealloc(CallsObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-#define BOTH(NAME, PARAMETERS)                                                               \
-    {#NAME, HAN_FAST(calls_##NAME),                                                          \
-     #NAME "($self" PARAMETERS ", /)\n--\n\n"                                                \
-           "Run the call; False if the caller must parse and plan it."},                     \
-        {"i" #NAME, HAN_FAST(calls_i##NAME),                                                 \
-         "i" #NAME "($self" PARAMETERS ", /)\n--\n\nReturn the started request, or False."}, \
-        {#NAME "_init", HAN_FAST(calls_##NAME##_init),                                       \
-         #NAME "_init($self" PARAMETERS ", /)\n--\n\nReturn a persistent request, or False."}
+#define ENTRIES(NAME, READER, COLLECTIVE, ARGUMENTS, PARAMETERS)                                \
+    HAN_METHOD(#NAME, calls_##NAME, METH_FASTCALL, "$self" PARAMETERS ", /",                    \
+               "Run the call; False if the caller must parse and plan it."),                    \
+        HAN_METHOD("i" #NAME, calls_i##NAME, METH_FASTCALL, "$self" PARAMETERS ", /",           \
+                   "Return the started request, or False."),                                    \
+        HAN_METHOD(#NAME "_init", calls_##NAME##_init, METH_FASTCALL, "$self" PARAMETERS ", /", \
+                   "Return a persistent request, or False."),
 
 static PyMethodDef calls_methods[] = {
-    BOTH(barrier, ""),
-    BOTH(bcast, ", buf, root"),
-    BOTH(reduce, ", send, recv, op, root"),
-    BOTH(allreduce, ", send, recv, op"),
-    BOTH(gather, ", send, recv, root"),
-    BOTH(scatter, ", send, recv, root"),
-    BOTH(allgather, ", send, recv"),
-    BOTH(alltoall, ", send, recv"),
-    BOTH(reduce_scatter_block, ", send, recv, op"),
-    BOTH(allgatherv, ", send, recv"),
-    BOTH(reduce_scatter, ", send, recv, counts, op"),
-    BOTH(gatherv, ", send, recv, root"),
-    BOTH(scatterv, ", send, recv, root"),
-    BOTH(alltoallv, ", send, recv"),
-    BOTH(alltoallw, ", send, recv"),
-    BOTH(neighbours, ", ranks, send, recv"),
-    BOTH(scan, ", send, recv, op"),
-    BOTH(exscan, ", send, recv, op"),
-    {"recvcounts", HAN_FAST(calls_recvcounts),
-     "recvcounts($self, recv, counts, /)\n--\n\n"
-     "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."},
-    {"add", (PyCFunction)calls_add, METH_VARARGS,
-     "add($self, plan, collective, root, op, key, uneven, /)\n--\n\n"
-     "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is "
-     "(bound "
-     "of its class, kind, handle), `uneven` says whether blocks differ in size."},
-    {"clear", (PyCFunction)calls_clear, METH_NOARGS, "clear($self, /)\n--\n\nRemove all plans."},
+    COLLECTIVES(ENTRIES) /* of all calls above */
+    HAN_METHOD(
+        "recvcounts", calls_recvcounts, METH_FASTCALL, "$self, recv, counts, /",
+        "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."),
+    HAN_METHOD(
+        "add", calls_add, METH_VARARGS, "$self, plan, collective, root, op, key, uneven, /",
+        "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is "
+        "(bound of its class, kind, handle), `uneven` says whether blocks differ in size."),
+    HAN_METHOD("clear", calls_clear, METH_NOARGS, "$self, /", "Remove all plans."),
     {NULL, NULL, 0, NULL},
 };
 

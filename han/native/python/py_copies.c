@@ -16,15 +16,6 @@ static int pack(const ReaderObject *r, const han_buffer *b, const void *from, vo
     return rc;
 }
 
-static int unpack(const ReaderObject *r, const han_buffer *b, const void *packed) {
-    han_handle type = han_py_handle(r, b->datatype);
-    int rc;
-    Py_BEGIN_ALLOW_THREADS
-    rc = han_unpack(&r->mpi, packed, (int)b->packed, b->data, (int)b->count, type, r->self);
-    Py_END_ALLOW_THREADS
-    return rc;
-}
-
 /* The type of the elements of a block. */
 static han_handle type_of(const ReaderObject *r, const han_buffer *b, int32_t block) {
     bool own = PyTuple_Check(b->datatype);
@@ -77,29 +68,24 @@ static int unpack_blocks(const ReaderObject *r, const han_buffer *b, int32_t blo
     return rc;
 }
 
+static int unpack(const ReaderObject *r, const han_buffer *b, const uint8_t *packed) {
+    const uint64_t place = 0;
+    return unpack_blocks(r, b, 1, &b->packed, &place, packed);
+}
+
 static uint64_t sum_of(const uint64_t *numbers, int32_t n) {
     uint64_t sum = 0;
     for (int32_t k = 0; k < n; k++) sum += numbers[k];
     return sum;
 }
 
-/* The numbers of a call whose blocks' sizes two ranks know: the sizes of what this rank sends and
- * receives, and where each block begins. A copy has, one after the other, such numbers of its own, what
- * is sent packed, and what is received packed. */
-typedef struct {
-    uint64_t *sends, *takes, *from, *to;
-} own_numbers;
-
-static own_numbers own_of(uint64_t *numbers, int32_t ranks) {
-    return (own_numbers){numbers, numbers + ranks, numbers + 2 * ranks, numbers + 3 * ranks};
-}
-
-/* The bytes of a copy. Behind a result with gaps its data is packed, before it is delivered. */
+/* The bytes of a copy. One of blocks of derived types has, one after the other, numbers of its own, what
+ * is sent packed, and what is received packed. Behind a result with gaps its data is packed, before it is delivered. */
 static uint64_t bytes_of(const han_caller *self, const han_call *c) {
     if (c->use == HAN_PACKED) return c->recv.nbytes;
     if (c->use == HAN_GAPPED) return c->recv.nbytes + c->recv.packed;
     if (c->use == HAN_SCATTERED) return sum_of(c->counts, self->size);
-    const own_numbers own = own_of(c->counts, self->size);
+    const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
     return c->numbers * sizeof *c->counts + (c->send.datatype ? sum_of(own.sends, self->size) : 0) +
            (c->recv.datatype ? sum_of(own.takes, self->size) : 0);
 }
@@ -107,7 +93,7 @@ static uint64_t bytes_of(const han_caller *self, const han_call *c) {
 /* Lay out a copy of blocks of derived types, and pack what is sent; what MPI says. */
 static int lay_out_types(const han_caller *self, const han_call *c, han_call *copy) {
     uint8_t *at = copy->recv.data;
-    const own_numbers own = own_of((uint64_t *)at, self->size);
+    const han_own_blocks own = han_own_blocks_of((uint64_t *)at, self->size);
     memcpy(at, c->counts, c->numbers * sizeof *c->counts);
     copy->counts = own.sends;
     at += c->numbers * sizeof *c->counts;
@@ -150,7 +136,7 @@ PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy)
 /* Unpack what is received of derived types. */
 static int deliver_types(const han_caller *self, const han_call *c, const uint8_t *received) {
     if (!c->recv.datatype) return 0;
-    const own_numbers own = own_of(c->counts, self->size);
+    const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
     return unpack_blocks(self->reader, &c->recv, self->size, own.takes, own.to, received);
 }
 

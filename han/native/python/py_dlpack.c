@@ -2,9 +2,6 @@
  * keeps it, and with it the tensor, as long as it uses the memory. */
 #include "python/py_dlpack.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 enum { READ_ONLY = 1, COMPLEX = 5, CPU = 1, CUDA_HOST = 3, ROCM_HOST = 11 };
 
 static const char CAPSULE[] = "dltensor_versioned";
@@ -47,15 +44,13 @@ static const tensor *tensor_of(PyObject *capsule, bool *readonly) {
         *readonly = false; /* a legacy capsule cannot say so */
         return &found->tensor;
     }
-    if (!PyCapsule_IsValid(capsule, CAPSULE)) {
-        PyErr_SetString(PyExc_BufferError, "no DLPack capsule, or one that was used before");
-        return NULL;
-    }
+    if (!PyCapsule_IsValid(capsule, CAPSULE))
+        return (void *)PyErr_Format(PyExc_BufferError,
+                                    "no DLPack capsule, or one that was used before");
     const versioned *found = PyCapsule_GetPointer(capsule, CAPSULE);
-    if (found->major != 1) {
-        PyErr_Format(PyExc_BufferError, "a capsule of DLPack %u, 1 expected", found->major);
-        return NULL;
-    }
+    if (found->major != 1)
+        return (void *)PyErr_Format(PyExc_BufferError, "a capsule of DLPack %u, 1 expected",
+                                    found->major);
     *readonly = found->flags & READ_ONLY;
     return &found->tensor;
 }
@@ -78,8 +73,7 @@ static int64_t elements(const tensor *t) {
     for (int32_t k = 0; sound && k < t->ndim; k++)
         sound = t->shape[k] >= 0 && !__builtin_mul_overflow(count, t->shape[k], &count);
     if (sound) return count;
-    PyErr_SetString(PyExc_BufferError, "the shape of the tensor is damaged");
-    return -1;
+    return HAN_RAISE(PyExc_BufferError, "the shape of the tensor is damaged");
 }
 
 bool han_py_is_host(long device_type) {
@@ -93,10 +87,8 @@ int han_py_read_tensor(PyObject *capsule, han_tensor *out) {
     int64_t count = elements(t), nbytes;
     if (count < 0) return -1;
     int64_t element = ((int64_t)t->bits * t->lanes + 7) / 8;
-    if (__builtin_mul_overflow(count, element, &nbytes)) {
-        PyErr_SetString(PyExc_BufferError, "the tensor has too many elements");
-        return -1;
-    }
+    if (__builtin_mul_overflow(count, element, &nbytes))
+        return HAN_RAISE(PyExc_BufferError, "the tensor has too many elements");
     *out = (han_tensor){
         .data = (uint8_t *)((uintptr_t)t->data + t->byte_offset),
         .nbytes = (uint64_t)nbytes,
@@ -184,8 +176,7 @@ PyObject *han_py_export_tensor(PyObject *o) {
 
 /* ---- module ---------------------------------------------------------------------------------- */
 
-static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
-    (void)self;
+static PyObject *read_dlpack(PyObject *Py_UNUSED(module), PyObject *capsule) {
     han_tensor t;
     if (han_py_read_tensor(capsule, &t)) return NULL;
     return Py_BuildValue("(KKiiiNN)", (unsigned long long)(uintptr_t)t.data,
@@ -194,11 +185,9 @@ static PyObject *read_dlpack(PyObject *self, PyObject *capsule) {
 }
 
 PyMethodDef han_dlpack_functions[] = {
-    {"read_dlpack", read_dlpack, METH_O,
-     "read_dlpack($module, capsule, /)\n--\n\n"
-     "Return address, bytes, type code, bits, lanes, read-only and contiguous of a DLPack "
-     "capsule;\n"
-     "raises BufferError. The capsule is not consumed."},
+    HAN_METHOD("read_dlpack", read_dlpack, METH_O, "$module, capsule, /",
+               "Return address, bytes, type code, bits, lanes, read-only and contiguous of a "
+               "DLPack capsule;\nraises BufferError. The capsule is not consumed."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "python/module.h"
 #include "python/py_ref.h"
 
 /* A block, and a block for each rank: bytearrays, and arrays over them, which are read more quickly.
@@ -110,8 +109,7 @@ static void fill(char *block, han_eager_head head, PyObject *data) {
 
 static int expect_bytes(PyObject *data) {
     if (PyBytes_Check(data)) return 0;
-    PyErr_Format(PyExc_TypeError, "expected bytes, %.200s found", Py_TYPE(data)->tp_name);
-    return -1;
+    return HAN_RAISE(PyExc_TypeError, "expected bytes, %.200s found", Py_TYPE(data)->tp_name);
 }
 
 static int fill_one(const blocks *to, han_eager_head head, PyObject *data) {
@@ -123,10 +121,8 @@ static int fill_one(const blocks *to, han_eager_head head, PyObject *data) {
 /* Measure the objects of a list, one for each block; 0 or -1. */
 static int measure(const blocks *to, PyObject *items, han_eager_spread *out) {
     Py_ssize_t count = PyByteArray_GET_SIZE(to->every) / HAN_EAGER_BLOCK;
-    if (!PyList_Check(items) || PyList_GET_SIZE(items) != count) {
-        PyErr_Format(PyExc_ValueError, "a list of %zd objects expected", count);
-        return -1;
-    }
+    if (!PyList_Check(items) || PyList_GET_SIZE(items) != count)
+        return HAN_RAISE(PyExc_ValueError, "a list of %zd objects expected", count);
     for (Py_ssize_t k = 0; k < count; k++) {
         PyObject *data = PyList_GET_ITEM(items, k);
         if (expect_bytes(data)) return -1;
@@ -284,21 +280,17 @@ static PyObject *eager_alltoall(EagerObject *self, PyObject *const *args, Py_ssi
 }
 
 static PyMethodDef methods[] = {
-    {"tell", HAN_FAST(eager_tell),
-     "tell($self, run, data, call, root, wanted, /)\n--\n\n"
-     "Tell all ranks an object by run(one, every); return those of all, or encoded unless wanted."},
-    {"gather", HAN_FAST(eager_gather),
-     "gather($self, run, data, call, root, wanted, /)\n--\n\n"
-     "Gather an object of each rank by run(one, every, root); return all on the root."},
-    {"bcast", HAN_FAST(eager_bcast),
-     "bcast($self, run, data, call, root, /)\n--\n\n"
-     "Broadcast an object by run(one, root); return it."},
-    {"scatter", HAN_FAST(eager_scatter),
-     "scatter($self, run, items, call, root, /)\n--\n\n"
-     "Scatter objects of the root by run(every, one, root); return this rank's."},
-    {"alltoall", HAN_FAST(eager_alltoall),
-     "alltoall($self, run, items, call, root, /)\n--\n\n"
-     "Send an object to each rank by run(None, every); return those that arrive."},
+    HAN_METHOD("tell", eager_tell, METH_FASTCALL, "$self, run, data, call, root, wanted, /",
+               "Tell all ranks an object by run(one, every); return those of all, or encoded "
+               "unless wanted."),
+    HAN_METHOD("gather", eager_gather, METH_FASTCALL, "$self, run, data, call, root, wanted, /",
+               "Gather an object of each rank by run(one, every, root); return all on the root."),
+    HAN_METHOD("bcast", eager_bcast, METH_FASTCALL, "$self, run, data, call, root, /",
+               "Broadcast an object by run(one, root); return it."),
+    HAN_METHOD("scatter", eager_scatter, METH_FASTCALL, "$self, run, items, call, root, /",
+               "Scatter objects of the root by run(every, one, root); return this rank's."),
+    HAN_METHOD("alltoall", eager_alltoall, METH_FASTCALL, "$self, run, items, call, root, /",
+               "Send an object to each rank by run(None, every); return those that arrive."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,6 +1,5 @@
 #include "python/py_emit.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,10 +29,7 @@ int han_make_room(OperationsObject *self) {
     if (code && self->grains)
         terms = resized(self->terms, length * sizeof *terms, room * sizeof *terms);
     if (terms) self->terms = terms;
-    if (!code || (self->grains && !terms)) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!code || (self->grains && !terms)) return HAN_NO_MEMORY;
     self->room = room;
     return 0;
 }
@@ -47,8 +43,7 @@ void han_wrote(OperationsObject *self, const RefObject *ref) {
 
 static int check_base(const RefObject *ref) {
     if (ref->base <= UINT16_MAX) return 0;
-    PyErr_Format(PyExc_ValueError, "a base of %llu", (unsigned long long)ref->base);
-    return -1;
+    return HAN_RAISE(PyExc_ValueError, "a base of %llu", (unsigned long long)ref->base);
 }
 
 /* 0, or -1 with a ValueError unless an operand addresses the message's byte `at`, for any size. */
@@ -76,10 +71,10 @@ static int check_count(const OperationsObject *self, const operation *op) {
     if (!op->count) return 0;
     if (!op->at && op->n * op->each == op->count * self->nbytes && op->count <= UINT16_MAX)
         return 0;
-    PyErr_Format(PyExc_ValueError, "%llu bytes from byte %llu on: %u blocks of %llu bytes expected",
-                 (unsigned long long)(op->n * op->each), (unsigned long long)op->at, op->count,
-                 (unsigned long long)self->nbytes);
-    return -1;
+    return HAN_RAISE(PyExc_ValueError,
+                     "%llu bytes from byte %llu on: %u blocks of %llu bytes expected",
+                     (unsigned long long)(op->n * op->each), (unsigned long long)op->at, op->count,
+                     (unsigned long long)self->nbytes);
 }
 
 /* Write for which sizes of its block an operation is meant, and what it moves then. */
@@ -102,16 +97,12 @@ static int write_term(OperationsObject *self, const operation *op, han_term *ter
     uint64_t grain = self->grain, end = op->at + (op->count ? 0 : op->n * op->each);
     uint64_t start = grain_of(self, op->at), stop = grain_of(self, end);
     if (check_count(self, op)) return -1;
-    if (op->each && (start * grain != op->at || stop * grain != end)) {
-        PyErr_Format(PyExc_ValueError, "bytes %llu to %llu: not whole grains of %llu bytes",
-                     (unsigned long long)op->at, (unsigned long long)end,
-                     (unsigned long long)grain);
-        return -1;
-    }
-    if (op->each && self->uneven && op->block == HAN_NO_BLOCK) {
-        PyErr_SetString(PyExc_ValueError, "blocks differ in size: name the block that is moved");
-        return -1;
-    }
+    if (op->each && (start * grain != op->at || stop * grain != end))
+        return HAN_RAISE(PyExc_ValueError, "bytes %llu to %llu: not whole grains of %llu bytes",
+                         (unsigned long long)op->at, (unsigned long long)end,
+                         (unsigned long long)grain);
+    if (op->each && self->uneven && op->block == HAN_NO_BLOCK)
+        return HAN_RAISE(PyExc_ValueError, "blocks differ in size: name the block that is moved");
     *term = (han_term){.start = (uint32_t)start,
                        .stop = (uint32_t)stop,
                        .each = (uint32_t)op->each,
@@ -193,8 +184,7 @@ int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int
 
 int han_check_small(const char *what, uint64_t number) {
     if (number <= INT32_MAX) return 0;
-    PyErr_Format(PyExc_ValueError, "a %s of number %llu", what, (unsigned long long)number);
-    return -1;
+    return HAN_RAISE(PyExc_ValueError, "a %s of number %llu", what, (unsigned long long)number);
 }
 
 int han_rank_of(uint64_t number, int32_t *rank) {
@@ -203,19 +193,16 @@ int han_rank_of(uint64_t number, int32_t *rank) {
     return 0;
 }
 
-int han_note_receive(OperationsObject *self, uint64_t request, receive what) {
+int han_note_test(OperationsObject *self, uint64_t request, const operation *test) {
     if (han_check_small("request", request)) return -1;
-    if (request >= self->n_receives) {
+    if (request >= self->n_tests) {
         size_t room = 2 * (size_t)request + 16;
-        receive *more = realloc(self->receives, room * sizeof *more);
-        if (!more) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        memset(more + self->n_receives, 0, (room - self->n_receives) * sizeof *more);
-        self->receives = more;
-        self->n_receives = room;
+        operation *more = realloc(self->tests, room * sizeof *more);
+        if (!more) return HAN_NO_MEMORY;
+        memset(more + self->n_tests, 0, (room - self->n_tests) * sizeof *more);
+        self->tests = more;
+        self->n_tests = room;
     }
-    self->receives[request] = what;
+    self->tests[request] = *test;
     return 0;
 }

@@ -11,32 +11,6 @@
 #include "program.h"
 #include "python/py_ref.h"
 
-/* What a request receives. */
-typedef struct {
-    uint64_t nbytes, at;
-    uint32_t block, count, above, upto;
-    int32_t rank;
-} receive;
-
-typedef struct {
-    PyObject_HEAD
-    han_instr *code;
-    han_term *terms; /* NULL: the program is for one size */
-    size_t length, room;
-    receive *receives; /* by request: what is being received */
-    size_t n_receives;
-    uint64_t nbytes, element; /* of the message */
-    uint64_t grain, grains;
-    int grain_bits;   /* a grain is so many binary digits of a byte's number; -1: no power of two */
-    uint64_t operand; /* most bytes that one operation combines */
-    bool uneven;      /* blocks differ in size: operations name the block that they move */
-    bool own;         /* for own sizes: they name the block, or have a constant size */
-    bool made;        /* by __init__ */
-    unsigned int task;
-    uint16_t tag;
-    uint8_t writes[HAN_MAX_CHANNELS];
-} OperationsObject;
-
 /* An operation to be written. What it moves begins at the message's byte `at`, or at that of block
  * `block` where blocks differ in size. `n` counts things of `each` bytes of the message; 0: it does
  * not depend on the message's size. If `count` is not 0, it moves so many whole blocks, from `block` on. `numbers` take the place of the
@@ -51,6 +25,25 @@ typedef struct {
     const RefObject *from;
     int32_t peer;
 } operation;
+
+typedef struct {
+    PyObject_HEAD
+    han_instr *code;
+    han_term *terms; /* NULL: the program is for one size */
+    size_t length, room;
+    operation *tests; /* by request: the operation that tests it */
+    size_t n_tests;
+    uint64_t nbytes, element; /* of the message */
+    uint64_t grain, grains;
+    int grain_bits;   /* a grain is so many binary digits of a byte's number; -1: no power of two */
+    uint64_t operand; /* most bytes that one operation combines */
+    bool uneven;      /* blocks differ in size: operations name the block that they move */
+    bool own;         /* for own sizes: they name the block, or have a constant size */
+    bool made;        /* by __init__ */
+    unsigned int task;
+    uint16_t tag;
+    uint8_t writes[HAN_MAX_CHANNELS];
+} OperationsObject;
 
 /* Make room for one more record; 0 or -1. Memory that is not written yet costs nothing. */
 int han_make_room(OperationsObject *self);
@@ -73,8 +66,8 @@ static inline void han_combines(OperationsObject *self, uint64_t nbytes) {
 /* Note which area of a channel this rank writes: a run waits until it is free. */
 void han_wrote(OperationsObject *self, const RefObject *ref);
 
-/* Remember what a request receives; 0 or -1. */
-int han_note_receive(OperationsObject *self, uint64_t request, receive what);
+/* Remember what tests a request; 0 or -1. */
+int han_note_test(OperationsObject *self, uint64_t request, const operation *test);
 
 /* 0, or -1 with a ValueError for a number that no request, rank or stream has, as `what` says. */
 int han_check_small(const char *what, uint64_t number);

@@ -53,9 +53,8 @@ static bool is_number(int type) {
 
 static PyObject *by_pickle(PyObject *method, PyObject *argument) {
     if (mpi4py.pickle) return PyObject_CallMethodOneArg(mpi4py.pickle, method, argument);
-    PyErr_SetString(PyExc_RuntimeError,
-                    "learn_pickle was not called: import han.object_moves first");
-    return NULL;
+    return PyErr_Format(PyExc_RuntimeError,
+                        "learn_pickle was not called: import han.object_moves first");
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
@@ -104,7 +103,7 @@ static PyObject *encoded_scalar(PyObject *o) {
     return bytes;
 }
 
-PyObject *han_py_encode(PyObject *o) {
+static PyObject *encode(PyObject *Py_UNUSED(module), PyObject *o) {
     if (PyArray_CheckExact(o) && is_plain((PyArrayObject *)o) && pickles_by_default(o)) {
         PyArrayObject *a = (PyArrayObject *)o;
         head h = {.number = (int8_t)PyArray_TYPE(a),
@@ -122,8 +121,7 @@ PyObject *han_py_encode(PyObject *o) {
 /* ---- decoding ------------------------------------------------------------------------------- */
 
 static PyObject *damaged(void) {
-    PyErr_SetString(PyExc_ValueError, "an encoded array is damaged");
-    return NULL;
+    return PyErr_Format(PyExc_ValueError, "an encoded array is damaged");
 }
 
 static PyObject *decoded(const char *from, size_t nbytes) {
@@ -180,18 +178,9 @@ PyObject *han_py_decode(PyObject *data) {
 
 /* ---- module ---------------------------------------------------------------------------------- */
 
-static PyObject *encode(PyObject *module, PyObject *object) {
-    (void)module;
-    return han_py_encode(object);
-}
+static PyObject *decode(PyObject *Py_UNUSED(module), PyObject *data) { return han_py_decode(data); }
 
-static PyObject *decode(PyObject *module, PyObject *data) {
-    (void)module;
-    return han_py_decode(data);
-}
-
-static PyObject *learn_pickle(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *learn_pickle(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *pickle, *dumps, *loads, *reducers;
     if (!PyArg_ParseTuple(args, "OOOO!:learn_pickle", &pickle, &dumps, &loads, &PyDict_Type,
                           &reducers))
@@ -204,16 +193,15 @@ static PyObject *learn_pickle(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef han_encoded_functions[] = {
-    {"encode", encode, METH_O,
-     "encode($module, object, /)\n--\n\n"
-     "Return bytes that stand for an object: pickled, or the memory of an array or scalar."},
-    {"decode", decode, METH_O,
-     "decode($module, data, /)\n--\n\n"
-     "Return the object for which the bytes of a buffer stand; no bytes stand for None.\n\n"
-     "Raises ValueError for a damaged array, and what unpickling raises."},
-    {"learn_pickle", learn_pickle, METH_VARARGS,
-     "learn_pickle($module, pickle, dumps, loads, reducers, /)\n--\n\n"
-     "Learn of mpi4py's MPI.pickle, its functions by default, and pickle's functions by class."},
+    HAN_METHOD(
+        "encode", encode, METH_O, "$module, object, /",
+        "Return bytes that stand for an object: pickled, or the memory of an array or scalar."),
+    HAN_METHOD("decode", decode, METH_O, "$module, data, /",
+               "Return the object for which the bytes of a buffer stand; no bytes stand for "
+               "None.\n\nRaises ValueError for a damaged array, and what unpickling raises."),
+    HAN_METHOD(
+        "learn_pickle", learn_pickle, METH_VARARGS, "$module, pickle, dumps, loads, reducers, /",
+        "Learn of mpi4py's MPI.pickle, its functions by default, and pickle's functions by class."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,8 +8,7 @@
 #include "python/objects.h"
 #include "python/py_run.h"
 
-static bool interrupted(void *unused) {
-    (void)unused;
+static bool interrupted(void *Py_UNUSED(closure)) {
     PyGILState_STATE gil = PyGILState_Ensure();
     bool raised = PyErr_CheckSignals() != 0;
     PyGILState_Release(gil);
@@ -47,9 +46,8 @@ int han_py_load_mpi(han_mpi *m, PyObject *spec) {
     m->byte = (han_handle)byte;
     const char *missing = han_mpi_load(m, library);
     if (!missing) return 0;
-    PyErr_Format(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)", missing,
-                 library);
-    return -1;
+    return HAN_RAISE(PyExc_ImportError, "han: the MPI library that mpi4py uses has no %s (%s)",
+                     missing, library);
 }
 
 static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
@@ -76,11 +74,9 @@ static int engine_init(EngineObject *self, PyObject *args, PyObject *kwargs) {
     e->interrupted = interrupted;
     e->dead_rank = -1;
     atomic_flag_clear(&e->busy);
-    if (PyTuple_GET_SIZE(channels) > HAN_MAX_CHANNELS) {
-        PyErr_Format(PyExc_ValueError, "%zd levels share memory, at most %d expected",
-                     PyTuple_GET_SIZE(channels), HAN_MAX_CHANNELS);
-        return -1;
-    }
+    if (PyTuple_GET_SIZE(channels) > HAN_MAX_CHANNELS)
+        return HAN_RAISE(PyExc_ValueError, "%zd levels share memory, at most %d expected",
+                         PyTuple_GET_SIZE(channels), HAN_MAX_CHANNELS);
     for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(channels); c++)
         if (add_channel(self, PyTuple_GET_ITEM(channels, c))) return -1;
     return 0;
@@ -131,8 +127,8 @@ static Py_buffer *trace_memory(PyObject *memory, int tsc) {
     size_t lines = (size_t)view->len / sizeof(han_event);
     if (!lines) {
         release(view);
-        PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes", sizeof(han_trace));
-        return NULL;
+        return (void *)PyErr_Format(PyExc_ValueError, "a trace takes at least %zu bytes",
+                                    sizeof(han_trace));
     }
     *(han_trace *)view->buf = (han_trace){.max = lines - 1, .tsc = (uint64_t)tsc};
     return view;
@@ -148,19 +144,16 @@ static void engine_dealloc(EngineObject *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *engine_fail(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_fail(EngineObject *self, PyObject *Py_UNUSED(none)) {
     if (han_py_refuse_inside_op()) return NULL;
     han_py_stop(self);
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_stop(EngineObject *self, PyObject *unused) {
-    (void)unused;
-    if (han_py_refuse_inside_op()) return NULL;
-    han_py_stop(self);
-    unmap(self);
-    Py_RETURN_NONE;
+static PyObject *engine_stop(EngineObject *self, PyObject *none) {
+    PyObject *done = engine_fail(self, none);
+    if (done) unmap(self);
+    return done;
 }
 
 static PyObject *engine_run(EngineObject *self, PyObject *args) {
@@ -186,22 +179,19 @@ static PyObject *engine_look(EngineObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_rest(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_rest(EngineObject *self, PyObject *Py_UNUSED(none)) {
     Py_BEGIN_ALLOW_THREADS /* another thread may be in a step that needs Python */
     han_drop_idle(&self->engine);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_leave(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_leave(EngineObject *self, PyObject *Py_UNUSED(none)) {
     han_leave(&self->engine);
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_blocked(EngineObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *engine_blocked(EngineObject *self, PyObject *Py_UNUSED(none)) {
     han_where rows[HAN_MAX_STREAMS];
     uint64_t signature = 0, nbytes = 0;
     uint32_t n = han_engine_blocked(&self->engine, rows, &signature, &nbytes);
@@ -228,18 +218,13 @@ static PyObject *engine_trace(EngineObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *engine_get_epoch(EngineObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->engine.finished);
+/* A number of the engine, by its place in the object. Threads that wait write it without Python's lock. */
+static PyObject *engine_get_number(EngineObject *self, void *place) {
+    const _Atomic uint64_t *number = (const void *)((const char *)self + (uintptr_t)place);
+    return PyLong_FromUnsignedLongLong(*number);
 }
 
-static PyObject *engine_get_issued(EngineObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->engine.issued);
-}
-
-static int engine_set_messages(EngineObject *self, PyObject *value, void *unused) {
-    (void)unused;
+static int engine_set_messages(EngineObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     unsigned long long comm = value ? PyLong_AsUnsignedLongLongMask(value) : 0;
     if (PyErr_Occurred()) return -1;
     self->engine.messages = (han_handle)comm;
@@ -247,65 +232,53 @@ static int engine_set_messages(EngineObject *self, PyObject *value, void *unused
 }
 
 /* Threads that wait read it without Python's lock. */
-static PyObject *engine_get_held(EngineObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->engine.held);
-}
-
-static int engine_set_held(EngineObject *self, PyObject *value, void *unused) {
-    (void)unused;
+static int engine_set_held(EngineObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     unsigned long long held = value ? PyLong_AsUnsignedLongLong(value) : 0;
     if (PyErr_Occurred()) return -1;
     self->engine.held = held;
     return 0;
 }
 
-static PyObject *engine_get_failed(EngineObject *self, void *unused) {
-    (void)unused;
+static PyObject *engine_get_failed(EngineObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(self->engine.failed != HAN_OK);
 }
 
 static PyMethodDef engine_methods[] = {
-    {"plan", (PyCFunction)(void (*)(void))han_py_plan, METH_VARARGS | METH_KEYWORDS,
-     "plan($self, *, code, streams, requests, footprint, writes, sync, brief, signature, kernel, "
-     "element, op, dtype, operand, comms, scratch, keep, number=0, shifts=None, "
-     "arena=(0, 0), whole=0, terms=None, grains=0, grain=0, blocks=0, "
-     "strides=None, tried=(0, 0, 0, 0, 0), unpacks=False)\n--\n\n"
-     "Make a Plan from the records of a program."},
-    {"run", (PyCFunction)engine_run, METH_VARARGS,
-     "run($self, plan, send, recv, keep, nbytes=0, sizes=b'', /)\n--\n\n"
-     "Run a plan on two addresses, and wait until it has finished; `sizes` are the bytes of each "
-     "block, as numbers of 64 bits, if they differ."},
-    {"fail", (PyCFunction)engine_fail, METH_NOARGS,
-     "fail($self, /)\n--\n\n"
-     "Cancel the runs under way; later runs raise."},
-    {"stop", (PyCFunction)engine_stop, METH_NOARGS,
-     "stop($self, /)\n--\n\n"
-     "Cancel the runs under way, and unmap the channels."},
-    {"look", (PyCFunction)engine_look, METH_VARARGS,
-     "look($self, waited, /)\n--\n\n"
-     "Raise if `waited` seconds exceed the time limit, or if a peer has died."},
-    {"rest", (PyCFunction)engine_rest, METH_NOARGS,
-     "rest($self, /)\n--\n\n"
-     "Take an engine without runs off the list of engines that waiting threads step."},
-    {"leave", (PyCFunction)engine_leave, METH_NOARGS,
-     "leave($self, /)\n--\n\n"
-     "Tell peers that share memory that this rank begins no more runs."},
-    {"blocked", (PyCFunction)engine_blocked, METH_NOARGS,
-     "blocked($self, /)\n--\n\n"
-     "Return the signature of the current run, and (code, peer, task) of blocked streams."},
-    {"trace", (PyCFunction)engine_trace, METH_VARARGS,
-     "trace($self, memory, tsc=False, /)\n--\n\n"
-     "Record tasks in `memory` from now on; None stops recording."},
+    HAN_METHOD("plan", han_py_plan, METH_VARARGS | METH_KEYWORDS,
+               "$self, *, code, streams, requests, footprint, writes, sync, brief, signature, "
+               "kernel, element, op, dtype, operand, comms, scratch, keep, number=0, shifts=None, "
+               "arena=(0, 0), whole=0, terms=None, grains=0, grain=0, blocks=0, strides=None, "
+               "tried=(0, 0, 0, 0, 0), unpacks=False",
+               "Make a Plan from the records of a program."),
+    HAN_METHOD("run", engine_run, METH_VARARGS,
+               "$self, plan, send, recv, keep, nbytes=0, sizes=b'', /",
+               "Run a plan on two addresses, and wait until it has finished; `sizes` are the bytes "
+               "of each block, as numbers of 64 bits, if they differ."),
+    HAN_METHOD("fail", engine_fail, METH_NOARGS, "$self, /",
+               "Cancel the runs under way; later runs raise."),
+    HAN_METHOD("stop", engine_stop, METH_NOARGS, "$self, /",
+               "Cancel the runs under way, and unmap the channels."),
+    HAN_METHOD("look", engine_look, METH_VARARGS, "$self, waited, /",
+               "Raise if `waited` seconds exceed the time limit, or if a peer has died."),
+    HAN_METHOD("rest", engine_rest, METH_NOARGS, "$self, /",
+               "Take an engine without runs off the list of engines that waiting threads step."),
+    HAN_METHOD("leave", engine_leave, METH_NOARGS, "$self, /",
+               "Tell peers that share memory that this rank begins no more runs."),
+    HAN_METHOD(
+        "blocked", engine_blocked, METH_NOARGS, "$self, /",
+        "Return the signature of the current run, and (code, peer, task) of blocked streams."),
+    HAN_METHOD("trace", engine_trace, METH_VARARGS, "$self, memory, tsc=False, /",
+               "Record tasks in `memory` from now on; None stops recording."),
     {NULL, NULL, 0, NULL},
 };
 
+#define AT(field) (void *)offsetof(EngineObject, engine.field)
 static PyGetSetDef engine_getset[] = {
-    {"epoch", (getter)engine_get_epoch, NULL, "The number of runs finished.", NULL},
-    {"issued", (getter)engine_get_issued, NULL,
-     "The number of runs started, including queued and finished ones.", NULL},
-    {"held", (getter)engine_get_held, (setter)engine_set_held,
-     "The run of which a notice arrived early, counted from 1; 0: none.", NULL},
+    {"epoch", (getter)engine_get_number, NULL, "The number of runs finished.", AT(finished)},
+    {"issued", (getter)engine_get_number, NULL,
+     "The number of runs started, including queued and finished ones.", AT(issued)},
+    {"held", (getter)engine_get_number, (setter)engine_set_held,
+     "The run of which a notice arrived early, counted from 1; 0: none.", AT(held)},
     {"messages", NULL, (setter)engine_set_messages,
      "The handle of the communicator that runs send messages on.", NULL},
     {"failed", (getter)engine_get_failed, NULL, "Whether an error has stopped the engine.", NULL},

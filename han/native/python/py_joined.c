@@ -70,14 +70,9 @@ static int measure(streams *s) {
     for (Py_ssize_t k = 0; k < s->n; k++) {
         const OperationsObject *one = s->all[k];
         for (Py_ssize_t j = 0; j < k; j++)
-            if (s->all[j] == one) {
-                PyErr_SetString(PyExc_ValueError, "a stream is joined once");
-                return -1;
-            }
-        if (!one->grains != !s->all[0]->grains) {
-            PyErr_SetString(PyExc_ValueError, "streams for one size and for many");
-            return -1;
-        }
+            if (s->all[j] == one) return HAN_RAISE(PyExc_ValueError, "a stream is joined once");
+        if (!one->grains != !s->all[0]->grains)
+            return HAN_RAISE(PyExc_ValueError, "streams for one size and for many");
         for (size_t j = 0; j < one->length; j++)
             if (one->code[j].code == HAN_AWAIT && !awaits_well(s, &one->code[j])) return -1;
         s->starts[k + 1] = s->starts[k] + one->length;
@@ -140,16 +135,12 @@ static PyObject *join(const streams *s) {
                          han_view_of(terms, terms ? total * sizeof(han_term) : 0));
 }
 
-static PyObject *joined(PyObject *module, PyObject *given) {
-    (void)module;
+static PyObject *joined(PyObject *Py_UNUSED(module), PyObject *given) {
     bool fit = PyTuple_Check(given);
     Py_ssize_t n = fit ? PyTuple_GET_SIZE(given) : 0;
     for (Py_ssize_t k = 0; k < n && fit; k++)
         fit = PyObject_TypeCheck(PyTuple_GET_ITEM(given, k), &OperationsType);
-    if (!fit) {
-        PyErr_SetString(PyExc_TypeError, "joined takes a tuple of Operations");
-        return NULL;
-    }
+    if (!fit) return PyErr_Format(PyExc_TypeError, "joined takes a tuple of Operations");
     streams s = {.all = (OperationsObject *const *)((PyTupleObject *)given)->ob_item,
                  .n = n,
                  .starts = calloc((size_t)n + 1, sizeof *s.starts)};
@@ -160,8 +151,8 @@ static PyObject *joined(PyObject *module, PyObject *given) {
 }
 
 PyMethodDef han_joined_functions[] = {
-    {"joined", joined, METH_O,
-     "joined($module, streams, /)\n--\n\n"
-     "Return the records of all streams, and their terms; none in a program for one size."},
+    HAN_METHOD(
+        "joined", joined, METH_O, "$module, streams, /",
+        "Return the records of all streams, and their terms; none in a program for one size."),
     {NULL, NULL, 0, NULL},
 };

@@ -28,8 +28,7 @@ static int look(PyObject *const *objects, Py_buffer *views, int n) {
     return 0;
 }
 
-static PyObject *plain_copy(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *plain_copy(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *objects[MOST];
     Py_buffer views[MOST];
     int streaming = false;
@@ -45,15 +44,13 @@ static PyObject *plain_copy(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *plain_combine(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *plain_combine(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *objects[MOST];
     Py_buffer views[MOST];
     int op, dtype;
     if (!PyArg_ParseTuple(args, "OOO(ii)", &objects[0], &objects[1], &objects[2], &op, &dtype))
         return NULL;
-    bool known = op >= 0 && op < HAN_OPS && dtype >= 0 && dtype < HAN_DTYPES;
-    han_reduce_fn kernel = known ? han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype) : NULL;
+    han_reduce_fn kernel = han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype);
     if (!kernel) return PyErr_Format(PyExc_ValueError, "no kernel for (%d, %d)", op, dtype);
     if (look(objects, views, 3)) return NULL;
     size_t count = (size_t)views[0].len / han_dtype_size((enum han_dtype)dtype);
@@ -65,11 +62,10 @@ static PyObject *plain_combine(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef han_kernel_functions[] = {
-    {"plain_copy", plain_copy, METH_VARARGS,
-     "plain_copy($module, dst, src, streaming=False, /)\n--\n\n"
-     "Copy a buffer; with `streaming` by stores past the caches, if the processor has these."},
-    {"plain_combine", plain_combine, METH_VARARGS,
-     "plain_combine($module, dst, a, b, kernel, /)\n--\n\n"
-     "Store `a op b` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."},
+    HAN_METHOD(
+        "plain_copy", plain_copy, METH_VARARGS, "$module, dst, src, streaming=False, /",
+        "Copy a buffer; with `streaming` by stores past the caches, if the processor has these."),
+    HAN_METHOD("plain_combine", plain_combine, METH_VARARGS, "$module, dst, a, b, kernel, /",
+               "Store `a op b` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."),
     {NULL, NULL, 0, NULL},
 };

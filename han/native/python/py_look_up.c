@@ -2,18 +2,13 @@
 
 int han_py_look_up_open(han_py_look_up *self, PyObject *bounds) {
     Py_ssize_t n = PyTuple_GET_SIZE(bounds);
-    if (n > UINT16_MAX) {
-        PyErr_Format(PyExc_ValueError, "%zd bounds of sizes, at most %d", n, UINT16_MAX);
-        return -1;
-    }
+    if (n > UINT16_MAX)
+        return HAN_RAISE(PyExc_ValueError, "%zd bounds of sizes, at most %d", n, UINT16_MAX);
     han_py_look_up_close(self); /* if it was open */
     self->slots = PyMem_Calloc(HAN_LOOK_UP_LEAST, sizeof *self->slots);
     if (self->slots) self->size = HAN_LOOK_UP_LEAST;
     self->bounds = PyMem_Calloc((size_t)n + 1, sizeof *self->bounds);
-    if (!self->bounds || !self->slots) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!self->bounds || !self->slots) return HAN_NO_MEMORY;
     for (Py_ssize_t k = 0; k < n; k++)
         self->bounds[k] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(bounds, k));
     uint16_t first = 0;

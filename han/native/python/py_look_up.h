@@ -20,10 +20,9 @@ typedef struct {
 } han_entry;
 
 typedef struct {
-    uint64_t *bounds; /* of classes of sizes, ascending; 0 behind the last one */
-    uint16_t
-        octaves[HAN_OCTAVES]; /* by the bits of a size: where the search for its bound begins */
-    uint32_t used, size;      /* entries, at most half of the slots; slots, a power of two */
+    uint64_t *bounds;              /* of classes of sizes, ascending; 0 behind the last one */
+    uint16_t octaves[HAN_OCTAVES]; /* by the bits of a size: where its bound is sought from */
+    uint32_t used, size;           /* entries, at most half of the slots; slots, a power of two */
     han_entry *slots;
 } han_py_look_up;
 

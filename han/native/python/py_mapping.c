@@ -28,8 +28,7 @@ static PyObject *owned(void *mapping, size_t size, uint64_t at) {
     return Py_BuildValue("(NK)", capsule, (unsigned long long)at);
 }
 
-static PyObject *map_file(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *map_file(PyObject *Py_UNUSED(module), PyObject *args) {
     int fd;
     Py_ssize_t size;
     int writes = false;
@@ -40,8 +39,7 @@ static PyObject *map_file(PyObject *self, PyObject *args) {
 
 /* Map shared memory a second time (mremap with an old length of 0), so that it stays mapped when
  * MPI unmaps it. The mapping consists of whole pages. */
-static PyObject *map_again(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *map_again(PyObject *Py_UNUSED(module), PyObject *args) {
     unsigned long long address, bytes;
     if (!PyArg_ParseTuple(args, "KK", &address, &bytes)) return NULL;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = address / page * page;
@@ -50,15 +48,13 @@ static PyObject *map_again(PyObject *self, PyObject *args) {
     return owned(mapping, size, (uint64_t)(uintptr_t)mapping + (address - first));
 }
 
-static PyObject *load_word(PyObject *self, PyObject *address) {
-    (void)self;
+static PyObject *load_word(PyObject *Py_UNUSED(module), PyObject *address) {
     const _Atomic uint64_t *word = PyLong_AsVoidPtr(address);
     if (!word) return NULL;
     return PyLong_FromUnsignedLongLong(atomic_load_explicit(word, memory_order_acquire));
 }
 
-static PyObject *store_word(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *store_word(PyObject *Py_UNUSED(module), PyObject *args) {
     unsigned long long address, value;
     if (!PyArg_ParseTuple(args, "KK", &address, &value)) return NULL;
     _Atomic uint64_t *word = (_Atomic uint64_t *)(uintptr_t)address;
@@ -67,17 +63,13 @@ static PyObject *store_word(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef han_mapping_functions[] = {
-    {"map_file", map_file, METH_VARARGS,
-     "map_file($module, fd, size, writes=False, /)\n--\n\n"
-     "Map a file, for reading only unless it `writes`; return (owner, address)."},
-    {"map_again", map_again, METH_VARARGS,
-     "map_again($module, address, nbytes, /)\n--\n\n"
-     "Map shared memory a second time; return (owner, address)."},
-    {"load_word", load_word, METH_O,
-     "load_word($module, address, /)\n--\n\n"
-     "Load 8 bytes of this process's memory, with acquire order."},
-    {"store_word", store_word, METH_VARARGS,
-     "store_word($module, address, value, /)\n--\n\n"
-     "Store 8 bytes in this process's memory, with release order."},
+    HAN_METHOD("map_file", map_file, METH_VARARGS, "$module, fd, size, writes=False, /",
+               "Map a file, for reading only unless it `writes`; return (owner, address)."),
+    HAN_METHOD("map_again", map_again, METH_VARARGS, "$module, address, nbytes, /",
+               "Map shared memory a second time; return (owner, address)."),
+    HAN_METHOD("load_word", load_word, METH_O, "$module, address, /",
+               "Load 8 bytes of this process's memory, with acquire order."),
+    HAN_METHOD("store_word", store_word, METH_VARARGS, "$module, address, value, /",
+               "Store 8 bytes in this process's memory, with release order."),
     {NULL, NULL, 0, NULL},
 };

@@ -13,15 +13,12 @@
 #include "engine/queue.h"
 #include "python/py_request_object.h"
 
-static PyObject *module_let_attach(PyObject *self, PyObject *unused) {
-    (void)self;
-    (void)unused;
+static PyObject *module_let_attach(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     han_let_attach();
     Py_RETURN_NONE;
 }
 
-static PyObject *module_peek(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_peek(PyObject *Py_UNUSED(module), PyObject *args) {
     long long pid;
     unsigned long long address, value = 0;
     if (!PyArg_ParseTuple(args, "LK", &pid, &address)) return NULL;
@@ -29,8 +26,7 @@ static PyObject *module_peek(PyObject *self, PyObject *args) {
     return errno ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLongLong(value);
 }
 
-static PyObject *module_poke(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_poke(PyObject *Py_UNUSED(module), PyObject *args) {
     long long pid;
     unsigned long long address, value;
     if (!PyArg_ParseTuple(args, "LKK", &pid, &address, &value)) return NULL;
@@ -39,40 +35,29 @@ static PyObject *module_poke(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *module_isa(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_isa(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     return PyUnicode_FromString(han_kernels_isa());
 }
 
-static PyObject *module_on_mesh(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
-    return PyBool_FromLong(han_on_mesh());
-}
-
-static PyObject *module_has_kernel(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_has_kernel(PyObject *Py_UNUSED(module), PyObject *args) {
     int op, dtype;
     if (!PyArg_ParseTuple(args, "ii", &op, &dtype)) return NULL;
-    bool known = op >= 0 && op < HAN_OPS && dtype >= 0 && dtype < HAN_DTYPES;
-    return PyBool_FromLong(known && han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype));
+    return PyBool_FromLong(han_reduce_kernel((enum han_op)op, (enum han_dtype)dtype) != NULL);
 }
 
-static PyObject *module_progress(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_progress(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     Py_BEGIN_ALLOW_THREADS
     han_progress_others(NULL);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-static PyObject *module_orphans(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_orphans(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     return han_py_orphans();
 }
 
 /* helper(way, multiple, look): how the helper works. */
-static PyObject *module_helper(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_helper(PyObject *Py_UNUSED(module), PyObject *args) {
     int off, multiple;
     double look;
     if (!PyArg_ParseTuple(args, "ppd", &off, &multiple, &look)) return NULL;
@@ -83,76 +68,59 @@ static PyObject *module_helper(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *module_stop_helper(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_stop_helper(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     Py_BEGIN_ALLOW_THREADS /* it may be inside a user's reduction */
     han_helper_stop(true);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-static PyObject *module_close_requests(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_close_requests(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     han_tokens_close();
     Py_RETURN_NONE;
 }
 
-static PyObject *module_helper_runs(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
-    return PyBool_FromLong(han_helper_runs());
-}
-
-static PyObject *module_inside_op(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
-    return PyBool_FromLong(han_inside_op());
-}
+#define DEFINE_QUESTION(NAME, ASK)                                                           \
+    static PyObject *module_##NAME(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) { \
+        return PyBool_FromLong(ASK());                                                       \
+    }
+DEFINE_QUESTION(on_mesh, han_on_mesh)
+DEFINE_QUESTION(helper_runs, han_helper_runs)
+DEFINE_QUESTION(inside_op, han_inside_op)
 
 static PyMethodDef module_methods[] = {
-    {"progress", module_progress, METH_NOARGS,
-     "progress($module, /)\n--\n\n"
-     "Step every active engine of this process once."},
-    {"orphans", module_orphans, METH_NOARGS,
-     "orphans($module, /)\n--\n\n"
-     "Return the requests that were dropped while their collectives run."},
-    {"request_class", han_py_request_class, METH_VARARGS,
-     "request_class($module, base, handle, null, library, status, /)\n--\n\n"
-     "Return the class of requests, which extends mpi4py's."},
-    {"helper", module_helper, METH_VARARGS,
-     "helper($module, off, multiple, look, /)\n--\n\n"
-     "Say how the helper thread works."},
-    {"stop_helper", module_stop_helper, METH_NOARGS,
-     "stop_helper($module, /)\n--\n\n"
-     "End the helper thread, for ever."},
-    {"close_requests", module_close_requests, METH_NOARGS,
-     "close_requests($module, /)\n--\n\n"
-     "Let requests call MPI no more: it is about to be finalized."},
-    {"helper_runs", module_helper_runs, METH_NOARGS,
-     "helper_runs($module, /)\n--\n\n"
-     "Return whether the helper thread exists."},
-    {"inside_op", module_inside_op, METH_NOARGS,
-     "inside_op($module, /)\n--\n\n"
-     "Return whether this thread runs a user's reduction operation inside a collective."},
-    {"isa", module_isa, METH_NOARGS,
-     "isa($module, /)\n--\n\n"
-     "Return the instruction set of the reduction kernels in use."},
-    {"on_mesh", module_on_mesh, METH_NOARGS,
-     "on_mesh($module, /)\n--\n\n"
-     "Return whether cores exchange cache lines over a mesh, and therefore slowly."},
-    {"let_attach", module_let_attach, METH_NOARGS,
-     "let_attach($module, /)\n--\n\n"
-     "Allow other ranks to access this process's memory, as far as the system lets it."},
-    {"peek", module_peek, METH_VARARGS,
-     "peek($module, pid, address, /)\n--\n\n"
-     "Return the 8-byte word at an address of another process; raises OSError."},
-    {"poke", module_poke, METH_VARARGS,
-     "poke($module, pid, address, value, /)\n--\n\n"
-     "Store an 8-byte word at an address of another process; raises OSError."},
-    {"simulate", han_py_simulate, METH_VARARGS,
-     "simulate($module, arrays, sizes, lengths, tell, /)\n--\n\n"
-     "Run programs in virtual time; write the results into arrays and return spans as bytes."},
-    {"has_kernel", module_has_kernel, METH_VARARGS,
-     "has_kernel($module, op, dtype, /)\n--\n\n"
-     "Return whether han has a kernel for a pair of operation and element type."},
+    HAN_METHOD("progress", module_progress, METH_NOARGS, "$module, /",
+               "Step every active engine of this process once."),
+    HAN_METHOD("orphans", module_orphans, METH_NOARGS, "$module, /",
+               "Return the requests that were dropped while their collectives run."),
+    HAN_METHOD("request_class", han_py_request_class, METH_VARARGS,
+               "$module, base, handle, null, library, status, /",
+               "Return the class of requests, which extends mpi4py's."),
+    HAN_METHOD("helper", module_helper, METH_VARARGS, "$module, off, multiple, look, /",
+               "Say how the helper thread works."),
+    HAN_METHOD("stop_helper", module_stop_helper, METH_NOARGS, "$module, /",
+               "End the helper thread, for ever."),
+    HAN_METHOD("close_requests", module_close_requests, METH_NOARGS, "$module, /",
+               "Let requests call MPI no more: it is about to be finalized."),
+    HAN_METHOD("helper_runs", module_helper_runs, METH_NOARGS, "$module, /",
+               "Return whether the helper thread exists."),
+    HAN_METHOD("inside_op", module_inside_op, METH_NOARGS, "$module, /",
+               "Return whether this thread runs a user's reduction operation inside a collective."),
+    HAN_METHOD("isa", module_isa, METH_NOARGS, "$module, /",
+               "Return the instruction set of the reduction kernels in use."),
+    HAN_METHOD("on_mesh", module_on_mesh, METH_NOARGS, "$module, /",
+               "Return whether cores exchange cache lines over a mesh, and therefore slowly."),
+    HAN_METHOD("let_attach", module_let_attach, METH_NOARGS, "$module, /",
+               "Allow other ranks to access this process's memory, as far as the system lets it."),
+    HAN_METHOD("peek", module_peek, METH_VARARGS, "$module, pid, address, /",
+               "Return the 8-byte word at an address of another process; raises OSError."),
+    HAN_METHOD("poke", module_poke, METH_VARARGS, "$module, pid, address, value, /",
+               "Store an 8-byte word at an address of another process; raises OSError."),
+    HAN_METHOD(
+        "simulate", han_py_simulate, METH_VARARGS, "$module, arrays, sizes, lengths, tell, /",
+        "Run programs in virtual time; write the results into arrays and return spans as bytes."),
+    HAN_METHOD("has_kernel", module_has_kernel, METH_VARARGS, "$module, op, dtype, /",
+               "Return whether han has a kernel for a pair of operation and element type."),
     {NULL, NULL, 0, NULL},
 };
 

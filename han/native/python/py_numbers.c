@@ -15,10 +15,15 @@
 
 #define NAMED(prefix, name) {#name, prefix##name}
 #define AT(type, field) {#field, offsetof(type, field)}
+#define SIZE(type) {"size", sizeof(type)}
 #define CODE(name) NAMED(HAN_, name)
 #define COLL(name) NAMED(HAN_C_, name)
 #define BASE(name) NAMED(HAN_B_, name)
 #define STATUS(name) NAMED(HAN_E_, name)
+#define TERM(field) AT(han_term, field)
+#define STRIDE(field) AT(han_stride, field)
+#define CONTROL(field) AT(han_control, field)
+#define EVENT(field) AT(han_event, field)
 
 typedef struct {
     const char *name;
@@ -47,36 +52,21 @@ static const number writes[] = {{"SHOWN", HAN_W_SHOWN}, {"GIVEN", HAN_W_GIVEN}, 
 static const number instruction[] = {
     AT(han_instr, code), AT(han_instr, stream), AT(han_instr, peer),
     AT(han_instr, base), AT(han_instr, off),    AT(han_instr, n),
-    AT(han_instr, slot), AT(han_instr, task),   {"size", sizeof(han_instr)},
+    AT(han_instr, slot), AT(han_instr, task),   SIZE(han_instr),
     {NULL, 0},
 };
 static const number term[] = {
-    AT(han_term, offset),       AT(han_term, start), AT(han_term, stop),  AT(han_term, origin),
-    AT(han_term, blocks),       AT(han_term, each),  AT(han_term, block), AT(han_term, count),
-    {"size", sizeof(han_term)}, {NULL, 0},
+    TERM(offset), TERM(start), TERM(stop),  TERM(origin),   TERM(blocks),
+    TERM(each),   TERM(block), TERM(count), SIZE(han_term), {NULL, 0},
 };
 /* A row of HAN_B_TABLE. */
 static const number block[] = {
-    AT(han_block, nbytes),
-    AT(han_block, start),
-    AT(han_block, rate),
-    {"size", sizeof(han_block)},
-    {NULL, 0},
+    AT(han_block, nbytes), AT(han_block, start), AT(han_block, rate), SIZE(han_block), {NULL, 0},
 };
 static const number stride[] = {
-    AT(han_stride, off),
-    AT(han_stride, offset),
-    AT(han_stride, n),
-    AT(han_stride, start),
-    AT(han_stride, origin),
-    AT(han_stride, block),
-    AT(han_stride, task),
-    AT(han_stride, peer),
-    AT(han_stride, base),
-    AT(han_stride, blocks),
-    {"size", sizeof(han_stride)},
-    {"LOOP", HAN_LOOP},
-    {NULL, 0},
+    STRIDE(off),      STRIDE(offset),     STRIDE(n),    STRIDE(start), STRIDE(origin),
+    STRIDE(block),    STRIDE(task),       STRIDE(peer), STRIDE(base),  STRIDE(blocks),
+    SIZE(han_stride), {"LOOP", HAN_LOOP}, {NULL, 0},
 };
 /* The fields of a base with the bit PEER: where they begin, and their largest values. */
 static const number peer_base[] = {
@@ -105,28 +95,13 @@ static const number layout[] = {
     {NULL, 0},
 };
 static const number control[] = {
-    AT(han_control, done),
-    AT(han_control, entered),
-    AT(han_control, signature),
-    AT(han_control, calls),
-    AT(han_control, pid),
-    AT(han_control, pid_start),
-    AT(han_control, pid_namespace),
-    AT(han_control, rank),
-    AT(han_control, erred),
-    AT(han_control, departures),
-    AT(han_control, gone),
-    AT(han_control, cells),
-    AT(han_control, room),
-    AT(han_control, closed),
-    AT(han_control, nbytes),
-    {"size", sizeof(han_control)},
+    CONTROL(done),  CONTROL(entered),    CONTROL(signature),     CONTROL(calls),
+    CONTROL(pid),   CONTROL(pid_start),  CONTROL(pid_namespace), CONTROL(rank),
+    CONTROL(erred), CONTROL(departures), CONTROL(gone),          CONTROL(cells),
+    CONTROL(room),  CONTROL(closed),     CONTROL(nbytes),        SIZE(han_control),
     {NULL, 0},
 };
-static const number board[] = {
-    {"SLOTS", HAN_BOARD_SLOTS},
-    {NULL, 0},
-};
+static const number board[] = {{"SLOTS", HAN_BOARD_SLOTS}, {NULL, 0}};
 static const number eager[] = {
     {"BLOCK", HAN_EAGER_BLOCK},  {"ROOM", HAN_EAGER_ROOM},
     AT(han_eager_head, nbytes),  AT(han_eager_head, call),
@@ -143,22 +118,13 @@ static const number trace[] = {
     {"t1", offsetof(han_trace, last.ticks)},
     {"ns1", offsetof(han_trace, last.ns)},
     AT(han_trace, unused),
-    {"size", sizeof(han_trace)},
+    SIZE(han_trace),
     {NULL, 0},
 };
 static const number event[] = {
-    AT(han_event, epoch),
-    AT(han_event, plan),
-    AT(han_event, nbytes),
-    AT(han_event, begin),
-    AT(han_event, start),
-    AT(han_event, end),
-    AT(han_event, copying),
-    AT(han_event, reducing),
-    AT(han_event, stream),
-    AT(han_event, task),
-    {"size", sizeof(han_event)},
-    {"ANCHOR", HAN_ANCHOR},
+    EVENT(epoch),  EVENT(plan), EVENT(nbytes),   EVENT(begin),
+    EVENT(start),  EVENT(end),  EVENT(copying),  EVENT(reducing),
+    EVENT(stream), EVENT(task), SIZE(han_event), {"ANCHOR", HAN_ANCHOR},
     {NULL, 0},
 };
 static const number statuses[] = {
@@ -178,20 +144,15 @@ static const number ops[] = {
     {"bor", HAN_BOR},   {"bxor", HAN_BXOR}, {NULL, 0},
 };
 
+#define TABLE(name) {#name, name}
 static const struct {
     const char *name;
     const number *rows;
 } tables[] = {
-    {"codes", codes},     {"collectives", collectives},
-    {"bases", bases},     {"areas", areas},
-    {"writes", writes},   {"instruction", instruction},
-    {"term", term},       {"block", block},
-    {"stride", stride},   {"peer_base", peer_base},
-    {"limits", limits},   {"layout", layout},
-    {"control", control}, {"board", board},
-    {"eager", eager},     {"trace", trace},
-    {"event", event},     {"statuses", statuses},
-    {"dtypes", dtypes},   {"ops", ops},
+    TABLE(codes),       TABLE(collectives), TABLE(bases),    TABLE(areas),  TABLE(writes),
+    TABLE(instruction), TABLE(term),        TABLE(block),    TABLE(stride), TABLE(peer_base),
+    TABLE(limits),      TABLE(layout),      TABLE(control),  TABLE(board),  TABLE(eager),
+    TABLE(trace),       TABLE(event),       TABLE(statuses), TABLE(dtypes), TABLE(ops),
 };
 
 static PyObject *table_of(const number *rows) {

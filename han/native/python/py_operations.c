@@ -14,7 +14,7 @@
 static void operations_dealloc(OperationsObject *self) {
     free(self->code);
     free(self->terms);
-    free(self->receives);
+    free(self->tests);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -28,29 +28,17 @@ static PyObject *operations_new(PyTypeObject *type, PyObject *args, PyObject *kw
 static int operations_init(OperationsObject *self, PyObject *args, PyObject *kwargs) {
     unsigned long long nbytes, element, grain, grains;
     int tag, uneven = 0, own = 0;
-    if (kwargs && PyDict_Size(kwargs)) {
-        PyErr_SetString(PyExc_TypeError, "Operations takes no keyword arguments");
-        return -1;
-    }
+    if (kwargs && PyDict_Size(kwargs))
+        return HAN_RAISE(PyExc_TypeError, "Operations takes no keyword arguments");
     if (!PyArg_ParseTuple(args, "iKKKK|pp:Operations", &tag, &nbytes, &element, &grain, &grains,
                           &uneven, &own))
         return -1;
-    if (own && !grains) {
-        PyErr_SetString(PyExc_ValueError, "a program for own sizes is one for many sizes");
-        return -1;
-    }
-    if (!element || !grain || element > UINT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "elements and grains have at least one byte");
-        return -1;
-    }
-    if (self->length || self->made) {
-        PyErr_SetString(PyExc_ValueError, "a stream is made once");
-        return -1;
-    }
-    if (tag < 0 || tag > UINT16_MAX) {
-        PyErr_Format(PyExc_ValueError, "a tag of %d", tag);
-        return -1;
-    }
+    if (own && !grains)
+        return HAN_RAISE(PyExc_ValueError, "a program for own sizes is one for many sizes");
+    if (!element || !grain || element > UINT32_MAX)
+        return HAN_RAISE(PyExc_ValueError, "elements and grains have at least one byte");
+    if (self->length || self->made) return HAN_RAISE(PyExc_ValueError, "a stream is made once");
+    if (tag < 0 || tag > UINT16_MAX) return HAN_RAISE(PyExc_ValueError, "a tag of %d", tag);
     self->tag = (uint16_t)tag;
     self->nbytes = nbytes;
     self->element = element;
@@ -72,13 +60,18 @@ static PyObject *none_or_error(int failed) {
     Py_RETURN_NONE;
 }
 
-/* Append an operation on the block that its options name, for the sizes that they say. */
-static PyObject *emit_named(OperationsObject *self, operation op, const han_options *more) {
+/* The same operation on the block that its options name, for the sizes that they say. */
+static operation named(operation op, const han_options *more) {
     op.block = more->block;
     op.count = more->count;
     op.above = more->above;
     op.upto = more->upto;
     op.from = more->from;
+    return op;
+}
+
+static PyObject *emit_named(OperationsObject *self, operation op, const han_options *more) {
+    op = named(op, more);
     return none_or_error(han_emit(self, &op));
 }
 
@@ -138,10 +131,9 @@ static PyObject *attach(OperationsObject *self, const char *name, enum han_code 
     if (han_expect(name, given, 4) || han_take(name, args, 3, ref, 2, &nbytes, 1) ||
         han_take_options(name, args, given, names, &more))
         return NULL;
-    if (!PyTuple_Check(args[3])) {
-        PyErr_Format(PyExc_TypeError, "%s: a peer is a tuple of rank, channel and slot", name);
-        return NULL;
-    }
+    if (!PyTuple_Check(args[3]))
+        return PyErr_Format(PyExc_TypeError, "%s: a peer is a tuple of rank, channel and slot",
+                            name);
     if (!PyArg_ParseTuple(args[3], "iII", &rank, &channel, &slot)) return NULL;
     if (!nbytes) Py_RETURN_NONE;
     if (code == HAN_PULL) han_wrote(self, ref[0]);
@@ -155,16 +147,6 @@ static PyObject *attach(OperationsObject *self, const char *name, enum han_code 
     return emit_named(self, op, &more);
 }
 
-static PyObject *pull(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                      PyObject *names) {
-    return attach(self, "pull", HAN_PULL, args, given, names);
-}
-
-static PyObject *push(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                      PyObject *names) {
-    return attach(self, "push", HAN_PUSH, args, given, names);
-}
-
 static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     const RefObject *flag[1];
     uint64_t value;
@@ -174,32 +156,18 @@ static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t 
         han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
 }
 
-/* wait(flag, k, rank, block=None, above=0, upto=0) */
-static PyObject *wait_for(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                          PyObject *names) {
-    const RefObject *flag[1];
-    uint64_t number[2]; /* value, rank */
-    han_options more;
-    int32_t rank;
-    if (han_take("wait", args, given, flag, 1, number, 2) || han_rank_of(number[1], &rank) ||
-        han_take_options("wait", args, given, names, &more))
-        return NULL;
-    const operation op = {.code = HAN_WAIT, .refs = {flag[0]}, .n = number[0], .peer = rank};
-    return emit_named(self, op, &more);
-}
-
-/* expect(number, nbytes, rank, block=None, above=0, upto=0) */
-static PyObject *expect(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                        PyObject *names) {
+/* wait(flag, k, rank, block=None, above=0, upto=0), expect(number, nbytes, ...) */
+static PyObject *look_at(OperationsObject *self, const char *name, enum han_code code,
+                         PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[1];
-    uint64_t number[2]; /* bytes, rank */
+    uint64_t number[2]; /* value or bytes, rank */
     han_options more;
     int32_t rank;
-    if (han_take("expect", args, given, ref, 1, number, 2) || han_rank_of(number[1], &rank) ||
-        han_take_options("expect", args, given, names, &more))
+    if (han_take(name, args, given, ref, 1, number, 2) || han_rank_of(number[1], &rank) ||
+        han_take_options(name, args, given, names, &more))
         return NULL;
     const operation op = {
-        .code = HAN_EXPECT, .refs = {ref[0]}, .n = number[0], .each = 1, .peer = rank};
+        .code = code, .refs = {ref[0]}, .n = number[0], .each = code == HAN_EXPECT, .peer = rank};
     return emit_named(self, op, &more);
 }
 
@@ -208,21 +176,12 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
                          PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[1];
     uint64_t number[3]; /* bytes, rank, request */
-    receive what = {.block = HAN_NO_BLOCK};
     han_options more;
     int32_t rank;
     if (han_take(name, args, given, ref, 1, number, 3) || han_rank_of(number[1], &rank) ||
         han_take_options(name, args, given, names, &more))
         return NULL;
     bool sends = code == HAN_ISEND;
-    if (!sends || self->own)
-        what = (receive){.nbytes = sends ? 0 : number[0],
-                         .at = ref[0]->at,
-                         .block = more.block,
-                         .count = more.count,
-                         .above = more.above,
-                         .upto = more.upto,
-                         .rank = rank};
     const operation op = {.code = code,
                           .refs = {sends ? NULL : ref[0], sends ? ref[0] : NULL},
                           .n = number[0],
@@ -230,34 +189,33 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
                           .at = ref[0]->at,
                           .peer = rank,
                           .slot = number[2]};
-    return han_note_receive(self, number[2], what) ? NULL : emit_named(self, op, &more);
+    operation test = !sends || self->own ? named(op, &more) : (operation){.block = HAN_NO_BLOCK};
+    test.refs[0] = test.refs[1] = test.from = NULL;
+    if (sends) test.n = 0;
+    return han_note_test(self, number[2], &test) ? NULL : emit_named(self, op, &more);
 }
 
-static PyObject *isend(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                       PyObject *names) {
-    return message(self, "isend", HAN_ISEND, args, given, names);
-}
-
-static PyObject *irecv(OperationsObject *self, PyObject *const *args, Py_ssize_t given,
-                       PyObject *names) {
-    return message(self, "irecv", HAN_IRECV, args, given, names);
-}
+#define DEFINE_METHOD(NAME, EMIT, CODE)                                                           \
+    static PyObject *emit_##NAME(OperationsObject *self, PyObject *const *args, Py_ssize_t given, \
+                                 PyObject *names) {                                               \
+        return EMIT(self, #NAME, HAN_##CODE, args, given, names);                                 \
+    }
+DEFINE_METHOD(pull, attach, PULL)
+DEFINE_METHOD(push, attach, PUSH)
+DEFINE_METHOD(wait, look_at, WAIT)
+DEFINE_METHOD(expect, look_at, EXPECT)
+DEFINE_METHOD(isend, message, ISEND)
+DEFINE_METHOD(irecv, message, IRECV)
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
     uint64_t request;
-    receive what = {.block = HAN_NO_BLOCK};
+    operation op = {.block = HAN_NO_BLOCK};
     if (han_number_of(argument, &request) || han_check_small("request", request)) return NULL;
-    if (request < self->n_receives) what = self->receives[request];
-    return none_or_error(han_emit(self, &(operation){.code = HAN_TEST,
-                                                     .n = what.nbytes,
-                                                     .each = what.nbytes ? 1 : 0,
-                                                     .block = what.block,
-                                                     .count = what.count,
-                                                     .above = what.above,
-                                                     .upto = what.upto,
-                                                     .at = what.at,
-                                                     .peer = what.rank,
-                                                     .slot = request}));
+    if (request < self->n_tests) op = self->tests[request];
+    op.code = HAN_TEST;
+    op.each = op.n ? 1 : 0;
+    op.slot = request;
+    return none_or_error(han_emit(self, &op));
 }
 
 /* coll(kind, dst, src, n, root, comm, request) */
@@ -283,8 +241,8 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     };
     han_combines(self, op.n * op.each);
     han_wrote(self, ref[0]);
-    return none_or_error(han_note_receive(self, number[3], (receive){.block = HAN_NO_BLOCK}) ||
-                         han_emit(self, &op));
+    const operation test = {.block = HAN_NO_BLOCK};
+    return none_or_error(han_note_test(self, number[3], &test) || han_emit(self, &op));
 }
 
 static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -298,69 +256,64 @@ static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_
 
 /* ---- the program ---------------------------------------------------------------------------- */
 
-static PyObject *get_writes(OperationsObject *self, void *unused) {
-    (void)unused;
+static PyObject *get_writes(OperationsObject *self, void *Py_UNUSED(closure)) {
     return PyBytes_FromStringAndSize((const char *)self->writes, sizeof self->writes);
 }
 
 static PyMethodDef methods[] = {
-    {"copy", HAN_FAST_NAMED(copy),
-     "copy($self, dst, src, nbytes, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
-     "Copy, unless there are no bytes or both addresses are the same; `block` is what is moved."},
-    {"reduce", HAN_FAST_NAMED(reduce),
-     "reduce($self, dst, a, b, nbytes, /, *, also=None, block=None)\n--\n\n"
-     "Combine ``dst = a op b``; write the result to `also` too, if given."},
-    {"accumulate", HAN_FAST(accumulate),
-     "accumulate($self, dst, operand, nbytes, /)\n--\n\n"
-     "Combine ``dst = dst op operand``; several of these may be carried out in any order."},
-    {"pull", HAN_FAST_NAMED(pull),
-     "pull($self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None)\n--\n\n"
-     "Copy from `src` in the memory of a peer, which has shown its buffers, and at `from_` how far "
-     "behind."},
-    {"push", HAN_FAST_NAMED(push),
-     "push($self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None)\n--\n\n"
-     "Copy to `dst` in the memory of a peer, which has allowed its peers to write."},
-    {"post", HAN_FAST(post),
-     "post($self, flag, k, /)\n--\n\n"
-     "Store-release ``epoch + k`` to a flag of this rank."},
-    {"wait", HAN_FAST_NAMED(wait_for),
-     "wait($self, flag, k, rank, /, *, block=None, above=0, upto=0)\n--\n\n"
-     "Load-acquire `rank`'s flag until it reaches ``epoch + k``."},
-    {"expect", HAN_FAST_NAMED(expect),
-     "expect($self, number, nbytes, rank, /, *, block=None, above=0, upto=0)\n--\n\n"
-     "Raise an error unless the number that `rank` has stored is the size of a block."},
-    {"wait_each", HAN_FAST(han_wait_each),
-     "wait_each($self, flags, k, ranks, /)\n--\n\n"
-     "Wait for the flag of each of `ranks` as `wait` does, one after the other."},
-    {"again", HAN_FAST(han_again),
-     "again($self, first, second, n, times, turns, /)\n--\n\n"
-     "Append `n` operations for each of some more turns; two turns tell how they change."},
-    {"show_each", HAN_FAST(han_show_each),
-     "show_each($self, cells, offset, src, bounds, part, /)\n--\n\n"
-     "Copy a part of each share of a message to a cell."},
-    {"take_each", HAN_FAST(han_take_each),
-     "take_each($self, dst, cells, offset, bounds, part, flags, k, ranks, /)\n--\n\n"
-     "Copy a part of each share of a message from a cell; wait for the flag of each before it."},
-    {"fold_each", HAN_FAST(han_fold_each),
-     "fold_each($self, dst, operands, mine, start, nbytes, order, partials, waits, also, "
-     "block=None, /)\n"
-     "--\n\n"
-     "Combine operands of several members in any order; wait for the flag of each before it."},
-    {"isend", HAN_FAST_NAMED(isend),
-     "isend($self, src, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
-     "Start sending to `rank`."},
-    {"irecv", HAN_FAST_NAMED(irecv),
-     "irecv($self, dst, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0)\n--\n\n"
-     "Start receiving from `rank`."},
-    {"test", (PyCFunction)test, METH_O,
-     "test($self, request, /)\n--\n\n"
-     "Wait until a request is complete; the message of a receive must have its size."},
-    {"coll", HAN_FAST(coll),
-     "coll($self, kind, dst, src, n, root, comm, request, /)\n--\n\n"
-     "Start a collective of the MPI library, of `n` elements, on communicator number `comm`."},
-    {"await_stream", HAN_FAST(await_stream),
-     "await_stream($self, stream, position, /)\n--\n\n"
-     "Wait until a stream of this rank has passed so many of its operations."},
+    HAN_METHOD("copy", copy, HAN_NAMED,
+               "$self, dst, src, nbytes, /, *, block=None, count=0, above=0, upto=0",
+               "Copy, unless there are no bytes or both addresses are the same; `block` is what is "
+               "moved."),
+    HAN_METHOD("reduce", reduce, HAN_NAMED, "$self, dst, a, b, nbytes, /, *, also=None, block=None",
+               "Combine ``dst = a op b``; write the result to `also` too, if given."),
+    HAN_METHOD(
+        "accumulate", accumulate, METH_FASTCALL, "$self, dst, operand, nbytes, /",
+        "Combine ``dst = dst op operand``; several of these may be carried out in any order."),
+    HAN_METHOD("pull", emit_pull, HAN_NAMED,
+               "$self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None",
+               "Copy from `src` in the memory of a peer, which has shown its buffers, and at "
+               "`from_` how far behind."),
+    HAN_METHOD("push", emit_push, HAN_NAMED,
+               "$self, dst, src, nbytes, peer, /, *, block=None, above=0, upto=0, from_=None",
+               "Copy to `dst` in the memory of a peer, which has allowed its peers to write."),
+    HAN_METHOD("post", post, METH_FASTCALL, "$self, flag, k, /",
+               "Store-release ``epoch + k`` to a flag of this rank."),
+    HAN_METHOD("wait", emit_wait, HAN_NAMED,
+               "$self, flag, k, rank, /, *, block=None, above=0, upto=0",
+               "Load-acquire `rank`'s flag until it reaches ``epoch + k``."),
+    HAN_METHOD("expect", emit_expect, HAN_NAMED,
+               "$self, number, nbytes, rank, /, *, block=None, above=0, upto=0",
+               "Raise an error unless the number that `rank` has stored is the size of a block."),
+    HAN_METHOD("wait_each", han_wait_each, METH_FASTCALL, "$self, flags, k, ranks, /",
+               "Wait for the flag of each of `ranks` as `wait` does, one after the other."),
+    HAN_METHOD(
+        "again", han_again, METH_FASTCALL, "$self, first, second, n, times, turns, /",
+        "Append `n` operations for each of some more turns; two turns tell how they change."),
+    HAN_METHOD("show_each", han_show_each, METH_FASTCALL,
+               "$self, cells, offset, src, bounds, part, /",
+               "Copy a part of each share of a message to a cell."),
+    HAN_METHOD(
+        "take_each", han_take_each, METH_FASTCALL,
+        "$self, dst, cells, offset, bounds, part, flags, k, ranks, /",
+        "Copy a part of each share of a message from a cell; wait for the flag of each before it."),
+    HAN_METHOD(
+        "fold_each", han_fold_each, METH_FASTCALL,
+        "$self, dst, operands, mine, start, nbytes, order, partials, waits, also, block=None, /",
+        "Combine operands of several members in any order; wait for the flag of each before it."),
+    HAN_METHOD("isend", emit_isend, HAN_NAMED,
+               "$self, src, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0",
+               "Start sending to `rank`."),
+    HAN_METHOD("irecv", emit_irecv, HAN_NAMED,
+               "$self, dst, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0",
+               "Start receiving from `rank`."),
+    HAN_METHOD("test", test, METH_O, "$self, request, /",
+               "Wait until a request is complete; the message of a receive must have its size."),
+    HAN_METHOD(
+        "coll", coll, METH_FASTCALL, "$self, kind, dst, src, n, root, comm, request, /",
+        "Start a collective of the MPI library, of `n` elements, on communicator number `comm`."),
+    HAN_METHOD("await_stream", await_stream, METH_FASTCALL, "$self, stream, position, /",
+               "Wait until a stream of this rank has passed so many of its operations."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,20 +4,13 @@
 
 #include "python/py_vectors.h"
 
-/* The numbers of a run: for each rank the bytes of the block to it, then of that from it, and where
- * each begins. */
-typedef struct {
-    uint64_t *sends, *takes, *from, *to;
-} own_blocks;
-
-static bool own_blocks_of(const han_caller *self, han_call *c, int32_t collective, own_blocks *b) {
+static bool open_own_blocks(const han_caller *self, han_call *c, han_own_blocks *b) {
     size_t n = (size_t)self->size;
-    c->key.collective = collective;
     c->key.nbytes = HAN_OWN_NBYTES;
     c->key.uneven = true;
     c->numbers = (uint32_t)(4 * n);
     c->counts = PyMem_Calloc(4 * n, sizeof *c->counts);
-    *b = (own_blocks){c->counts, c->counts + n, c->counts + 2 * n, c->counts + 3 * n};
+    *b = han_own_blocks_of(c->counts, self->size);
     return c->counts;
 }
 
@@ -57,8 +50,8 @@ static bool sees_types(han_call *c) {
 
 /* send, recv, root */
 bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_GATHERV, &b)) return false;
+    han_own_blocks b;
+    if (!han_root_of(args[2], &c->key) || !open_own_blocks(self, c, &b)) return false;
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[0]);
@@ -75,8 +68,8 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
 
 /* send, recv, root */
 bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!han_root_of(args[2], &c->key) || !own_blocks_of(self, c, HAN_C_SCATTERV, &b)) return false;
+    han_own_blocks b;
+    if (!han_root_of(args[2], &c->key) || !open_own_blocks(self, c, &b)) return false;
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[1]);
@@ -90,7 +83,7 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
 }
 
 /* Send a copy of the blocks that are in the receive buffer. */
-static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blocks *b) {
+static bool copies_own_blocks(const han_caller *self, han_call *c, const han_own_blocks *b) {
     size_t n = (size_t)self->size * sizeof *b->sends;
     if (c->recv.datatype) return false;
     c->send.owner =
@@ -108,8 +101,8 @@ static bool copies_own_blocks(const han_caller *self, han_call *c, const own_blo
 
 /* send, recv */
 bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) ||
+    han_own_blocks b;
+    if (!open_own_blocks(self, c, &b) ||
         !reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly)
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
@@ -126,9 +119,9 @@ static bool reads_typed(const han_caller *self, PyObject *o, han_buffer *out, ui
 
 /* send, recv */
 bool han_read_alltoallw(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks b;
-    if (!own_blocks_of(self, c, HAN_C_ALLTOALLV, &b) ||
-        !reads_typed(self, args[1], &c->recv, b.takes, b.to) || c->recv.readonly)
+    han_own_blocks b;
+    if (!open_own_blocks(self, c, &b) || !reads_typed(self, args[1], &c->recv, b.takes, b.to) ||
+        c->recv.readonly)
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
     return reads_typed(self, args[0], &c->send, b.sends, b.from) &&
@@ -137,17 +130,14 @@ bool han_read_alltoallw(const han_caller *self, PyObject *const *args, han_call 
 
 /* ---- neighbours ---------------------------------------------------------------------------- */
 
+/* How blocks are told: they are alike, have counts of their own, or types of their own. */
+enum form { EQUAL, COUNTED, TYPED };
+
 /* The neighbours of a rank, as they lie in a bytes object: the ranks that it sends to, then those that
  * it receives from. A negative one is no process: its block is in the buffer, and stays there. */
-enum {
-    EQUAL,
-    COUNTED,
-    TYPED
-}; /* blocks are alike, have counts of their own, and types of their own */
-
 typedef struct {
     int32_t same; /* each gets the whole send buffer */
-    int32_t form; /* of buffers of blocks, see below */
+    int32_t form; /* an enum form */
     int32_t targets, sources;
     int32_t ranks[];
 } edges;
@@ -237,9 +227,9 @@ static bool joins(const han_buffer *buffer, const han_blocks *b, const int32_t *
 /* The neighbours of this rank, send, recv: an alltoall of blocks that are empty but for those of
  * neighbours. */
 bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call *c) {
-    own_blocks own;
+    han_own_blocks own;
     const edges *e = edges_of(self, args[0]);
-    if (!e || !own_blocks_of(self, c, HAN_C_ALLTOALLV, &own)) return false;
+    if (!e || !open_own_blocks(self, c, &own)) return false;
     uint64_t *sent = NULL, *taken = NULL;
     han_blocks to, from;
     bool found = han_py_blocks(&to, &sent, e->targets) && han_py_blocks(&from, &taken, e->sources);

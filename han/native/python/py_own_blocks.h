@@ -4,11 +4,7 @@
 
 #include "python/py_arguments.h"
 
-bool han_read_gatherv(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_scatterv(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_alltoallv(const han_caller *, PyObject *const *args, han_call *);
-bool han_read_alltoallw(const han_caller *, PyObject *const *args, han_call *);
-/* The neighbours of this rank, send, recv. */
-bool han_read_neighbours(const han_caller *, PyObject *const *args, han_call *);
+han_reading han_read_gatherv, han_read_scatterv, han_read_alltoallv, han_read_alltoallw;
+han_reading han_read_neighbours; /* the neighbours of this rank, send, recv */
 
 #endif

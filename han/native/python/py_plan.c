@@ -23,69 +23,42 @@ static void plan_dealloc(PlanObject *self) {
 }
 
 /* In the order of han_counts. */
-static PyObject *plan_get_counts(PlanObject *self, void *unused) {
-    (void)unused;
+static PyObject *plan_get_counts(PlanObject *self, void *Py_UNUSED(closure)) {
     const han_counts *c = &self->plan.counts;
-    const _Atomic uint64_t *all[] = {&c->runs,   &c->copied, &c->combined, &c->attached,
-                                     &c->mapped, &c->sent,   &c->received};
-    enum { N = sizeof all / sizeof *all };
-    PyObject *tuple = PyTuple_New(N);
-    for (int k = 0; tuple && k < N; k++) {
-        PyObject *n =
-            PyLong_FromUnsignedLongLong(atomic_load_explicit(all[k], memory_order_relaxed));
-        if (n)
-            PyTuple_SET_ITEM(tuple, k, n);
-        else
-            Py_CLEAR(tuple);
-    }
-    return tuple;
+    const unsigned long long n[] = {c->runs,   c->copied, c->combined, c->attached,
+                                    c->mapped, c->sent,   c->received};
+    return Py_BuildValue("(KKKKKKK)", n[0], n[1], n[2], n[3], n[4], n[5], n[6]);
 }
 
-/* Set an alternative or a rival, which is never replaced: a run may use it. 0 or -1. */
-static int take(PlanObject **slot, PyObject *o, bool expected, const char *what) {
-    if (!o || !PyObject_TypeCheck(o, &PlanType) || *slot || !expected) {
-        PyErr_Format(PyExc_ValueError, "a plan takes one %s, and only if it was made for one",
-                     what);
-        return -1;
-    }
-    Py_INCREF(o);
-    *slot = (PlanObject *)o;
-    return 0;
+/* The other plan that runs may take: the rival, or the alternative if `rival` is NULL. */
+static PlanObject **other(PlanObject *self, const void *rival) {
+    return rival ? &self->rival : &self->alternative;
 }
 
-static PyObject *get_alternative(PlanObject *self, void *unused) {
-    (void)unused;
-    return Py_NewRef(han_py_or_none(self->alternative));
+static PyObject *get_other(PlanObject *self, void *rival) {
+    return Py_NewRef(han_py_or_none(*other(self, rival)));
 }
 
-static int set_alternative(PlanObject *self, PyObject *o, void *unused) {
-    (void)unused;
-    if (take(&self->alternative, o, self->plan.arena_size != 0, "alternative")) return -1;
-    self->plan.calls_mpi |= self->alternative->plan.calls_mpi;
-    self->plan.alternative = &self->alternative->plan;
-    return 0;
-}
-
-static PyObject *get_rival(PlanObject *self, void *unused) {
-    (void)unused;
-    return Py_NewRef(han_py_or_none(self->rival));
-}
-
-static int set_rival(PlanObject *self, PyObject *o, void *unused) {
-    (void)unused;
-    if (take(&self->rival, o, self->plan.tried != 0, "rival")) return -1;
-    self->plan.calls_mpi |= self->rival->plan.calls_mpi;
-    self->plan.rival = &self->rival->plan;
+/* Set the other plan, which is never replaced: a run may use it. 0 or -1. */
+static int set_other(PlanObject *self, PyObject *o, void *rival) {
+    han_plan *p = &self->plan;
+    bool expected = rival ? p->tried != 0 : p->arena_size != 0;
+    if (!o || !PyObject_TypeCheck(o, &PlanType) || *other(self, rival) || !expected)
+        return HAN_RAISE(PyExc_ValueError, "a plan takes one %s, and only if it was made for one",
+                         rival ? "rival" : "alternative");
+    PlanObject *taken = *other(self, rival) = (PlanObject *)Py_NewRef(o);
+    p->calls_mpi |= taken->plan.calls_mpi;
+    *(rival ? &p->rival : &p->alternative) = &taken->plan;
     return 0;
 }
 
 static PyGetSetDef plan_getset[] = {
     {"counts", (getter)plan_get_counts, NULL,
      "Runs finished; bytes copied, combined, attached, mapped, sent and received.", NULL},
-    {"alternative", (getter)get_alternative, (setter)set_alternative,
+    {"alternative", (getter)get_other, (setter)set_other,
      "The plan that all ranks run instead if the buffers of all ranks are in their arenas.", NULL},
-    {"rival", (getter)get_rival, (setter)set_rival,
-     "The plan that all ranks run instead where trials find it faster.", NULL},
+    {"rival", (getter)get_other, (setter)set_other,
+     "The plan that all ranks run instead where trials find it faster.", "rival"},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

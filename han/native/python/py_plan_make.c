@@ -32,10 +32,9 @@ static void *copy_of(const void *data, size_t bytes) {
 
 static int fill_streams(han_plan *p, PyObject *streams) {
     Py_ssize_t n = PyTuple_GET_SIZE(streams);
-    if (n > HAN_MAX_STREAMS) {
-        PyErr_Format(PyExc_ValueError, "a program of %zd streams, at most %d", n, HAN_MAX_STREAMS);
-        return -1;
-    }
+    if (n > HAN_MAX_STREAMS)
+        return HAN_RAISE(PyExc_ValueError, "a program of %zd streams, at most %d", n,
+                         HAN_MAX_STREAMS);
     p->n_streams = (uint32_t)n;
     for (Py_ssize_t s = 0; s < n; s++)
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(streams, s), "II", &p->streams[s].start,
@@ -48,10 +47,7 @@ static int fill_comms(han_plan *p, PyObject *comms) {
     Py_ssize_t n = PyTuple_GET_SIZE(comms);
     han_handle *handles = calloc((size_t)n + 1, sizeof *handles);
     p->comms = handles;
-    if (!handles) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!handles) return HAN_NO_MEMORY;
     for (Py_ssize_t k = 0; k < n; k++)
         handles[k] = (han_handle)PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(comms, k));
     p->n_comms = (uint32_t)n;
@@ -67,31 +63,25 @@ static int fill_table(han_plan *p, uint32_t n_blocks) {
         fits = t->block + t->count <= n_blocks - !t->count;
         for (int ref = 0; ref < 4; ref++) fits &= t->blocks[ref] < n_blocks;
     }
-    if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "the terms are not those of the blocks");
-        return -1;
-    }
+    if (!fits) return HAN_RAISE(PyExc_ValueError, "the terms are not those of the blocks");
     p->n_blocks = n_blocks;
     p->table = calloc(n_blocks + 1, sizeof *p->table);
-    if (p->table) return 0;
-    PyErr_NoMemory();
-    return -1;
+    return p->table ? 0 : HAN_NO_MEMORY;
 }
 
 /* Copy the terms of a plan for many sizes; 0 or -1. */
 static int fill_terms(han_plan *p, const arguments *a) {
     const Py_buffer *terms = &a->terms;
     if (!terms->buf) return 0;
-    bool fits = (size_t)terms->len == p->n_code * sizeof(han_term) && a->grains && a->grain;
-    p->terms = fits ? copy_of(terms->buf, (size_t)terms->len) : NULL;
+    if ((size_t)terms->len != p->n_code * sizeof(han_term) || !a->grains || !a->grain)
+        return HAN_RAISE(PyExc_ValueError, "the terms are not those of the operations");
+    p->terms = copy_of(terms->buf, (size_t)terms->len);
     p->grains = a->grains;
     p->grain = a->grain;
     p->own = a->own;
     p->nbytes = a->own ? 0 : a->grains * a->grain; /* 0: not fitted yet */
-    if (fits) p->message = han_block_of(p, p->nbytes, 0);
-    if (fits && !p->terms) PyErr_NoMemory();
-    if (!fits) PyErr_SetString(PyExc_ValueError, "the terms are not those of the operations");
-    return p->terms ? 0 : -1;
+    p->message = han_block_of(p, p->nbytes, 0);
+    return p->terms ? 0 : HAN_NO_MEMORY;
 }
 
 /* Whether a block and its strides stay among the plan's blocks, the last of `times` times too. */
@@ -127,24 +117,16 @@ static bool loop_fits(const han_plan *p, uint32_t stream, uint32_t end, size_t n
 static int fill_strides(han_plan *p, const Py_buffer *strides) {
     size_t n = strides->buf ? (size_t)strides->len / sizeof(han_stride) : 0;
     if (strides->buf) p->strides = copy_of(strides->buf, (size_t)strides->len);
-    if (strides->buf && !p->strides) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    if (strides->buf && p->own) {
-        PyErr_SetString(PyExc_ValueError, "loops in a program for own sizes");
-        return -1;
-    }
+    if (strides->buf && !p->strides) return HAN_NO_MEMORY;
+    if (strides->buf && p->own)
+        return HAN_RAISE(PyExc_ValueError, "loops in a program for own sizes");
     for (uint32_t s = 0; s < p->n_streams; s++) {
-        if (p->streams[s].stop > p->n_code) {
-            PyErr_Format(PyExc_ValueError, "stream %u of %u records", s, p->n_code);
-            return -1;
-        }
+        if (p->streams[s].stop > p->n_code)
+            return HAN_RAISE(PyExc_ValueError, "stream %u of %u records", s, p->n_code);
         for (uint32_t k = p->streams[s].start; k < p->streams[s].stop; k++)
-            if (p->fitted[k].code == HAN_LOOP && !loop_fits(p, s, k, n)) {
-                PyErr_Format(PyExc_ValueError, "the loop that ends at record %u does not fit", k);
-                return -1;
-            }
+            if (p->fitted[k].code == HAN_LOOP && !loop_fits(p, s, k, n))
+                return HAN_RAISE(PyExc_ValueError, "the loop that ends at record %u does not fit",
+                                 k);
     }
     return 0;
 }
@@ -152,10 +134,7 @@ static int fill_strides(han_plan *p, const Py_buffer *strides) {
 /* Copy the records, the terms and the strides of a program; 0 or -1. */
 static int fill_program(han_plan *p, const arguments *a) {
     p->fitted = copy_of(a->code.buf, (size_t)a->code.len);
-    if (!p->fitted) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->fitted) return HAN_NO_MEMORY;
     p->code = p->fitted;
     p->n_code = (uint32_t)((size_t)a->code.len / sizeof(han_instr));
     return fill_terms(p, a) || fill_table(p, a->blocks) || fill_streams(p, a->streams) ||
@@ -205,10 +184,7 @@ static int fill_memory(PlanObject *self, const arguments *a) {
     p->requests = calloc((size_t)a->requests + 1, sizeof *p->requests);
     p->operand_size = (size_t)a->operand;
     p->operand = malloc((size_t)a->operand + HAN_LINE);
-    if (!p->requests || !p->operand) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->requests || !p->operand) return HAN_NO_MEMORY;
     if (a->scratch != Py_None) {
         if (PyObject_GetBuffer(a->scratch, &self->scratch, PyBUF_WRITABLE)) return -1;
         p->scratch = self->scratch.buf;
@@ -223,9 +199,7 @@ static int fill_memory(PlanObject *self, const arguments *a) {
 
 /* Let the engine count the runs of the plan, if it has trials; 0 or -1. */
 static int let_count(han_engine *e, const arguments *a) {
-    if (!a->tried || han_trials_open(e, a->rank, a->size)) return 0;
-    PyErr_NoMemory();
-    return -1;
+    return a->tried && !han_trials_open(e, a->rank, a->size) ? HAN_NO_MEMORY : 0;
 }
 
 static int fill_plan(PlanObject *self, const arguments *a, unsigned ranks) {
@@ -276,12 +250,9 @@ static unsigned sharing(const han_engine *e) {
 PyObject *han_py_plan(EngineObject *engine, PyObject *args, PyObject *kwargs) {
     arguments a;
     if (parse(args, kwargs, &a)) return NULL;
-    PlanObject *self = PyObject_New(PlanObject, &PlanType);
-    if (self) {
-        memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
-        if (let_count(&engine->engine, &a) || fill_plan(self, &a, sharing(&engine->engine)))
-            Py_CLEAR(self);
-    }
+    PlanObject *self = (PlanObject *)PlanType.tp_alloc(&PlanType, 0);
+    if (self && (let_count(&engine->engine, &a) || fill_plan(self, &a, sharing(&engine->engine))))
+        Py_CLEAR(self);
     release(&a);
     return (PyObject *)self;
 }

@@ -3,6 +3,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "python/objects.h"
+
 /* ---- lists -------------------------------------------------------------------------------- */
 
 /* Whether an item is a type, or those of the blocks. */
@@ -11,8 +13,6 @@ static bool is_type(const ReaderObject *r, PyObject *o) {
     bool several = (PyList_CheckExact(o) || PyTuple_CheckExact(o)) && PySequence_Fast_GET_SIZE(o);
     return several && PyObject_TypeCheck(PySequence_Fast_GET_ITEM(o, 0), r->datatype);
 }
-
-static PyObject *given(PyObject *o) { return o == Py_None ? NULL : Py_NewRef(o); }
 
 bool han_py_items(const ReaderObject *r, PyObject *list, han_items *out) {
     *out = (han_items){0};
@@ -23,14 +23,14 @@ bool han_py_items(const ReaderObject *r, PyObject *list, han_items *out) {
     if (n > 1 && is_type(r, item[n - 1])) out->type = Py_NewRef(item[--n]);
     if (n < 2) return true;
     if (n == 3) {
-        out->count = given(item[1]);
-        out->displacement = given(item[2]);
+        out->count = han_py_given(item[1]);
+        out->displacement = han_py_given(item[2]);
         return true;
     }
     bool paired = PyTuple_CheckExact(item[1]);
     if (paired && PyTuple_GET_SIZE(item[1]) != 2) return false;
-    out->count = given(paired ? PyTuple_GET_ITEM(item[1], 0) : item[1]);
-    if (paired) out->displacement = given(PyTuple_GET_ITEM(item[1], 1));
+    out->count = han_py_given(paired ? PyTuple_GET_ITEM(item[1], 0) : item[1]);
+    if (paired) out->displacement = han_py_given(PyTuple_GET_ITEM(item[1], 1));
     return true;
 }
 
@@ -202,10 +202,9 @@ static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
                                      &error))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
-    if (missing) {
-        PyErr_Format(PyExc_ImportError, "han: the MPI library has no %s (%s)", missing, library);
-        return -1;
-    }
+    if (missing)
+        return HAN_RAISE(PyExc_ImportError, "han: the MPI library has no %s (%s)", missing,
+                         library);
     self->self = (han_handle)comm_self;
     self->error = Py_NewRef(error);
     self->datatype = (PyTypeObject *)Py_NewRef(datatype);
@@ -224,12 +223,11 @@ static void reader_dealloc(ReaderObject *self) {
 }
 
 static PyMethodDef reader_methods[] = {
-    {"learn", (PyCFunction)reader_learn, METH_VARARGS,
-     "learn($self, source, key, facts, /)\n--\n\n"
-     "Learn the elements for which a key of a source stands."},
-    {"read", (PyCFunction)reader_read, METH_VARARGS,
-     "read($self, spec, blocks=1, /)\n--\n\n"
-     "Return address, bytes, size, handle and kind of elements, and read-only; None if refused."},
+    HAN_METHOD("learn", reader_learn, METH_VARARGS, "$self, source, key, facts, /",
+               "Learn the elements for which a key of a source stands."),
+    HAN_METHOD("read", reader_read, METH_VARARGS, "$self, spec, blocks=1, /",
+               "Return address, bytes, size, handle and kind of elements, and read-only; None if "
+               "refused."),
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,8 +5,8 @@
 
 const RefObject *han_ref_of(PyObject *argument) {
     if (Py_IS_TYPE(argument, &RefType)) return (const RefObject *)argument;
-    PyErr_Format(PyExc_TypeError, "a Ref expected, not %.100s", Py_TYPE(argument)->tp_name);
-    return NULL;
+    return (void *)PyErr_Format(PyExc_TypeError, "a Ref expected, not %.100s",
+                                Py_TYPE(argument)->tp_name);
 }
 
 int han_number_of(PyObject *argument, uint64_t *number) {
@@ -28,8 +28,6 @@ static RefObject *copy_of(const RefObject *ref) {
     return copy;
 }
 
-PyObject *han_ref_new(const RefObject *ref) { return (PyObject *)copy_of(ref); }
-
 static PyObject *ref_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"base", "offset", "at", "origin", "blocks", NULL};
     PyObject *fields[5] = {NULL};
@@ -47,37 +45,20 @@ static PyObject *ref_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     return (PyObject *)ref;
 }
 
-static PyObject *ref_to(RefObject *self, PyObject *at) {
-    uint64_t number;
-    if (han_number_of(at, &number)) return NULL;
-    RefObject *ref = copy_of(self);
-    if (ref) ref->at = number;
-    return (PyObject *)ref;
-}
-
-static PyObject *ref_holding(RefObject *self, PyObject *at) {
-    uint64_t number;
-    if (han_number_of(at, &number)) return NULL;
-    RefObject *ref = copy_of(self);
-    if (ref) ref->at = ref->origin = number;
-    return (PyObject *)ref;
-}
-
-static PyObject *ref_behind(RefObject *self, PyObject *blocks) {
-    uint64_t number;
-    if (han_number_of(blocks, &number)) return NULL;
-    RefObject *ref = copy_of(self);
-    if (ref) ref->blocks += number;
-    return (PyObject *)ref;
-}
-
-static PyObject *ref_within(RefObject *self, PyObject *base) {
-    uint64_t number;
-    if (han_number_of(base, &number)) return NULL;
-    RefObject *ref = copy_of(self);
-    if (ref) ref->base = number;
-    return (PyObject *)ref;
-}
+/* A method that changes a copy of an address by a number. */
+#define DEFINE_CHANGE(NAME, CHANGE)                                    \
+    static PyObject *ref_##NAME(RefObject *self, PyObject *argument) { \
+        uint64_t number;                                               \
+        if (han_number_of(argument, &number)) return NULL;             \
+        RefObject *ref = copy_of(self);                                \
+        if (ref) CHANGE;                                               \
+        return (PyObject *)ref;                                        \
+    }
+DEFINE_CHANGE(to, ref->at = number)
+DEFINE_CHANGE(holding, ref->at = ref->origin = number)
+DEFINE_CHANGE(behind, ref->blocks += number)
+DEFINE_CHANGE(within, ref->base = number)
+DEFINE_CHANGE(plus, ref->offset += number)
 
 static PyObject *ref_start(RefObject *self, PyObject *nbytes) {
     uint64_t number;
@@ -86,14 +67,10 @@ static PyObject *ref_start(RefObject *self, PyObject *nbytes) {
 }
 
 static PyObject *ref_add(PyObject *a, PyObject *b) {
-    uint64_t number;
     bool first = Py_IS_TYPE(a, &RefType);
     PyObject *self = first ? a : b, *nbytes = first ? b : a;
     if (!PyIndex_Check(nbytes)) Py_RETURN_NOTIMPLEMENTED;
-    if (han_number_of(nbytes, &number)) return NULL;
-    RefObject *ref = copy_of((RefObject *)self);
-    if (ref) ref->offset += number;
-    return (PyObject *)ref;
+    return ref_plus((RefObject *)self, nbytes);
 }
 
 static PyObject *ref_compare(PyObject *self, PyObject *other, int how) {
@@ -117,21 +94,16 @@ static PyObject *ref_repr(RefObject *self) {
 }
 
 static PyMethodDef methods[] = {
-    {"to", (PyCFunction)ref_to, METH_O,
-     "to($self, at, /)\n--\n\n"
-     "Return the address of the message's byte `at` in the same memory."},
-    {"holding", (PyCFunction)ref_holding, METH_O,
-     "holding($self, at, /)\n--\n\n"
-     "Return the same address, where a part of the message begins with its byte `at`."},
-    {"behind", (PyCFunction)ref_behind, METH_O,
-     "behind($self, blocks, /)\n--\n\n"
-     "Return the address behind so many blocks of the message's size."},
-    {"within", (PyCFunction)ref_within, METH_O,
-     "within($self, base, /)\n--\n\n"
-     "Return the same place in another base."},
-    {"start", (PyCFunction)ref_start, METH_O,
-     "start($self, nbytes, /)\n--\n\n"
-     "Return the offset from the base for a message of `nbytes` bytes."},
+    HAN_METHOD("to", ref_to, METH_O, "$self, at, /",
+               "Return the address of the message's byte `at` in the same memory."),
+    HAN_METHOD("holding", ref_holding, METH_O, "$self, at, /",
+               "Return the same address, where a part of the message begins with its byte `at`."),
+    HAN_METHOD("behind", ref_behind, METH_O, "$self, blocks, /",
+               "Return the address behind so many blocks of the message's size."),
+    HAN_METHOD("within", ref_within, METH_O, "$self, base, /",
+               "Return the same place in another base."),
+    HAN_METHOD("start", ref_start, METH_O, "$self, nbytes, /",
+               "Return the offset from the base for a message of `nbytes` bytes."),
     {NULL, NULL, 0, NULL},
 };
 
@@ -161,20 +133,16 @@ PyTypeObject RefType = {
 
 int han_expect(const char *name, Py_ssize_t given, Py_ssize_t expected) {
     if (given == expected) return 0;
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
-    return -1;
+    return HAN_RAISE(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
 }
 
 int han_expect_tuple(const char *name, PyObject *argument, Py_ssize_t n) {
-    if (!PyTuple_Check(argument)) {
-        PyErr_Format(PyExc_TypeError, "%s: a tuple expected, not %.100s", name,
-                     Py_TYPE(argument)->tp_name);
-        return -1;
-    }
+    if (!PyTuple_Check(argument))
+        return HAN_RAISE(PyExc_TypeError, "%s: a tuple expected, not %.100s", name,
+                         Py_TYPE(argument)->tp_name);
     if (n < 0 || PyTuple_GET_SIZE(argument) == n) return 0;
-    PyErr_Format(PyExc_ValueError, "%s: a tuple of %zd expected, not of %zd", name, n,
-                 PyTuple_GET_SIZE(argument));
-    return -1;
+    return HAN_RAISE(PyExc_ValueError, "%s: a tuple of %zd expected, not of %zd", name, n,
+                     PyTuple_GET_SIZE(argument));
 }
 
 int han_numbers_of(const char *name, PyObject *argument, uint64_t *numbers, int n) {
@@ -218,8 +186,7 @@ int han_take_options(const char *name, PyObject *const *args, Py_ssize_t given, 
         } else if (!PyUnicode_CompareWithASCIIString(key, "from_")) {
             if (value != Py_None && !(out->from = han_ref_of(value))) return -1;
         } else {
-            PyErr_Format(PyExc_TypeError, "%s takes no keyword argument %R", name, key);
-            return -1;
+            return HAN_RAISE(PyExc_TypeError, "%s takes no keyword argument %R", name, key);
         }
     }
     return 0;

@@ -30,9 +30,6 @@ static inline RefObject han_ref_at(const RefObject *ref, uint64_t at) {
     return found;
 }
 
-/* A new object for an address; NULL with an error. */
-PyObject *han_ref_new(const RefObject *ref);
-
 /* An argument that must be an address, borrowed; NULL with a TypeError. */
 const RefObject *han_ref_of(PyObject *argument);
 

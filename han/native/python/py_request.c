@@ -6,28 +6,21 @@
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 
-static PyObject *none_or(PyObject *o) {
-    if (o == Py_None) return NULL;
-    Py_INCREF(o);
-    return o;
-}
-
-static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    (void)args, (void)kwargs;
+static PyObject *request_new(PyTypeObject *type, PyObject *Py_UNUSED(args),
+                             PyObject *Py_UNUSED(kwargs)) {
     PyObject *o = han_request_class.base->tp_new(type, han_request_class.no_arguments, NULL);
     if (o) memset(han_request_fields(o), 0, sizeof(request));
     return o;
 }
 
 static void fill(PyObject *o, EngineObject *engine, PlanObject *plan, const void *send, void *recv,
-                 uint64_t nbytes, const uint64_t *sizes) {
+                 uint64_t nbytes, PyObject *sizes, const uint64_t *table) {
     request *self = han_request_fields(o);
-    Py_INCREF(engine);
-    Py_INCREF(plan);
-    self->engine = engine;
-    self->plan = plan;
+    self->engine = (EngineObject *)Py_NewRef((PyObject *)engine);
+    self->plan = (PlanObject *)Py_NewRef((PyObject *)plan);
     self->run = (han_run){
-        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .sizes = sizes};
+        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .sizes = table};
+    self->sizes = Py_XNewRef(sizes);
 }
 
 static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
@@ -39,22 +32,18 @@ static int request_init(PyObject *o, PyObject *args, PyObject *kwargs) {
     unsigned long long nbytes = 0;
     int persistent = false;
     request *self = han_request_fields(o);
-    if (self->plan) {
-        PyErr_SetString(PyExc_RuntimeError, "the request exists already");
-        return -1;
-    }
+    if (self->plan) return HAN_RAISE(PyExc_RuntimeError, "the request exists already");
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!KK|OOOpKS", names, &EngineType, &engine,
                                      &PlanType, &plan, &send, &recv, &keep, &begin, &end,
                                      &persistent, &nbytes, &sizes) ||
         han_py_sizes(&((PlanObject *)plan)->plan, sizes, &table))
         return -1;
     fill(o, (EngineObject *)engine, (PlanObject *)plan, (const void *)(uintptr_t)send,
-         (void *)(uintptr_t)recv, nbytes, table);
+         (void *)(uintptr_t)recv, nbytes, sizes, table);
     self->persistent = self->run.blocking = persistent;
-    self->sizes = Py_XNewRef(sizes);
-    self->keep = none_or(keep);
-    self->begin = none_or(begin);
-    self->end = none_or(end);
+    self->keep = han_py_given(keep);
+    self->begin = han_py_given(begin);
+    self->end = han_py_given(end);
     return 0;
 }
 
@@ -64,8 +53,7 @@ PyObject *han_py_request(PyTypeObject *type, EngineObject *engine, PlanObject *p
     const uint64_t *table;
     PyObject *o = han_py_sizes(&plan->plan, sizes, &table) ? NULL : request_new(type, NULL, NULL);
     if (o) {
-        fill(o, engine, plan, send, recv, nbytes, table);
-        han_request_fields(o)->sizes = Py_XNewRef(sizes);
+        fill(o, engine, plan, send, recv, nbytes, sizes, table);
         han_request_fields(o)->keep = kept;
     } else {
         Py_DECREF(kept);
@@ -126,8 +114,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-PyObject *han_py_request_class(PyObject *unused, PyObject *args) {
-    (void)unused;
+PyObject *han_py_request_class(PyObject *Py_UNUSED(none), PyObject *args) {
     PyObject *base, *library;
     unsigned long long null;
     han_status_fields status;

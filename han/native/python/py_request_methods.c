@@ -13,21 +13,18 @@ static int unusable(PyObject *o) {
     if (han_py_refuse_inside_op()) return -1;
     han_request_synchronise(o);
     if (han_request_fields(o)->plan) return 0;
-    PyErr_SetString(PyExc_ValueError, "the request has been freed");
-    return -1;
+    return HAN_RAISE(PyExc_ValueError, "the request has been freed");
 }
 
 /* 0, or -1 with an exception if the request cannot be started. */
 static int unready(const request *self) {
     if (self->active)
-        PyErr_SetString(PyExc_RuntimeError,
-                        "Start: the request is active; call Wait (or Test until True) first");
-    else if (self->started && !self->persistent)
-        PyErr_SetString(PyExc_RuntimeError,
-                        "Start: the request is complete; only persistent ones start again");
-    else
-        return self->engine->engine.failed ? han_py_report(self->engine, HAN_E_FAILED) : 0;
-    return -1;
+        return HAN_RAISE(PyExc_RuntimeError,
+                         "Start: the request is active; call Wait (or Test until True) first");
+    if (self->started && !self->persistent)
+        return HAN_RAISE(PyExc_RuntimeError,
+                         "Start: the request is complete; only persistent ones start again");
+    return self->engine->engine.failed ? han_py_report(self->engine, HAN_E_FAILED) : 0;
 }
 
 /* Step the run once; what is not over then may be left alone. */
@@ -45,8 +42,7 @@ static void first_step(request *self) {
     if (self->run.status == HAN_BLOCKED) han_helper_wake();
 }
 
-static PyObject *request_start(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *request_start(PyObject *o, PyObject *Py_UNUSED(none)) {
     request *self = han_request_fields(o);
     if (unusable(o) || han_forget_orphans() || unready(self)) return NULL;
     if (self->begin) {
@@ -92,8 +88,7 @@ static int optional_status(PyObject *const *args, Py_ssize_t n, PyObject *names,
         (!named || !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "status"));
     *out = n + named == 1 && args[0] != Py_None ? args[0] : NULL;
     if (right) return 0;
-    PyErr_SetString(PyExc_TypeError, "expected no argument, or status");
-    return -1;
+    return HAN_RAISE(PyExc_TypeError, "expected no argument, or status");
 }
 
 static PyObject *request_wait(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *names) {
@@ -128,15 +123,13 @@ static PyObject *request_test(PyObject *o, PyObject *const *args, Py_ssize_t n, 
     return complete(o, status);
 }
 
-static PyObject *request_peek(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *request_peek(PyObject *o, PyObject *Py_UNUSED(none)) {
     if (unusable(o)) return NULL;
     int done = progress(o);
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
-static PyObject *request_free(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *request_free(PyObject *o, PyObject *Py_UNUSED(none)) {
     if (han_py_refuse_inside_op()) return NULL;
     han_request_synchronise(o);
     if (han_request_fields(o)->active) {
@@ -148,47 +141,36 @@ static PyObject *request_free(PyObject *o, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *request_synchronise(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *request_synchronise(PyObject *o, PyObject *Py_UNUSED(none)) {
     han_request_synchronise(o);
     Py_RETURN_NONE;
 }
 
-static PyObject *request_get_active(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *request_get_active(PyObject *o, void *Py_UNUSED(closure)) {
     han_request_synchronise(o);
     return PyBool_FromLong(han_request_fields(o)->active);
 }
 
-static PyObject *request_get_persistent(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *request_get_persistent(PyObject *o, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(han_request_fields(o)->persistent);
 }
 
-static PyObject *request_get_engine(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *request_get_engine(PyObject *o, void *Py_UNUSED(closure)) {
     return Py_NewRef(han_py_or_none(han_request_fields(o)->engine));
 }
 
 PyMethodDef han_request_methods[] = {
-    {"Start", (PyCFunction)request_start, METH_NOARGS,
-     "Start($self, /)\n--\n\n"
-     "Start the run; it progresses inside Wait and Test."},
-    {"Wait", HAN_FAST_NAMED(request_wait),
-     "Wait($self, status=None)\n--\n\n"
-     "Wait until complete."},
-    {"Test", HAN_FAST_NAMED(request_test),
-     "Test($self, status=None)\n--\n\n"
-     "Make progress; return whether it is complete. A complete request is inactive."},
-    {"_peek", (PyCFunction)request_peek, METH_NOARGS,
-     "_peek($self, /)\n--\n\n"
-     "Make progress; return whether it is complete. The request stays active."},
-    {"_free", (PyCFunction)request_free, METH_NOARGS,
-     "_free($self, /)\n--\n\n"
-     "Complete the run if it is active, and release everything."},
-    {"_synchronise", request_synchronise, METH_NOARGS,
-     "_synchronise($self, /)\n--\n\n"
-     "Take notice if MPI's own functions have completed the request."},
+    HAN_METHOD("Start", request_start, METH_NOARGS, "$self, /",
+               "Start the run; it progresses inside Wait and Test."),
+    HAN_METHOD("Wait", request_wait, HAN_NAMED, "$self, status=None", "Wait until complete."),
+    HAN_METHOD("Test", request_test, HAN_NAMED, "$self, status=None",
+               "Make progress; return whether it is complete. A complete request is inactive."),
+    HAN_METHOD("_peek", request_peek, METH_NOARGS, "$self, /",
+               "Make progress; return whether it is complete. The request stays active."),
+    HAN_METHOD("_free", request_free, METH_NOARGS, "$self, /",
+               "Complete the run if it is active, and release everything."),
+    HAN_METHOD("_synchronise", request_synchronise, METH_NOARGS, "$self, /",
+               "Take notice if MPI's own functions have completed the request."),
     {NULL, NULL, 0, NULL},
 };
 

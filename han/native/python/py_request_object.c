@@ -18,7 +18,7 @@ static void set_handle(PyObject *o, uint64_t handle) {
 
 /* Give the object a handle of MPI's. Without one, only han's own methods know the request. An
  * inactive request has none: MPI's functions for several requests pass it over. */
-void han_request_show(PyObject *o) {
+static void show(PyObject *o) {
     request *self = han_request_fields(o);
     if (!self->token) self->token = han_token_take(o, self->engine, &self->run);
     set_handle(o, self->token ? han_token_handle(self->token) : han_request_class.null);
@@ -34,15 +34,14 @@ static void hide(PyObject *o) {
 
 void han_request_arm(PyObject *o) {
     request *self = han_request_fields(o);
-    han_request_show(o);
+    show(o);
     while (self->token && !han_token_arm(self->token)) { /* MPI has completed it meanwhile */
         hide(o);
-        han_request_show(o);
+        show(o);
     }
 }
 
 static void release_buffers(request *self) {
-    if (self->persistent) return;
     Py_CLEAR(self->keep);
     Py_CLEAR(self->begin);
     Py_CLEAR(self->end);
@@ -53,7 +52,7 @@ void han_request_synchronise(PyObject *o) {
     if (!self->token || !han_token_gone(self->token)) return;
     self->active = false;
     hide(o);
-    release_buffers(self);
+    if (!self->persistent) release_buffers(self);
 }
 
 void han_request_settle(PyObject *o) {
@@ -65,7 +64,7 @@ void han_request_settle(PyObject *o) {
     } else {
         hide(o);
     }
-    release_buffers(self);
+    if (!self->persistent) release_buffers(self);
 }
 
 int han_request_unpack(request *self) {
@@ -93,7 +92,6 @@ static int error_code(PyObject *o) {
     return (int)code;
 }
 
-/* MPI completes the request. */
 int han_request_ended(PyObject *o) {
     request *self = han_request_fields(o);
     if (!self->active) return 0;
@@ -122,9 +120,7 @@ void han_request_release(PyObject *o) {
         self->run.left = false;
     }
     Py_CLEAR(self->sizes);
-    Py_CLEAR(self->keep);
-    Py_CLEAR(self->begin);
-    Py_CLEAR(self->end);
+    release_buffers(self);
     Py_CLEAR(self->plan);
     Py_CLEAR(self->engine);
 }

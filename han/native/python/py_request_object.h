@@ -38,8 +38,6 @@ static inline bool han_under_way(const request *self) {
     return atomic_load_explicit(&self->run.status, memory_order_acquire) == HAN_BLOCKED;
 }
 
-/* Give the object a handle of MPI's. Without one, only han's own methods know the request. */
-void han_request_show(PyObject *);
 /* Let MPI know that a run is under way. */
 void han_request_arm(PyObject *);
 /* Take notice of a completion by MPI. */

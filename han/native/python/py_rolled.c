@@ -21,8 +21,7 @@ static int take_streams(PyObject *streams, han_records_of *program) {
     for (size_t k = 0; fits && k < program->length; k++)
         fits = program->code[k].code != HAN_AWAIT || (uint64_t)program->code[k].peer < (uint64_t)n;
     if (fits && at == program->length) return 0;
-    PyErr_Format(PyExc_ValueError, "its streams do not divide %zu operations", program->length);
-    return -1;
+    return HAN_RAISE(PyExc_ValueError, "its streams do not divide %zu operations", program->length);
 }
 
 static PyObject *streams_of(const han_records_of *rolled) {
@@ -84,8 +83,7 @@ static int take_records(PyObject *tuple, viewed *out) {
     return -1;
 }
 
-static PyObject *rolled(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *rolled(PyObject *Py_UNUSED(module), PyObject *args) {
     viewed program;
     if (take_records(args, &program)) return NULL;
     PyObject *found = roll(&program.records);
@@ -93,8 +91,7 @@ static PyObject *rolled(PyObject *module, PyObject *args) {
     return found;
 }
 
-static PyObject *period(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *period(PyObject *Py_UNUSED(module), PyObject *args) {
     viewed program;
     if (take_records(args, &program)) return NULL;
     const uint32_t found = han_period(&program.records);
@@ -102,8 +99,7 @@ static PyObject *period(PyObject *module, PyObject *args) {
     return PyLong_FromUnsignedLong(found);
 }
 
-static PyObject *repeated(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *repeated(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *given[2];
     viewed shorter, longer;
     han_samples samples = {&shorter.records, &longer.records, 0, 0};
@@ -128,14 +124,14 @@ static PyObject *repeated(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef han_rolled_functions[] = {
-    {"rolled", rolled, METH_VARARGS,
-     "rolled($module, code, terms, streams, /)\n--\n\n"
-     "Return records with loops, their terms, strides and streams; None if loops save too little."},
-    {"period", period, METH_VARARGS,
-     "period($module, code, terms, streams, /)\n--\n\n"
-     "Return after how many grains of the message all streams repeat; 0: none was found."},
-    {"repeated", repeated, METH_VARARGS,
-     "repeated($module, shorter, longer, grains, scratch, times, /)\n--\n\n"
-     "Return records with loops for a longer message than those of two samples, or None."},
+    HAN_METHOD("rolled", rolled, METH_VARARGS, "$module, code, terms, streams, /",
+               "Return records with loops, their terms, strides and streams; None if loops save "
+               "too little."),
+    HAN_METHOD(
+        "period", period, METH_VARARGS, "$module, code, terms, streams, /",
+        "Return after how many grains of the message all streams repeat; 0: none was found."),
+    HAN_METHOD(
+        "repeated", repeated, METH_VARARGS, "$module, shorter, longer, grains, scratch, times, /",
+        "Return records with loops for a longer message than those of two samples, or None."),
     {NULL, NULL, 0, NULL},
 };

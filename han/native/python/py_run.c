@@ -14,9 +14,8 @@ enum {
 
 int han_py_refuse_inside_op(void) {
     if (!han_inside_op()) return 0;
-    PyErr_SetString(PyExc_RuntimeError,
-                    "a reduction operation must not call han: it runs inside a collective");
-    return -1;
+    return HAN_RAISE(PyExc_RuntimeError,
+                     "a reduction operation must not call han: it runs inside a collective");
 }
 
 void han_py_stop(EngineObject *self) {
@@ -120,11 +119,9 @@ int han_py_sizes(const han_plan *p, PyObject *bytes, const uint64_t **out) {
            expected = numbers * sizeof **out;
     *out = NULL;
     if (!expected) return 0;
-    if (length != expected) {
-        PyErr_Format(PyExc_ValueError, "sizes of %zu bytes for a plan of %u blocks", length,
-                     (unsigned)p->n_blocks);
-        return -1;
-    }
+    if (length != expected)
+        return HAN_RAISE(PyExc_ValueError, "sizes of %zu bytes for a plan of %u blocks", length,
+                         (unsigned)p->n_blocks);
     *out = (const uint64_t *)(const void *)PyBytes_AS_STRING(bytes);
     return 0;
 }

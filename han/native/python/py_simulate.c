@@ -45,8 +45,7 @@ static PyObject *simulate(const sim_world *w, PyObject *tell) {
     return spans;
 }
 
-PyObject *han_py_simulate(PyObject *self, PyObject *args) {
-    (void)self;
+PyObject *han_py_simulate(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *arrays, *tell, *answer = NULL;
     sim_world w = {0};
     long long n_ops, n_streams, n_shapes, n_names, homes, home_ranks, members, hosts;

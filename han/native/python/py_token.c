@@ -202,8 +202,7 @@ static int cancelled(void *state, int is_complete) {
     return 0;
 }
 
-static int polled(void *state, void *status) {
-    (void)status;
+static int polled(void *state, void *Py_UNUSED(status)) {
     han_token *t = state;
     if (!armed(t) || advance(t, true))
         complete(t);
@@ -212,8 +211,7 @@ static int polled(void *state, void *status) {
     return 0;
 }
 
-static int waited(int n, void **states, double timeout, void *status) {
-    (void)timeout, (void)status;
+static int waited(int n, void **states, double Py_UNUSED(timeout), void *Py_UNUSED(status)) {
     for (int k = 0; k < n; k++) {
         han_token *t = states[k];
         for (uint32_t round = 0; armed(t) && !advance(t, true); round++)

@@ -175,8 +175,7 @@ bool han_py_read_typed(const ReaderObject *r, PyObject *o, han_blocks *b, han_bu
     return found;
 }
 
-static PyObject *read_vector(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *read_vector(PyObject *Py_UNUSED(module), PyObject *args) {
     const ReaderObject *reader;
     PyObject *spec;
     int size;
@@ -195,9 +194,8 @@ static PyObject *read_vector(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef han_vector_functions[] = {
-    {"read_vector", read_vector, METH_VARARGS,
-     "read_vector($module, reader, spec, size, /)\n--\n\n"
-     "Return what `reader.read` does, and in 64 bits each the counts and places of blocks; or "
-     "None."},
+    HAN_METHOD("read_vector", read_vector, METH_VARARGS, "$module, reader, spec, size, /",
+               "Return what `reader.read` does, and in 64 bits each the counts and places of "
+               "blocks; or None."),
     {NULL, NULL, 0, NULL},
 };

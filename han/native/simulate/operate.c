@@ -3,36 +3,22 @@
 #include "channel.h"
 #include "program.h"
 
-static sim_open *task_of(sim_state *s, int32_t rank) {
-    sim_rank *r = &s->ranks[rank];
-    return r->open[r->stream].open ? &r->open[r->stream] : NULL;
-}
-
 static int64_t *slot_of(sim_state *s, int32_t rank, const sim_op *op) {
     return &s->ranks[rank].requests[op->slot];
 }
 
 /* ---- data ----------------------------------------------------------------------------------- */
 
-/* Rows of rates after those of memory are those of caches, which take nothing of the memory's rate. */
-static double move(sim_state *s, int32_t rank, const sim_op *op, const double *rates) {
-    return sim_move(s, rank, op->n, rates[op->row], op->row <= s->world->levels);
-}
-
-static double copy(sim_state *s, int32_t rank, const sim_op *op, double now) {
-    double took = move(s, rank, op, s->world->copy);
-    s->world->copying[rank] += took;
-    sim_open *task = task_of(s, rank);
-    if (task) task->copying += took;
-    return now + took + s->world->node->operation;
-}
-
-static double reduce(sim_state *s, int32_t rank, const sim_op *op, double now) {
-    double took = move(s, rank, op, s->world->reduce);
-    s->world->reducing[rank] += took;
-    sim_open *task = task_of(s, rank);
-    if (task) task->reducing += took;
-    return now + took + s->world->node->operation;
+/* Copy or combine. Rows of rates after those of memory are those of caches, which take nothing of the
+ * memory's rate. */
+static double work(sim_state *s, int32_t rank, const sim_op *op, double now, bool copies) {
+    const sim_world *w = s->world;
+    double rate = (copies ? w->copy : w->reduce)[op->row];
+    double took = sim_move(s, rank, op->n, rate, op->row <= w->levels);
+    (copies ? w->copying : w->reducing)[rank] += took;
+    sim_open *task = &s->ranks[rank].open[s->ranks[rank].stream];
+    if (task->open) *(copies ? &task->copying : &task->reducing) += took;
+    return now + took + w->node->operation;
 }
 
 /* ---- flags ---------------------------------------------------------------------------------- */
@@ -193,11 +179,11 @@ double sim_operate(sim_state *s, int32_t rank, const sim_op *op, double now) {
     case HAN_COPY:
     case HAN_PULL:
     case HAN_PUSH:
-        return copy(s, rank, op, now);
+        return work(s, rank, op, now, true);
     case HAN_REDUCE:
     case HAN_ACCUMULATE:
     case HAN_REDUCE2:
-        return reduce(s, rank, op, now);
+        return work(s, rank, op, now, false);
     case HAN_POST:
         return post(s, rank, op, now);
     case HAN_WAIT:
