@@ -40,6 +40,7 @@ LEADERS, LANES, KEPT = "han, leaders", "han, lanes", "no offload"
 RAILS = (1, 2, 4, 8)
 SMALL, LARGE = KiB, 16 * KiB  # the paper's bounds of small and of large messages, section 2.2
 RING_FROM = 2000  # bytes, section 2.2.1
+CLOSE = 1.25  # times, within which a time counts as predicted
 NEAR = 10  # percentage points within which a number counts as the paper's
 ALLGATHERS = (
     Way(LEADERS, ("network=bundle.doubling",), None, "tree"),
@@ -208,10 +209,10 @@ def leaders(setting: Setting) -> Computed:
 
 
 def _validated(setting: Setting, series: Series, model: str, program: str) -> Computed:
-    """Return the claim that the model of a program is close: within a quarter."""
+    """Return the claim that the model of a program is close: neither is 1.25 times the other."""
     ratios = gains(series, program, model).values()
     ours = f"{model}: {min(ratios):.2f} to {max(ratios):.2f} times {program}, simulated"
-    holds = min(ratios) > 0.75 and max(ratios) < 1.25
+    holds = min(ratios) > 1 / CLOSE and max(ratios) < CLOSE
     claim = Claim("predicted latency is close to the measured one", ours, holds)
     return Computed((_panel(setting, series),), (claim,))
 
