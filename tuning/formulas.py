@@ -139,5 +139,8 @@ def faster_up_to(
 
     Bisection: it assumes that `first` is the faster one below a single crossover.
     """
-    every = range(1, most + 1)
-    return bisect_left(every, True, key=lambda nbytes: first(nbytes) >= second(nbytes))
+
+    def slower(nbytes: int) -> bool:
+        return first(nbytes) >= second(nbytes)
+
+    return 0 if slower(1) else bisect_left(range(1, most + 1), True, key=slower)
