@@ -5,11 +5,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from han.tuning.parts import plan_of_choice
 from machines import on_nodes, topology_of
 
 from han.config.machine import load_machine
 from han.model.program import Code
+from han.submodules.registry import plan_of_choice
 from han.tasks.choice import level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
