@@ -268,7 +268,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
         TreePlaces,
         lambda topology: topology.flat,
         _flat_unfit,
-        collectives=(*(name for name, row in ROWS.items() if row.kinds), "alltoall"),
+        collectives=(*(n for n, row in ROWS.items() if row.kinds or row.prefix), "alltoall"),
     ),
     "nap": Composition(
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
