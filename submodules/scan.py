@@ -35,7 +35,7 @@ class Scan(Submodule):
 
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""
-        if question.level != question.topology.active[-1]:
+        if question.level in question.topology.active[:-1]:
             return "scans in messages serve the outermost level only"
         kept = order_kept(question, self.algorithms[question.choice.algorithm])
         return misfit(question.signature.element) or kept
