@@ -107,9 +107,7 @@ class ScanPlaces:
         _each(stream, tasks, RECV, self.prefix, self.own)
 
 
-def _each(
-    stream: Stream, tasks: Sequence[Task], result: Ref, before: Ref | None, own: Ref
-) -> None:
+def _each(stream: Stream, tasks: Sequence[Task], result: Ref, before: Ref | None, own: Ref) -> None:
     """Combine an operand with the one before it, or copy it if there is none before it."""
     for task in tasks:
         stream.begin(task)
