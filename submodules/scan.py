@@ -35,6 +35,8 @@ class Scan(Submodule):
 
     def supports(self, question: Question) -> str | None:
         """Return None if the algorithm can serve the call, else the reason."""
+        if question.level in question.topology.active[:-1]:
+            return "scans in messages serve the outermost level only"
         kept = order_kept(question, self.algorithms[question.choice.algorithm])
         return misfit(question.signature.element) or kept
 
@@ -106,8 +108,8 @@ class _Chain:
             for ahead in self.pieces[number + bool(number) : number + 2] if self.me else ():
                 self._receive(ahead)
             self._carry(piece)
-        while self.sent:
-            self.mail.complete(self.sent.popleft())
+            while piece.last and self.sent:  # a later task may write where they are sent from
+                self.mail.complete(self.sent.popleft())
 
     def _room(self, what: str, piece: Piece) -> Ref:
         """Return one of two places for pieces, which they use in turn."""

@@ -35,6 +35,7 @@ from han.tasks.lanes import folds, inner_levels, lanes_at, lanes_of, outer_level
 from han.tasks.nap import base_of, largest_base, nap_of
 from han.tasks.outline import Cut, Outline, levels_of
 from han.tasks.places import LanePlaces, NapPlaces, Places, RingPlaces, TreePlaces
+from han.tasks.prefixes import of_scan
 from han.tasks.ring import Span, parts_of
 from han.tasks.signature import Signature
 from han.tasks.steps import Steps, of_tree
@@ -105,10 +106,14 @@ def _tree_steps(view: Topology, signature: Signature, choice: Choice, fused: Fus
         bundles = Bundles.of_call(view, signature, choice.composition)
         steps = block_steps(signature.collective, choice.composition, bundles)
         return [(kind, levels[-1] if between else levels[0]) for kind, between in steps]
+    if signature.prefix and len(levels) > 1:
+        return of_scan(signature.collective, *levels)
     return of_tree(signature.collective, levels, bool(levels) and fused(levels[-1]))
 
 
 def _tree_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
+    if signature.prefix and view.ordered is not view:
+        return f"{signature.collective} inside nodes needs nodes of consecutive ranks"
     if not signature.by_blocks or view.whole is not None:
         return None
     if not ROWS[signature.collective].bundled:
@@ -241,7 +246,7 @@ def _reorders(signature: Signature, name: str) -> str | None:
     return f"{name} {NOT_CANONICAL}"
 
 
-TREE = "tree"
+TREE, FLAT = "tree", "flat"
 TO_ROOT = (Need(("reduce",), "lane", ("reduce",)), Need(("bcast",), "lane", ("bcast",)))
 BY_TREES = (Need(("reduce", "bcast"), "lane", ("allreduce",)), *TO_ROOT)
 ON_RING = tuple(
@@ -257,13 +262,13 @@ COMPOSITIONS: Mapping[str, Composition] = {
     TREE: Composition(
         "reduce up the levels, broadcast down (HAN)", _tree_steps, TreePlaces, unfit=_tree_unfit
     ),
-    "flat": Composition(
+    FLAT: Composition(
         "all ranks in one group on the outermost level",
         _tree_steps,
         TreePlaces,
         lambda topology: topology.flat,
         _flat_unfit,
-        collectives=(*(name for name, row in ROWS.items() if row.kinds), "alltoall"),
+        collectives=(*(n for n, row in ROWS.items() if row.kinds or row.prefix), "alltoall"),
     ),
     "nap": Composition(
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
@@ -340,12 +345,12 @@ def as_called(topology: Topology, signature: Signature, name: str = TREE) -> Top
     """Return the topology of a call: with consecutive ranks in domains if operands keep order.
 
     In reproducible calls domains are whole blocks. It has the levels on which the composition
-    `name` works; calls by blocks know nodes and ranks only, and scans know ranks only.
+    `name` works; calls by blocks and scans know nodes and ranks only, scans of one node ranks only.
     """
     if signature.by_blocks:
         return topology if topology.whole is not None else topology.one_network
     if signature.prefix:
-        return topology.flat
+        return topology.two_levels if name == TREE and topology.whole is None else topology.flat
     if signature.reduces:
         if signature.canonical:
             topology = topology.aligned

@@ -26,7 +26,8 @@ class Algorithm:
     """A row of a submodule's table.
 
     `kinds` are the task kinds it carries out; with ``allreduce`` it fuses the reduce and the
-    broadcast of the outermost level. `ordered` says when operands keep their order: ``always``,
+    broadcast of the outermost level. One that scans inside nodes also broadcasts what comes before
+    the node. `ordered` says when operands keep their order: ``always``,
     ``rooted at 0`` (only towards the first member) or ``never``. `one_segment`: it does not take a
     message in several segments. `takes` names the parameters that it reads, no other is
     accepted; None: all of its submodule. `families` are the families of groups that it serves

@@ -14,6 +14,7 @@ from han.tasks.outline import Outline
 from han.tasks.own_sizes import blocks_of, sent_to, taken_from
 from han.tasks.places import RECV, SEND, BlockPlaces, Places, TreePlaces
 from han.tasks.plan import Plan
+from han.tasks.prefixes import ScanPlaces
 from han.tasks.stream import Builder
 
 
@@ -34,10 +35,12 @@ def lower(plan: Plan, rank: int) -> Program:
     return builder.program(plan.footprint())
 
 
-def places_of(plan: Outline, builder: Builder) -> Places:
+def places_of(plan: Outline, builder: Builder) -> Places | ScanPlaces:
     """Return the places of a rank in the plan's steps."""
     if plan.signature.by_blocks:
         return BlockPlaces(plan, builder)
+    if plan.nested_scan:
+        return ScanPlaces(plan, builder)
     return composition(plan.choice.composition).places(plan, builder)
 
 
@@ -58,7 +61,9 @@ def batches(plan: Plan) -> list[list[Task]]:
     return list(map(list, plan.streams.values()))
 
 
-def lower_batch(plan: Plan, builder: Builder, found: Places, tasks: list[Task]) -> None:
+def lower_batch(
+    plan: Plan, builder: Builder, found: Places | ScanPlaces, tasks: list[Task]
+) -> None:
     """Emit a rank's operations for tasks of one stream."""
     kind, level = tasks[0].stream
     for place in found.at(tasks):

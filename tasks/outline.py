@@ -123,6 +123,16 @@ class Outline:
         """Whether a segment has several tasks of one kind on a level."""
         return len(self.tasks) > len(self.streams) * self.segments
 
+    @kept
+    def nested_scan(self) -> bool:
+        """Whether ranks scan inside nodes and between them (:mod:`han.tasks.prefixes`)."""
+        return self.signature.prefix and len(self.levels) > 1
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether small slots have one half for operands and one for what is broadcast."""
+        return self.repeats or self.nested_scan
+
     @property
     def lockstep(self) -> bool:
         """Whether ranks carry out the tasks stage by stage."""

@@ -16,7 +16,7 @@ from han.model.topology import Topology
 from han.submodules.registry import submodule
 from han.tasks.canonical import matters
 from han.tasks.choice import LEFT, Choice, LevelChoice
-from han.tasks.compositions import TREE, Need, as_called, composition, side_of
+from han.tasks.compositions import FLAT, TREE, Need, as_called, composition, side_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import (
     BUILT_IN,
@@ -184,6 +184,8 @@ class RuleTable:
             yield other
         default = rowed(signature, self.topology, self.traits)
         yield default
+        if signature.prefix:  # nodes may not have consecutive ranks
+            yield rowed(signature, self.topology, self.traits, FLAT)
         safe = rowed(signature, self.topology, self.traits, table=safe_table())
         if (safe.choice.levels, safe.choice.segment) != (
             default.choice.levels, default.choice.segment,

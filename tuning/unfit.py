@@ -119,13 +119,26 @@ def _no_tree(question: Question, outermost: bool) -> str | None:
     """Return why a level's choice cannot carry out its tasks of a tree, or None."""
     choice = question.choice
     part = submodule(choice.submodule)
-    tasks, reason = _tasks_of(part, choice, question.signature.collective, outermost)
+    kinds = _kinds(question, outermost)
+    tasks, reason = _tasks_of(part, choice, question.signature.collective, outermost, kinds)
     ask = _refusal if question.signature.canonical else part.__class__.supports
     for kind, one in tasks:
         other = ask(part, question if one is choice else question.of_kind(kind, one))
         if other is not None:
             return other
     return reason
+
+
+def _kinds(question: Question, outermost: bool) -> tuple[str, ...]:
+    """Return the kinds of tasks that a level's choice carries out in a tree.
+
+    Inside nodes, what scans hands down the prefix too, unless another algorithm does.
+    """
+    signature = question.signature
+    if not signature.prefix or len(question.topology.active) < 2:
+        return ROWS[signature.collective].task_kinds
+    own = [kind for kind, _ in question.choice.kinds if kind == "bcast"]
+    return ("exscan",) if outermost else (signature.collective, *own)
 
 
 def _refusal(part: Submodule, question: Question) -> str | None:
@@ -138,7 +151,7 @@ def _refusal(part: Submodule, question: Question) -> str | None:
 
 @lru_cache(REMEMBERED)
 def _tasks_of(
-    part: Submodule, choice: LevelChoice, collective: str, outermost: bool
+    part: Submodule, choice: LevelChoice, collective: str, outermost: bool, kinds: tuple[str, ...]
 ) -> tuple[tuple[tuple[str, LevelChoice], ...], str | None]:
     """Return what kinds of tasks run on a level, up to the first that nothing can carry out.
 
@@ -147,7 +160,7 @@ def _tasks_of(
     found: list[tuple[str, LevelChoice]] = []
     if "leaders" not in part.algorithms[choice.algorithm].families:
         return (), f"{choice.algorithm} serves compositions other than tree and flat"
-    kinds, about = ROWS[collective].task_kinds, part.algorithms[choice.algorithm]
+    about = part.algorithms[choice.algorithm]
     at_once = outermost and collective in FUSED
     if about.fuses and (at_once or not {*kinds} <= {*about.kinds}):
         reason = _not_fused(part, choice, collective, outermost)

@@ -294,6 +294,18 @@ class Topology:
         return self if domains == self.domains else replace(self, domains=domains, homes=self.homes)
 
     @cached_property
+    def two_levels(self) -> Topology:
+        """The ranks of a node in one group, and all nodes in one.
+
+        Without nodes of ranks that share memory the topology is flat. Ranks keep their channels.
+        """
+        inside, view = self.node_channel, self.one_network
+        if inside is None:
+            return self.flat
+        domains = (*(tuple(range(self.size)),) * inside, *view.domains[inside:])
+        return view if domains == view.domains else replace(view, domains=domains)
+
+    @cached_property
     def several_sockets(self) -> bool:
         """Whether ranks that share memory are on several sockets."""
         return len(set(self.sockets)) > len(set(self.memory))

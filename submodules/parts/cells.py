@@ -29,11 +29,11 @@ def tasks_at(plan: Outline, level: int) -> dict[str, tuple[Task, ...]]:
 def is_small(plan: Outline, level: int) -> bool:
     """Return whether the whole message goes through the ranks' small slots, as one segment.
 
-    If a segment has several tasks of a kind, gathers and releases have a half of a slot each.
+    Where slots are in halves, a message fits into one.
     """
     whole = plan.choice.segment is None or plan.choice.segment >= plan.signature.nbytes
     inline = bool(plan.choice.levels[level].get("inline", 1)) and not plan.in_parts
-    return inline and whole and plan.signature.nbytes <= PAGE // (2 if plan.repeats else 1)
+    return inline and whole and plan.signature.nbytes <= PAGE // (2 if plan.in_halves else 1)
 
 
 def _choice(plan: Outline, level: int, tasks: tuple[Task, ...]) -> LevelChoice:

@@ -79,8 +79,8 @@ class MemberCells:
     def cell(self, member: int, piece: Piece) -> Ref:
         """Return where `piece` is in the cells or in the small slot of `member`.
 
-        If there are several gathers and releases in a segment, gathers use the first half of a
-        slot and releases the second one: a member gathers again while its children still read.
+        Where slots are in halves, gathers use the first one and releases the second one: a member
+        gathers again while its children still read, or releases while others read its operand.
         """
         cells = self._cells.get(member) or self._cells_of(member, piece.nbytes)
         return cells[piece.index % len(cells)].holding(piece.start)
@@ -97,7 +97,7 @@ class MemberCells:
         return found
 
     def _beside(self, nbytes: int) -> int:
-        if not self.context.builder.plan.repeats:
+        if not self.context.builder.plan.in_halves:
             return FLAG if nbytes <= INLINE else LINE
         half = int(self.context.stream.kind == "bcast")
         return FLAG * (1 + half) if nbytes <= FLAG else LINE + half * PAGE // 2

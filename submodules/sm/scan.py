@@ -3,20 +3,27 @@
 With ``prefix`` members show their operands, and each combines all that it needs. With ``chain`` a
 member shows the combination of all operands up to its own to the next member, piece by piece.
 
+Where nodes scan together, the last member of a node releases what comes before the node.
+
 Source: Jain et al., section III (cells, pipelining, inlining).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from han.model.program import Ref
-from han.submodules.parts.cells import GATHERED, READ, Members
+from han.submodules.parts.cells import GATHERED, READ, TAKEN, Members
 from han.submodules.parts.fold import fold, step_of
 from han.submodules.parts.pieces import Piece, in_turn
+from han.submodules.sm.gather_release import release
 from han.submodules.sm.member_cells import MemberCells
 from han.tasks.canonical import rooms
+from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm
 
+AT_ONCE = 4  # members that read the same cells
 IN_CELLS = ("cells", "chunk", "inline")
 SCANNING = {
     "prefix": Algorithm(
@@ -43,6 +50,12 @@ def lower(context: Context) -> None:
         move(cells, piece)
 
 
+def hand_down(context: Context) -> None:
+    """Broadcast what comes before the node: to few members at once, to many along a tree."""
+    shape = "flat" if context.group.size <= AT_ONCE else "knomial"
+    release(replace(context, choice=LevelChoice("sm", shape, context.choice.parameters)))
+
+
 class _ScanCells(MemberCells):
     """The cells or small slots of all members in a scan, which hand pieces on."""
 
@@ -51,9 +64,14 @@ class _ScanCells(MemberCells):
         """Whether a member's result holds its own operand."""
         return self.context.stream.kind == "scan"
 
+    @property
+    def read(self) -> int:
+        """The flag of a member that counts what it has read; a release has the other one."""
+        return TAKEN if self.context.builder.plan.nested_scan else READ
+
     def await_free(self, piece: Piece, readers: Members) -> None:
         """Wait until readers have read the earlier piece in the cell of `piece`."""
-        self.waits.wait(readers, READ, self.read_before_reuse(piece))
+        self.waits.wait(readers, self.read, self.read_before_reuse(piece))
 
     def post(self, kind: int, piece: Piece) -> None:
         """Post that a piece is shown, or that this member has read it, if anyone waits for that."""
@@ -76,7 +94,7 @@ def _all_before(cells: _ScanCells, piece: Piece) -> None:
     if operands:
         _fold(context, operands, piece)
     if me:
-        cells.post(READ, piece)
+        cells.post(cells.read, piece)
 
 
 def _fold(context: Context, operands: list[Ref], piece: Piece) -> None:
@@ -128,4 +146,4 @@ def _hand_on(cells: _ScanCells, piece: Piece, shown: Ref | None) -> None:
         cells.post(GATHERED, piece)
     if not cells.inclusive:
         stream.copy(result, before, nbytes)
-    cells.post(READ, piece)
+    cells.post(cells.read, piece)

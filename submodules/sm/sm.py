@@ -141,7 +141,7 @@ class Sm(Submodule):
         elif kind == "allreduce":
             ALLREDUCES[algorithm](context)
         elif algorithm in scan.SCANNING:
-            scan.lower(context)
+            (scan.hand_down if kind == "bcast" else scan.lower)(context)
         elif kind == "reduce":
             gather(context)
         else:

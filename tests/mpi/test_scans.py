@@ -84,13 +84,49 @@ def test_scans_on_several_nodes(mpi_ranks, nodes):
         assert not comm._han.parts.planner.leaves(signature_of("exscan"))
 
 
+NODES = {"of two": [0, 0, 1, 1, 2, 2, 3, 3, 4], "uneven": [0, 1, 1, 1, 2, 3, 3, 3, 3]}
+
+
+@pytest.mark.mpi(ranks=[3, 4, 5, 9], timeout=120, unit="s")
+@pytest.mark.parametrize("nodes", NODES)
+def test_scans_inside_nodes_and_between_them(mpi_ranks, nodes):
+    inner = NODES[nodes][: WORLD.size]
+    use = {"composition": "tree", "segment": "64KiB"}
+    with opened(comm_with(WORLD, [inner, [0] * WORLD.size], use)) as comm:
+        assert comm.explain("exscan", nbytes=8000).stages()[-1] == "ir"
+        check_all(comm)
+
+
+@pytest.mark.mpi(ranks=4, timeout=60, unit="s")
+def test_scans_over_nodes_give_the_same_in_each_run(mpi_ranks):
+    send = np.random.default_rng(WORLD.rank).random(20_000)
+    with opened(comm_with(WORLD, [[0, 0, 1, 1], [0] * 4], {"composition": "tree"})) as comm:
+        first, again = np.empty_like(send), np.empty_like(send)
+        comm.Scan(send, first)
+        for form in ("blocking", "nonblocking", "persistent"):
+            run(comm, "Scan", form, send, again, MPI.SUM)
+            np.testing.assert_array_equal(again, first)
+
+
 @pytest.mark.mpi(ranks=[1, 2, 3, 4, 5], timeout=60, unit="s")
 @pytest.mark.parametrize("name", ["Scan", "Exscan"])
 def test_types_and_operations_that_the_user_defines(mpi_ranks, name):
+    check_definitions(han.Comm(WORLD.Dup()), name)
+
+
+@pytest.mark.mpi(ranks=[3, 5], timeout=60, unit="s")
+@pytest.mark.parametrize("name", ["Scan", "Exscan"])
+def test_definitions_of_the_user_over_nodes(mpi_ranks, name):
+    levels = [NODES["of two"][: WORLD.size], [0] * WORLD.size]
+    check_definitions(comm_with(WORLD, levels, {"composition": "tree"}), name)
+
+
+def check_definitions(scanning, name):
+    """Compare calls with types and operations of the user with the MPI library's."""
     op = MPI.Op.Create(multiply, commute=False)
     matrix = MPI.INT64_T.Create_contiguous(4).Commit()
     pairs = np.dtype([("value", "f8"), ("at", "i4")], align=True)
-    with opened(han.Comm(WORLD.Dup())) as comm:
+    with opened(scanning) as comm:
         for count in (1, 3, 100, 5000):
             send = np.random.default_rng(comm.rank).integers(0, 100, (count, 2, 2))
             numbers = np.zeros(count, pairs)

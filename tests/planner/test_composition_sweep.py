@@ -14,7 +14,7 @@ import pytest
 from machines import on_nodes
 from random_plans import TARGETS, draw_kinds, draw_level, draw_signature, draw_topology
 
-from han.model.collectives import BUNDLED
+from han.model.collectives import BUNDLED, SCANS
 from han.model.topology import Topology
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice
@@ -29,8 +29,8 @@ from han.tuning.rules import RuleTable
 EACH = max(1, round(2 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))
 ALL = ("bcast", "reduce", "allreduce", "barrier")
 SERVED = {
-    "tree": (*ALL, *BUNDLED),
-    "flat": (*ALL, "alltoall"),
+    "tree": (*ALL, *BUNDLED, *SCANS),
+    "flat": (*ALL, "alltoall", *SCANS),
     "nap": NAP,
     "lanes": (*LANES, *IN_LANES),
     "ring": LANES,
