@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
+from math import isqrt
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from han.common.units import format_size
 from han.measure.bench_calls import Array, restart
 from han.measure.program_rows import COUNT, LONGER, ProgramRow, Work, pair
 
@@ -79,6 +82,35 @@ def _of_columns(comm: MPI.Intracomm) -> Work:
     return Work(call, [recv], free=column.Free)
 
 
+def _slabs(name: str, comm: MPI.Intracomm, nbytes: int) -> Work:
+    """Turn rows of a matrix on each rank into columns, as a distributed FFT does.
+
+    Each rank has about so many bytes of it.
+    """
+    size = comm.Get_size()
+    side = max(1, isqrt(nbytes // 8 * size) // size) * size
+    send = np.arange(float(side * side // size)) + comm.Get_rank()
+    recv, part = np.zeros(send.size), side // size
+    rows, columns = (part, side), (side, part)
+    types = [
+        [MPI.DOUBLE.Create_subarray(shape, (part, part), start).Commit() for start in starts]
+        for shape, starts in (
+            (rows, [(0, k) for k in range(0, side, part)]),
+            (columns, [(k, 0) for k in range(0, side, part)]),
+        )
+    ]
+    numbers = [1] * size, [0] * size
+    given = [send, numbers, types[0]], [recv, numbers, types[1]]
+    method = getattr(comm, name)
+    call = (lambda: method(*given).Wait()) if name[0] == "I" else partial(method, *given)
+
+    def free() -> None:
+        for kind in chain(*types):
+            kind.Free()
+
+    return Work(call, [recv], free=free)
+
+
 def _from_init_to_free(comm: MPI.Intracomm) -> Work:
     (send, recv), counts = _whole(comm), [COUNT] * comm.Get_size()
 
@@ -117,6 +149,10 @@ def _line_and_call(comm: MPI.Intracomm) -> Work:
     return Work(call, found)
 
 
+SLABS = (
+    ("Alltoallw", 16 << 10), ("Alltoallw", 256 << 10), ("Ialltoallw", 256 << 10),
+    ("Alltoallw", 4 << 20),
+)  # fmt: skip
 ON_LINE = "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Ineighbor_alltoall"
 ROWS = (
     ProgramRow(VECTORS, "Gatherv(a, [a, n])", _gatherv),
@@ -125,6 +161,12 @@ ROWS = (
     ProgramRow(VECTORS, "Alltoallv(IN_PLACE, [a, n])", _in_place),
     ProgramRow(VECTORS, "Alltoallv of blocks in another order", _reversed),
     ProgramRow(VECTORS, "Alltoallv of columns of a matrix", _of_columns),
+    *(
+        ProgramRow(
+            VECTORS, f"{name} of slabs of {format_size(n)}", partial(_slabs, name, nbytes=n)
+        )
+        for name, n in SLABS
+    ),
     ProgramRow(VECTORS, "Alltoallv_init, Start, Wait, Free", _from_init_to_free),
     ProgramRow(VECTORS, f"Scan of {len(LENGTHS)} sizes", partial(_new_sizes, _scan)),
     *(ProgramRow(VECTORS, f"{name} on a line", partial(_on_line, name)) for name in ON_LINE),

@@ -161,6 +161,8 @@ def can_serve(part, collective, topology, level, shared_to):
         if part[0] == "bundle":  # on a level on which the call does not communicate too
             return k != topology.whole if together else outermost
         return together or (part[0] == "sm" and not outermost)
+    if part[0] == "scan":
+        return outermost or topology.whole is not None
     return shared_to >= k or not needs_memory(part, collective, outermost)
 
 

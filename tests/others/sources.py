@@ -24,7 +24,8 @@ def unpacked(name: str, release: str) -> Path:
         archive = _downloaded(name, release)
         with tarfile.open(archive) as packed:
             top = packed.getnames()[0].split("/")[0]
-            packed.extractall(CACHE / "unpacking", filter="data")
+            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # 3.11.4 and later
+            packed.extractall(CACHE / "unpacking", **safe)
         (CACHE / "unpacking" / top).rename(place)
     return place
 
