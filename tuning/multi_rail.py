@@ -151,6 +151,8 @@ def allgather_doubling(
 ) -> float:
     """Return the time of equation 6: leaders double, and broadcasts overlap with their exchange."""
     first, node = allgather_in_node(h, nbytes, ppn, offload), nbytes * ppn
+    if nodes == 1:
+        return first
     each = broadcast(h, node, ppn - 1)
     if each <= h.inter(2 * node):
         last = broadcast(h, node * nodes / 2, ppn - 1)
@@ -161,6 +163,8 @@ def allgather_doubling(
 def allgather_ring(h: Hockney, nbytes: float, nodes: int, ppn: int, offload: float = 0.0) -> float:
     """Return the time of equation 7: broadcasts overlap with the ring of leaders."""
     first, node = allgather_in_node(h, nbytes, ppn, offload), nbytes * ppn
+    if nodes == 1:
+        return first
     each = broadcast(h, node, ppn - 1)
     if each <= h.inter(node):
         return first + leaders_ring(h, nbytes, nodes, ppn) + each

@@ -158,19 +158,25 @@ def _described(
 def placed(data: Any, count: int, place: int, kind: Any, what: str) -> Buffer:
     """Return the Buffer of elements of a type, from a byte of the data on.
 
-    Raises ArgumentError.
+    Without elements the type may be any, as in MPI. Raises ArgumentError.
     """
-    datatype = _datatype(kind, what)
+    datatype = _datatype(kind if count else MPI.BYTE, what)
     if datatype is None:
         raise ArgumentTypeError(f"{what}: None is not a data type")
     name, extents = _facts(datatype)
     if data is MPI.BOTTOM or (data is None and not count):
         return Buffer(what, None, place, count, datatype, name, extents)
     memory = memory_of(data, what, True)
-    rest = memory._replace(address=memory.address + place, nbytes=max(memory.nbytes - place, 0))
-    _count(rest, count, 0, extents, what, 0)
+    at, (low, high) = memory.address + place, memory.bounds
+    first, behind = extents.bounds(at, count)
+    fits = memory.bare and place >= 0 and place + count * extents.size <= memory.nbytes
+    if first < behind and not (fits or (low <= first and behind <= high)):
+        raise ArgumentError(
+            f"{what}: {count} elements of the datatype have data in bytes {first - memory.address} "
+            f"to {behind - memory.address} of a buffer of {memory.nbytes} bytes"
+        )
     more = memory.readonly, memory.device
-    return Buffer(what, memory.owner, rest.address, count, datatype, name, extents, *more)
+    return Buffer(what, memory.owner, at, count, datatype, name, extents, *more)
 
 
 def parts_of(spec: Any, what: str, wrong: str) -> tuple[Any, Any, Any, Any]:

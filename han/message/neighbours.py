@@ -17,7 +17,16 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.message.buffers import Buffer, parse, parts_of
 from han.message.message import Message, _no_in_place, _writable
-from han.message.own_sizes import Side, _apart, _meet, _message, _packed, _side, typed_blocks
+from han.message.own_sizes import (
+    TYPED,
+    Side,
+    _apart,
+    _meet,
+    _message,
+    _packed,
+    _side,
+    typed_blocks,
+)
 from han.message.uneven import WRONG, Vector
 
 
@@ -114,6 +123,9 @@ def _same(spec: object, what: str, ranks: Sequence[int]) -> EdgeBlocks:
 def _typed(spec: object, what: str, ranks: Sequence[int]) -> EdgeBlocks:
     """Return the blocks of a buffer that have types of their own."""
     spec = _no_in_place(spec, what)
+    if not ranks:
+        data, *_ = parts_of(spec, what, TYPED)
+        return EdgeBlocks([], parse(data, what).device)
     left_out = {k for k, rank in enumerate(ranks) if rank < 0}
     each = typed_blocks(spec, what, len(ranks), left_out)
     return EdgeBlocks(each, any(block.device for block in each))

@@ -15,7 +15,7 @@ from tensors import OnDevice
 
 import han
 from han.common.errors import ArgumentError, ArgumentTypeError, HanError, RevokedError
-from han.message.neighbours import Edges, message_of
+from han.message.neighbours import Edges, Form, message_of
 
 WORLD = MPI.COMM_WORLD
 SIZE, RANK = WORLD.size, WORLD.rank
@@ -284,11 +284,19 @@ def test_a_rank_without_neighbours_tells_of_devices_and_mistakes(mpi_ranks):
                 result = np.zeros(2)
                 shaped.Neighbor_alltoall(np.ones(2), result)
                 assert result.tolist() == [float(RANK == 0)] * 2
+                result[:], hits = 0, shaped.cache_info().hits
+                blocks = [1] * len(around), [8] * len(around), [MPI.DOUBLE] * len(around)
+                shaped.Neighbor_alltoallw([np.ones(2), *blocks], [result, *blocks])
+                assert result.tolist() == [0, float(RANK == 0)]
+            assert shaped.cache_info().hits == hits + 1
             edges, there = Edges(shaped), OnDevice(np.zeros(2))
             with pytest.raises(ArgumentTypeError):
-                message_of(edges, False, False, 5, np.zeros(2))
-            for same, counted in product((True, False), repeat=2):
-                assert message_of(edges, same, counted, there, there).signature.device
+                message_of(edges, False, Form.EQUAL, 5, np.zeros(2))
+            for same, form in product((True, False), (Form.EQUAL, Form.COUNTED)):
+                assert message_of(edges, same, form, there, there).signature.device
+            if not around:
+                empty = [there, [], [], []]
+                assert message_of(edges, False, Form.TYPED, empty, empty).signature.device
 
 
 @on_few

@@ -232,6 +232,15 @@ def test_blocks_with_types_in_place_and_without_numbers(mpi_ranks, alike):
         for _ in range(3):
             comm.Alltoallw([np.full(1, RANK + 1.0), [D] * SIZE], [everyones, places])
             assert everyones.tolist() == [*range(1, SIZE + 1)]
+        counts = [int(k == RANK) for k in range(SIZE)]  # an empty block may have any type
+        kinds = [D if n else MPI.DATATYPE_NULL for n in counts]
+        for form in (*FORMS, *FORMS):
+            got, given = np.zeros(3), [np.arange(3.0), counts, [8] * SIZE, kinds]
+            finish(method_of(comm, form, "Alltoallw")(given, [got, *given[1:]]))
+            assert got.tolist() == [0, 1, 0]
+        view = np.arange(4.0)[2:]  # blocks may lie anywhere in the array
+        comm.Alltoallw([view, counts, [-8] * SIZE, kinds], [got, counts, [0] * SIZE, kinds])
+        assert got[0] == 1
 
 
 @on_few
@@ -242,7 +251,8 @@ def test_wrong_arguments_of_blocks_with_types(mpi_ranks):
         ([room, good, [D]], f"is no list of {SIZE} types, one for each block"),
         ([room, good, D], f"is no list of {SIZE} types"),
         (room, "no buffer of blocks with types of their own"),
-        ([room, (ones, [8 * SIZE] * SIZE), types], "holds 0 bytes, 8 expected"),
+        ([room, (ones, [8 * SIZE] * SIZE), types], f"have data in bytes {8 * SIZE} to"),
+        ([room, (ones, [-8] * SIZE), types], "have data in bytes -8 to 0 of a buffer"),
         ([room, ([-1] * SIZE, places), types], "-1 is negative"),
         ([room, good, [MPI.DATATYPE_NULL] * SIZE], "DATATYPE_NULL"),
         ([room, good, [None] * SIZE], "None is not a data type"),

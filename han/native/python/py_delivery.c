@@ -9,7 +9,7 @@ typedef struct {
 
 PyObject *han_py_delivery(PyObject *calls, const han_caller *caller, han_call *c,
                           const han_call *copy, PyObject *memory) {
-    DeliveryObject *self = PyObject_New(DeliveryObject, &DeliveryType);
+    DeliveryObject *self = PyObject_GC_New(DeliveryObject, &DeliveryType);
     if (!self) return NULL;
     self->calls = Py_NewRef(calls);
     self->memory = Py_NewRef(memory);
@@ -17,6 +17,7 @@ PyObject *han_py_delivery(PyObject *calls, const han_caller *caller, han_call *c
     self->call = *c;
     self->copy = *copy;
     *c = (han_call){0};
+    PyObject_GC_Track(self);
     return (PyObject *)self;
 }
 
@@ -26,13 +27,24 @@ static PyObject *delivery_call(DeliveryObject *self, PyObject *args, PyObject *k
     Py_RETURN_NONE;
 }
 
+/* The request that owns this breaks cycles. */
+static int delivery_traverse(DeliveryObject *self, visitproc visit, void *arg) {
+    Py_VISIT(self->calls);
+    Py_VISIT(self->call.send.owner);
+    Py_VISIT(self->call.send.datatype);
+    Py_VISIT(self->call.recv.owner);
+    Py_VISIT(self->call.recv.datatype);
+    return 0;
+}
+
 static void delivery_dealloc(DeliveryObject *self) {
+    PyObject_GC_UnTrack(self);
     han_py_release(&self->call.send);
     han_py_release(&self->call.recv);
     PyMem_Free(self->call.counts);
     Py_XDECREF(self->memory);
     Py_XDECREF(self->calls);
-    Py_TYPE(self)->tp_free((PyObject *)self);
+    PyObject_GC_Del(self);
 }
 
 PyTypeObject DeliveryType = {
@@ -40,6 +52,7 @@ PyTypeObject DeliveryType = {
     .tp_basicsize = sizeof(DeliveryObject),
     .tp_dealloc = (destructor)delivery_dealloc,
     .tp_call = (ternaryfunc)delivery_call,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_traverse = (traverseproc)delivery_traverse,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Delivers what a call has received in a copy.",
 };

@@ -196,7 +196,11 @@ static bool types_by_rank(const han_caller *self, const han_blocks *b, han_buffe
 static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, bool sent,
                         han_blocks *b, han_buffer *out) {
     if (!b->size) { /* read all the same: it may be wrong, or on a device */
-        bool host = han_py_read(self->reader, o, 0, out) && !out->datatype;
+        bool listed = e->form == TYPED && (PyList_CheckExact(o) || PyTuple_CheckExact(o)) &&
+                      PySequence_Fast_GET_SIZE(o);
+        PyObject *data = Py_NewRef(listed ? PySequence_Fast_GET_ITEM(o, 0) : o);
+        bool host = han_py_read(self->reader, data, 0, out) && !out->datatype;
+        Py_DECREF(data);
         out->nbytes = 0;
         return host;
     }

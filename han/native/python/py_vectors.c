@@ -157,6 +157,7 @@ bool han_py_read_typed(const ReaderObject *r, PyObject *o, han_blocks *b, han_bu
     han_items items;
     if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return false;
     bool found = han_py_items(r, o, &items) && items.type && PySequence_Check(items.type) &&
+                 !items.count == !items.displacement &&
                  han_py_memory(&r->known, &r->classes, items.data, out) && read_numbers(&items, b);
     bool gaps = false;
     if (found) out->datatype = PySequence_Tuple(items.type);
