@@ -127,6 +127,8 @@ def typed_blocks(
             pass
         case _:
             raise ArgumentTypeError(f"{what}: {TYPED}")
+    if data is MPI.BOTTOM and (counts is None or starts is None):
+        raise ArgumentError(f"{what}: MPI.BOTTOM needs counts and displacements")
     if not isinstance(types, list | tuple) or len(types) != size:
         raise ArgumentError(f"{what}: {types!r} is no list of {size} types, one for each block")
     numbers = _numbers(1 if counts is None else counts, f"{what}: counts", size)

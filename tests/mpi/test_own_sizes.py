@@ -257,6 +257,7 @@ def test_wrong_arguments_of_blocks_with_types(mpi_ranks):
         ([room, good, [MPI.DATATYPE_NULL] * SIZE], "DATATYPE_NULL"),
         ([room, good, [None] * SIZE], "None is not a data type"),
         ([room, good, types], "overlap"),
+        ([MPI.BOTTOM, types], "MPI.BOTTOM needs counts and displacements"),
     ]
     for wrong, said in cases:
         with opened(new_comm()) as comm, pytest.raises(HanError, match=said):
