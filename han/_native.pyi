@@ -270,11 +270,11 @@ class Operations:
         """Raise an error unless the number that `rank` has stored is the size of a block."""
     def wait_each(self, flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /) -> None:
         """Wait for the flag of each of `ranks` as ``wait`` does, one after the other."""
-    def again(self, first: int, second: int, n: int, times: int, turns: int, /) -> None:
-        """Append the `n` operations of each of `turns` more turns, to the present task.
+    def again(self, first: int, second: int, n: int, times: int, /) -> None:
+        """Append the `n` operations of one more turn, to the present task.
 
         Two turns tell how they change: that whose operations begin with number `first`, and the
-        next one, from number `second` on. The first of the new turns is `times` turns behind this.
+        next one, from number `second` on. The new turn is `times` turns behind this.
 
         Raises:
             ValueError: operations of both turns are not of the same kinds.
@@ -331,7 +331,26 @@ class Operations:
         Elements of a broadcast are bytes.
         """
     def await_stream(self, stream: int, position: int, /) -> None:
-        """Wait until a stream of this rank has passed so many of its operations."""
+        """Wait until a stream of this rank has passed so many operations, unless this one has."""
+
+def each_piece(
+    rows: tuple[tuple[Any, ...], ...],
+    turns: tuple[tuple[int, int, int, tuple[tuple[int, int], ...]], ...],
+    step: int,
+    index: int,
+    first: int,
+    stop: int,
+    /,
+) -> list[int]:
+    """Emit the operations that rows name for each piece of some tasks, in steps [first, stop).
+
+    ``han.submodules.parts.series`` says what rows are. `turns` are tasks: number, start, stop, and
+    the streams and positions that the task awaits. Pieces have at most `step` bytes, and are
+    numbered from `index` on. Returns where streams end the tasks, in the order of the rows.
+
+    Raises:
+        TypeError, ValueError, OverflowError: no such row, or operands of other types.
+    """
 
 def joined(streams: tuple[Operations, ...], /) -> tuple[memoryview, memoryview]:
     """Return the records of all streams, and their terms; none in a program for one size.

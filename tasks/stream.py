@@ -27,6 +27,7 @@ from han.tasks.ring import Span
 
 NOWHERE = Ref(Base.NONE)
 Awaits = tuple[tuple[int, int], ...]  # streams, and positions in them
+Turn = tuple[int, int, int, Awaits]  # the number of a task, where it starts and stops
 
 
 class Peer(NamedTuple):
@@ -67,7 +68,6 @@ class Stream(Operations):
         self._whole: Task | None = None  # the task of the graph that the labelled one stands for
         self._begun: Task | None = None
         self._needs: list[tuple[Stream, Task]] = []  # what the task begun last waits for
-        self._awaited: dict[int, int] = {}
         self.sequence = 0  # pieces so far: flags keep counting over the tasks of a stream
 
     def room(self, nbytes: int, key: object = "") -> Ref:
@@ -121,7 +121,7 @@ class Stream(Operations):
         for block in blocks:
             earlier = self.builder.brought.get((task.segment, block), ())
             for brought in [one for one in earlier if one.stream is not self][-1:]:
-                self._await(brought.stream, brought.until(stop))
+                self.await_stream(brought.stream.index, brought.until(stop))
 
     def begin_in_place(self, task: Task) -> None:
         """Begin to receive where the operands of a call in place were, which have been copied."""
@@ -129,7 +129,7 @@ class Stream(Operations):
         if self.builder.staged is not None:
             stream, position = self.builder.staged
             if stream is not self:
-                self._await(stream, position)
+                self.await_stream(stream.index, position)
 
     def end_blocks(self, task: Task, blocks: Iterable[int], stop: int) -> None:
         """Let other streams of this rank have some blocks up to byte `stop` from here on."""
@@ -140,12 +140,6 @@ class Stream(Operations):
                 brought.append(Brought(self, [], []))
             brought[-1].stops.append(stop)
             brought[-1].positions.append(len(self))
-
-    def _await(self, stream: Stream, position: int) -> None:
-        """Wait until another stream has done so many operations, unless this one has waited."""
-        if self._awaited.get(stream.index, 0) < position:
-            self._awaited[stream.index] = position
-            self.await_stream(stream.index, position)
 
     def _turn_to(self, task: Task) -> None:
         """Find what `task` waits for; parts of a task have the same prerequisites."""
@@ -158,15 +152,14 @@ class Stream(Operations):
         found: Awaits = ()
         for stream, task in self._needs:
             position = stream.position(task, start, stop)
-            if position and self._awaited.get(stream.index, 0) < position:
-                self._awaited[stream.index] = position
+            if position:
                 found += ((stream.index, position),)
         return found
 
     def follow(self, other: Stream) -> None:
         """Wait until another stream of this rank has done what it has been given so far."""
         if other is not self:
-            self._await(other, len(other))
+            self.await_stream(other.index, len(other))
 
     def position(self, task: Task, start: int, stop: int) -> int | None:
         """Return where this stream has done [start, stop) of a task; all of it in lockstep."""
@@ -199,13 +192,22 @@ class Stream(Operations):
             ordered = self._ordered[task] = sorted(parts)
         return ordered
 
-    def end(self, task: Task) -> None:
-        """Mark `task` as done on this rank."""
-        wholes = self.builder.wholes
+    def end(self, task: Task, position: int | None = None) -> None:
+        """Mark `task` as done on this rank: here, or where the stream had so many operations."""
+        wholes, position = self.builder.wholes, len(self) if position is None else position
         whole = wholes.get(task, task) if wholes else task
-        self.done[whole] = len(self)
+        self.done[whole] = position
         if task is not whole:
-            self.parts.setdefault(whole, {})[task.start, task.stop] = len(self)
+            self.parts.setdefault(whole, {})[task.start, task.stop] = position
+
+    def turns(self, tasks: Iterable[Task]) -> tuple[Turn, ...]:
+        """Return the numbers of tasks, where they start and stop, and what each awaits to begin."""
+        found = []
+        for task in tasks:
+            self._turn_to(task)
+            awaits = self._needed(task.start, task.stop)
+            found.append((self.task, task.start, task.stop, awaits))
+        return tuple(found)
 
     def end_parts(self, task: Task, spans: Sequence[Span], positions: Sequence[int]) -> None:
         """Mark parts of `task` as done in turn, each where the stream had so many operations."""

@@ -2,103 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
+from han.model.channel_layout import lines
 from han.model.program import Ref
-from han.submodules.adapt.sends import Sends, cut_for
 from han.submodules.adapt.trees import Child, Kin, kin
-from han.submodules.parts.pieces import Piece
+from han.submodules.adapt.window import Window
+from han.submodules.parts.series import Row
 from han.tasks.context import Context
 from han.tasks.stream import Stream
+
+Places = tuple[Ref, Ref]  # where this rank combines, and where its own operand is
 
 
 def reduce(context: Context) -> None:
     """Reduce towards the group's root along the tree."""
-    pieces, in_all, window = cut_for(context)
-    tree = kin(context)
-    inbox = _Inbox.of(context, tree, pieces, min(window, len(pieces)), in_all)
+    window, tree = Window.of(context), kin(context)
+    inbox = _Inbox.of(context, tree, window)
+    places = _place_of_result(context, tree)
     combine = _as_they_arrive if inbox.arrival else _in_order
-    for child in tree.children:
-        for piece in pieces[: inbox.window]:
-            inbox.post(piece, child)
-    _pass_on(context, tree, pieces, inbox, combine)
+    for number in range(len(tree.children)):
+        window.series.emit(inbox.post(number, 0), 0, window.ahead)
+    rows = [*combine(inbox, *places), *_pass_on(context, tree, inbox, places)]
+    window.series.emit(rows, 0, window.series.count + window.ahead)
 
 
-Combine = Callable[["_Inbox", Piece, Ref, Ref], None]
+def _pass_on(context: Context, tree: Kin, inbox: _Inbox, places: Places) -> list[Row]:
+    """Send the result to the parent, if there is one; a task ends when it has been sent."""
+    stream, window = context.stream, inbox.window
+    rows: list[Row] = [(stream, "label", 0)]
+    rows += [(stream, "follow", 0, branch, branch.index) for branch in inbox.branches]
+    if tree.parent is None:
+        return [*rows, (stream, "end", 0)]
+    at, requests = places[0 if tree.children else 1], window.requests(context.builder)
+    return [
+        *rows,
+        (stream, "test", -window.ahead, requests),
+        (stream, "end", -window.ahead),
+        (stream, "isend", 0, at, context.group.ranks[tree.parent], requests),
+    ]
 
 
-def _pass_on(
-    context: Context, tree: Kin, pieces: list[Piece], inbox: _Inbox, combine: Combine
-) -> None:
-    """Combine piece after piece; send the result to the parent, if there is one."""
-    stream = context.stream
-    sends = Sends(stream, inbox.window)
-    for piece in pieces:
-        dst, own = _place_of_result(context, tree, piece.start)
-        combine(inbox, piece, dst, own)
-        stream.label(piece.task)
-        for branch in inbox.branches:
-            stream.follow(branch)
-        if tree.parent is not None:
-            at = dst if tree.children else own
-            parent = context.group.ranks[tree.parent]
-            sends.send(at, piece.nbytes, parent, piece.task if piece.last else None)
-        elif piece.last:
-            stream.end(piece.task)
-    sends.drain()
-
-
-def _place_of_result(context: Context, tree: Kin, start: int) -> tuple[Ref, Ref]:
-    """Return where this rank combines a piece from byte `start` on, and where its own operand is.
+def _place_of_result(context: Context, tree: Kin) -> Places:
+    """Return where this rank combines, and where its own operand is.
 
     A rank with a parent and children combines in the accumulator, as its send buffer is the user's.
     """
-    own = context.source.to(start)
+    own = context.source
     if tree.parent is None:
-        return context.result.to(start), own
-    if not tree.children:
-        return own, own
-    return context.builder.accumulator().to(start), own
+        return context.result, own
+    return (context.builder.accumulator() if tree.children else own), own
 
 
-def _in_order(inbox: _Inbox, piece: Piece, dst: Ref, own: Ref) -> None:
+def _in_order(inbox: _Inbox, dst: Ref, own: Ref) -> list[Row]:
     """Combine the children's operands in a fixed order."""
     before = inbox.stream(0)
-    before.label(piece.task)
-    if piece.first:
-        before.begin(piece.task)
+    rows: list[Row] = [(before, "label", 0), (before, "begin", 0)]
     for k, child in enumerate(inbox.children):
         branch, so_far = inbox.stream(k), dst if k else own
-        branch.label(piece.task)
-        arrived = inbox.take(piece, child)
-        branch.follow(before)
-        a, b = (arrived, so_far) if child.before else (so_far, arrived)
-        branch.reduce(dst, a, b, piece.nbytes)
-        inbox.post_next(piece, child)
+        rows += inbox.take(k, before)
+        arrived = inbox.cells[k]
+        operands = (arrived, so_far) if child.before else (so_far, arrived)
+        rows.append((branch, "reduce", 0, dst, *operands))
+        rows += inbox.post(k, inbox.window.ahead)
         before = branch
+    return rows
 
 
-def _as_they_arrive(inbox: _Inbox, piece: Piece, dst: Ref, own: Ref) -> None:
+def _as_they_arrive(inbox: _Inbox, dst: Ref, own: Ref) -> list[Row]:
     """Combine every child's operand with the result as soon as it is there."""
-    first = inbox.first
-    first.label(piece.task)
-    if piece.first:
-        first.begin(piece.task)
-    first.copy(dst, own, piece.nbytes)
-    for k, child in enumerate(inbox.children):
-        branch = inbox.stream(k)
-        branch.label(piece.task)
-        arrived = inbox.take(piece, child)
-        branch.follow(first)
-        branch.accumulate(dst, arrived, piece.nbytes)
-        inbox.post_next(piece, child)
+    context = inbox.context
+    first = context.builder.branch(context.stream, len(inbox.branches))  # copies the own operand
+    rows: list[Row] = [(first, "label", 0), (first, "begin", 0), (first, "copy", 0, dst, own)]
+    for k in range(len(inbox.children)):
+        rows += inbox.take(k, first)
+        rows.append((inbox.stream(k), "accumulate", 0, dst, inbox.cells[k]))
+        rows += inbox.post(k, inbox.window.ahead)
+    return rows
 
 
 @dataclass(frozen=True)
 class _Inbox:
-    """Receive buffers and requests for pieces from the children: `window` of each per child.
+    """Receive buffers and requests for pieces from the children: a window of each per child.
 
     Where branches help, each child has one, which takes its pieces and combines them. Children
     share branches if there are more of them.
@@ -106,68 +91,43 @@ class _Inbox:
 
     context: Context
     children: tuple[Child, ...]
-    pieces: list[Piece]
-    window: int
-    branches: tuple[Stream, ...] = ()
-    arrival: bool = False
-    room: dict[Child, Ref] = field(default_factory=dict)
-    requests: dict[Child, list[int]] = field(default_factory=dict)
+    window: Window
+    branches: tuple[Stream, ...]
+    arrival: bool
+    cells: list[tuple[Ref, ...]]  # by child
+    requests: list[tuple[int, ...]]
 
     @classmethod
-    def of(
-        cls, context: Context, tree: Kin, pieces: list[Piece], window: int, in_all: int
-    ) -> _Inbox:
-        """Choose branches for a stream of `in_all` pieces, the same for all of its tasks."""
-        arrival = dict(context.choice.parameters).get("order") == "arrival"
+    def of(cls, context: Context, tree: Kin, window: Window) -> _Inbox:
+        """Choose branches for a stream, the same for all of its tasks."""
+        arrival = ("order", "arrival") in context.choice.parameters
         builder, stream, children = context.builder, context.stream, tree.children
         most = builder.most_branches - arrival  # one more makes the first copy
-        useful = most > 1 and len(children) > 1 and (arrival or in_all > 1)
+        useful = most > 1 and len(children) > 1 and (arrival or window.in_all > 1)
         branches = [builder.branch(stream, k) for k in range(min(len(children), most) * useful)]
-        found = cls(context, children, pieces, window, tuple(branches), arrival and useful)
-        for k, child in enumerate(children):  # a rank with several lanes has several such trees
-            found.room[child] = found.stream(k).room(window * found.size, k)
-            found.requests[child] = [builder.request() for _ in range(window)]
+        found = cls(context, children, window, tuple(branches), arrival and useful, [], [])
+        size = lines(window.series.most)
+        for k in range(len(children)):  # a rank with several lanes has several such trees
+            room = found.stream(k).room(window.ahead * size, k)
+            found.cells.append(tuple([room + turn * size for turn in range(window.ahead)]))
+            found.requests.append(window.requests(builder))
         return found
-
-    @cached_property
-    def size(self) -> int:
-        """Bytes from one piece's buffer to the next one's."""
-        return -(-max(p.nbytes for p in self.pieces) // 64) * 64
-
-    @cached_property
-    def first(self) -> Stream:
-        """The stream that copies this rank's own operand, where operands arrive in any order."""
-        return self.context.builder.branch(self.context.stream, len(self.branches))
-
-    @cached_property
-    def numbers(self) -> dict[Child, int]:
-        """The place of each child in the order of combination."""
-        return {child: k for k, child in enumerate(self.children)}
 
     def stream(self, number: int) -> Stream:
         """Return the stream that takes the pieces of a child."""
         branches = self.branches
         return branches[number % len(branches)] if branches else self.context.stream
 
-    def post(self, piece: Piece, child: Child) -> None:
-        """Post a receive of a piece from a child."""
-        stream = self.stream(self.numbers[child])
-        request = self.requests[child][piece.index % self.window]
-        stream.label(piece.task)
-        rank = self.context.group.ranks[child.member]
-        stream.irecv(self._cell(piece, child), piece.nbytes, rank, request)
+    def post(self, number: int, ahead: int) -> list[Row]:
+        """Post a receive of a piece from a child, into the buffer of one that has been combined."""
+        stream, rank = self.stream(number), self.context.group.ranks[self.children[number].member]
+        return [
+            (stream, "label", ahead),
+            (stream, "irecv", ahead, self.cells[number], rank, self.requests[number]),
+        ]
 
-    def post_next(self, piece: Piece, child: Child) -> None:
-        """Post a receive into the buffer of a piece that has been combined."""
-        if piece.index + self.window < len(self.pieces):
-            self.post(self.pieces[piece.index + self.window], child)
-
-    def take(self, piece: Piece, child: Child) -> Ref:
-        """Wait for a child's piece; return where it is."""
-        stream = self.stream(self.numbers[child])
-        stream.test(self.requests[child][piece.index % self.window])
-        return self._cell(piece, child)
-
-    def _cell(self, piece: Piece, child: Child) -> Ref:
-        turn = piece.index % self.window
-        return (self.room[child] + turn * self.size).holding(piece.start)
+    def take(self, number: int, after: Stream) -> list[Row]:
+        """Wait for a child's piece, and for what another stream does before it is combined."""
+        stream = self.stream(number)
+        rows: list[Row] = [(stream, "label", 0), (stream, "test", 0, self.requests[number])]
+        return [*rows, *[(stream, "follow", 0, after, after.index)] * (after is not stream)]

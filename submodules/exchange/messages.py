@@ -31,7 +31,7 @@ from han.submodules.exchange.steps import OWN, Blocks, Fold, Steps, Take, spans
 from han.submodules.measured import SEGMENT
 from han.submodules.parts.fold import fold
 from han.submodules.parts.mail import MOST, Mail, Transfer, misfit
-from han.submodules.parts.pieces import cut, in_strides
+from han.submodules.parts.pieces import in_strides
 from han.tasks.canonical import linear, rooms
 from han.tasks.context import Context
 from han.tasks.contract import Question
@@ -85,10 +85,8 @@ def unfit(question: Question) -> str | None:
 def lower(context: Context) -> None:
     """Emit this rank's part of the exchange of each task."""
     exchange = Exchange(context, context.result)
-    grain = context.grain
-    wholes = cut(context.tasks, context.builder.signature.nbytes + grain, grain)
-    for piece in in_strides(context, wholes, len(wholes)):
-        exchange.begin(piece.task)
+    for task in in_strides(context):
+        exchange.begin(task)
         exchange.combine()
         exchange.gather()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple, Protocol, TypeVar
 
 from han.tasks.context import Context
 from han.tasks.graph import Task
-from han.tasks.stream import Stream
 
 
 class Piece(NamedTuple):
@@ -33,7 +33,6 @@ class Piece(NamedTuple):
         return max(0, min(self.stop, length) - self.start)
 
 
-Turned = tuple[int, int]  # where the operations of a piece start, and how many
 _made = partial(tuple.__new__, Piece)  # Piece._make without its check: there may be thousands
 
 
@@ -91,47 +90,35 @@ def in_turn(context: Context, pieces: Sequence[T]) -> Iterator[T]:
             stream.end(piece.task)
 
 
-def in_strides(context: Context, pieces: list[Piece], alike: int) -> Iterator[Piece]:
-    """Yield pieces as :func:`in_turn` does, but only those that tell operations for others.
+def in_strides(context: Context) -> Iterator[Task]:
+    """Yield tasks in turn, begun and ended here, but only those that tell operations for others.
 
-    Operations change at constant strides over `alike` pieces, as over the cells of a ring. So two
-    of these pieces are enough.
+    Operations change at constant strides over tasks of one size that follow each other. So two of
+    these tasks are enough.
     """
     stream = context.stream
-    for first, last in _series(pieces, alike):
-        k, turns = first, list[Turned]()
-        while k < last:
-            piece, done = pieces[k], 1
-            if piece.first:
-                stream.begin(piece.task)
+    for tasks in _alike(context.tasks):
+        turns = list[tuple[int, int]]()  # where the operations of a task start, and how many
+        for k, task in enumerate(tasks):
+            stream.begin(task)
             if len(turns) < 2 or turns[0][1] != turns[1][1]:
                 begun = len(stream)
-                yield piece
+                yield task
                 turns.append((begun, len(stream) - begun))
             else:
-                done = min(last - k, (piece.task.stop - piece.start) // (piece.nbytes or 1) or 1)
-                _repeat(stream, turns, k - first - 1, done)
-            k += done
-            if pieces[k - 1].last:
-                stream.end(piece.task)
+                (first, length), (second, _) = turns
+                stream.again(first, second, length, k - 1)
+            stream.end(task)
 
 
-def _repeat(stream: Stream, turns: list[Turned], times: int, pieces: int) -> None:
-    """Emit the operations of more pieces, the first of which is `times` behind the second turn."""
-    (first, length), (second, _) = turns[:2]
-    stream.again(first, second, length, times, pieces)
-
-
-def _series(pieces: list[Piece], alike: int) -> Iterator[tuple[int, int]]:
-    """Yield where pieces of one size that follow each other start and stop, `alike` at most."""
-    first, stop = 0, 0
-    for k, piece in enumerate(pieces):
-        if piece.start != stop or piece.nbytes != pieces[first].nbytes or not piece.index % alike:
-            if k:
-                yield first, k
+def _alike(tasks: tuple[Task, ...]) -> Iterator[tuple[Task, ...]]:
+    """Yield tasks of one size that follow each other."""
+    first = 0
+    for k, (task, following) in enumerate(pairwise(tasks), 1):
+        if following.start != task.stop or following.nbytes != task.nbytes:
+            yield tasks[first:k]
             first = k
-        stop = piece.stop
-    yield first, len(pieces)
+    yield tasks[first:]
 
 
 def show_ahead(

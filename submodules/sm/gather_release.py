@@ -5,227 +5,161 @@ Source: Jain et al., sections II and III.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from han.model.channel_layout import PAGE
-from han.model.program import Base, Ref
+from han.model.program import Base
 from han.submodules.parts.cells import GATHERED, READ, RELEASED, TAKEN, Members
-from han.submodules.parts.pieces import Piece, in_strides
+from han.submodules.parts.series import Place, Row
 from han.submodules.parts.trees import Neighbours
 from han.submodules.sm.member_cells import MemberCells, neighbours_of
 from han.tasks.canonical import Order, linear, rooms
 from han.tasks.context import Context
-
-Move = Callable[[Piece], None]
-
-
-class _Combining:
-    """Combines operands of members piece by piece; this rank is one of them.
-
-    Members without an operand are awaited. `order` says how operands are combined, by default from
-    left to right in the place of the result.
-    """
-
-    def __init__(self, cells: MemberCells, members: Members, order: Order | None = None) -> None:
-        self.cells, self.stream = cells, cells.context.stream
-        me = cells.context.group.me
-        has_own = cells.context.source.base != Base.NONE
-        found = [m for m in members if (has_own if m == me else m in cells.holders)]
-        self.mine = found.index(me) if has_own else len(found)
-        self.members, self.order = tuple(found), order or linear(len(found))
-        self.rooms = rooms(order) if order else 0
-        self.without = tuple([m for m in members if m != me and m not in cells.holders])
-        self.flags, self.ranks = cells.waits.of(self.members, GATHERED)
-        self._cells: dict[int, tuple[Ref, ...]] = {}
-
-    def emit(self, piece: Piece, dst: Ref, own: Ref) -> None:
-        """Combine a piece of all operands into `dst`; wait for that of each in turn."""
-        value, mine, stream = self.cells.value(piece, GATHERED), self.mine, self.stream
-        self.cells.waits.wait(self.without, GATHERED, value)
-        cells = self._cells.get(piece.index % self.cells.ring.cells) or self._of(piece)
-        if cells:
-            partials = [stream.room(piece.nbytes, k) for k in range(self.rooms)]
-            stream.fold_each(
-                dst, (*cells[:mine], own, *cells[mine + 1 :]) if mine < len(cells) else cells, mine,
-                piece.start, piece.nbytes, self.order, tuple(partials) or (dst,),
-                (self.flags, value, self.ranks), None,
-            )  # fmt: skip
-
-    def _of(self, piece: Piece) -> tuple[Ref, ...]:
-        """Return the cells where members bring `piece`, the same for all pieces of one cell."""
-        found = tuple([self.cells.cell(m, piece) for m in self.members])
-        self._cells[piece.index % self.cells.ring.cells] = found
-        return found
 
 
 def gather(context: Context) -> None:
     """Reduce towards the group's root: children copy into their cells, parents combine."""
     stream, group, cells = context.stream, context.group, MemberCells.of(context)
     tree = neighbours_of(context)
-    pieces = cells.pieces()
-    combine = (_at_root if tree.parent is None else _below)(context, cells, tree)
-    taken = cells.flag(group.me, TAKEN) if tree.children and cells.counts_reads else None
-    for piece in in_strides(context, pieces, cells.alike):
-        combine(piece)
-        if taken is not None:
-            stream.post(taken, piece.index + 1)
-        if tree.parent is not None and cells.trailing:
-            until = cells.read_before_end(piece, piece is pieces[-1])
-            cells.waits.wait((tree.parent,), TAKEN, until)
+    rows: list[Row] = [(stream, "begin", 0)]
+    rows += (_at_root if tree.parent is None else _below)(cells, tree)
+    if tree.children and cells.counts_reads:
+        rows.append((stream, "post", 0, cells.flag(group.me, TAKEN), 1, 1))
+    cells.series.emit([*rows, (stream, "end", 0)])
+    if tree.parent is not None:
+        cells.trail((tree.parent,), TAKEN)
 
 
-def _below(context: Context, cells: MemberCells, tree: Neighbours) -> Move:
-    """Return what combines a piece into this rank's cell, for its parent."""
+def _below(cells: MemberCells, tree: Neighbours) -> list[Row]:
+    """Combine a piece into this rank's cell, for its parent."""
     assert tree.parent is not None
-    stream, source, me = context.stream, context.source, context.group.me
-    combining, flag = _Combining(cells, (me, *tree.children)), cells.flag(me, GATHERED)
-    taken, rank = cells.flag(tree.parent, TAKEN), context.group.ranks[tree.parent]
-
-    def combine(piece: Piece) -> None:
-        before = cells.read_before_reuse(piece)
-        if before:
-            stream.wait(taken, before, rank)
-        combining.emit(piece, cells.cell(me, piece), source.to(piece.start))
-        stream.post(flag, cells.value(piece, GATHERED))
-
-    return combine
+    context, me = cells.context, cells.context.group.me
+    return [
+        *cells.await_reuse((tree.parent,), TAKEN),
+        *_combine(cells, (me, *tree.children), cells.places(me), context.source),
+        (context.stream, "post", 0, cells.flag(me, GATHERED), *cells.count(GATHERED)),
+    ]
 
 
-def _room(context: Context, cells: MemberCells) -> Ref | None:
-    """Return where the root combines if not in its receive buffer (Jain et al., section III-E)."""
-    if not context.group.leads or context.choice.get("in_recv", 1):
-        return None
-    most = max(task.nbytes for task in context.tasks)
-    return context.stream.room(min(most, PAGE if cells.small else cells.ring.chunk))
-
-
-def _at_root(context: Context, cells: MemberCells, tree: Neighbours) -> Move:
-    """Return what combines a piece into the result.
+def _at_root(cells: MemberCells, tree: Neighbours) -> list[Row]:
+    """Combine a piece into the result.
 
     In a flat tree members are combined in the canonical order, if this is asked for. Otherwise, if
     the operation does not commute, the children before the root in rank order come first.
     """
-    signature, me = context.builder.signature, context.group.me
+    context, me = cells.context, cells.context.group.me
+    signature, stream, own = context.builder.signature, context.stream, context.source
     before = tuple([c for c in tree.children if c < me])
-    room = _room(context, cells)
-    room = room if cells.holders else None
-    canonical = signature.canonical and context.choice.algorithm == "flat"
-    apart = bool(before) and not (canonical or signature.commutative)
-    together = tuple([c for c in tree.children if c > me]) if apart else tree.children
-    combining = _Combining(cells, (me, *together))
-    if canonical:
-        combining = _Combining(cells, tuple(range(context.group.size)), context.order)
-    stream, result, source = context.stream, context.result, context.source
-
-    def combine(piece: Piece) -> None:
-        own, final = source.to(piece.start), result.to(piece.start)
-        dst = final if room is None else room.holding(piece.start)
-        if apart:
-            left = _combine_before(context, cells, piece, before)
-            stream.reduce(dst, left, own, piece.nbytes)
-            own = dst
-        combining.emit(piece, dst, own)
-        if room is not None:
-            stream.copy(final, dst, piece.nbytes)
-
-    return combine
+    room = _room(cells)
+    dst: Place = room or context.result
+    rows: list[Row] = []
+    if signature.canonical and context.choice.algorithm == "flat":
+        rows += _combine(cells, tuple(range(context.group.size)), dst, own, context.order)
+    elif before and not signature.commutative:
+        behind = [c for c in tree.children if c > me]
+        left, combined = _combine_before(cells, before)
+        rows += [*combined, (stream, "reduce", 0, dst, left, own)]
+        rows += _combine(cells, (me, *behind), dst, dst)
+    else:
+        rows += _combine(cells, (me, *tree.children), dst, own)
+    return rows if room is None else [*rows, (stream, "copy", 0, context.result, room)]
 
 
-def _combine_before(context: Context, cells: MemberCells, piece: Piece, members: Members) -> Ref:
-    """Combine the children before the root; return where their combination is.
+def _room(cells: MemberCells) -> Place | None:
+    """Return where the root combines if not in its receive buffer (Jain et al., section III-E)."""
+    context = cells.context
+    if not context.group.leads or context.choice.get("in_recv", 1):
+        return None
+    most = max(task.nbytes for task in context.tasks)
+    room = context.stream.room(min(most, PAGE if cells.small else cells.ring.chunk))
+    return (room,) if cells.holders else None
+
+
+def _combine(
+    cells: MemberCells, members: Members, dst: Place, own: Place, order: Order | None = None
+) -> list[Row]:
+    """Combine a piece of the members' operands into `dst`; wait for that of each in turn.
+
+    This rank is one of them. Members without an operand are awaited. `order` says how operands are
+    combined, by default from left to right in the place of the result.
+    """
+    context, me, most = cells.context, cells.context.group.me, cells.series.most
+    has_own, count = context.source.base != Base.NONE, cells.count(GATHERED)
+    found = tuple([m for m in members if (has_own if m == me else m in cells.holders)])
+    without = tuple([m for m in members if m != me and m not in cells.holders])
+    rows = cells.await_flags(without, GATHERED, *count)
+    if found:
+        partials = [context.stream.room(most, k) for k in range(rooms(order) if order else 0)]
+        operands = tuple(zip(*[cells.places(m) for m in found], strict=True))
+        how = found.index(me) if has_own else len(found), order or linear(len(found))
+        waits = cells.waits.of(found, GATHERED)
+        rows.append((context.stream, "fold", 0, dst, own, operands, *how, tuple(partials), *waits,
+                     *count))  # fmt: skip
+    return rows
+
+
+def _combine_before(cells: MemberCells, members: Members) -> tuple[Place, list[Row]]:
+    """Combine the children before the root; return where, and how.
 
     It cannot be where the result goes, since in place the root's operand is there.
     """
-    stream = context.stream
-    left = cells.cell(members[0], piece)
-    cells.waits.wait(members, GATHERED, cells.value(piece, GATHERED))
+    stream, left = cells.context.stream, cells.places(members[0])
+    rows = cells.await_flags(members, GATHERED, *cells.count(GATHERED))
     if len(members) == 1:
-        return left
-    spare = stream.room(piece.nbytes, "spare").holding(piece.start)
+        return left, rows
+    spare = (stream.room(cells.series.most, "spare"),)
     for k, c in enumerate(members[1:]):
-        stream.reduce(spare, spare if k else left, cells.cell(c, piece), piece.nbytes)
-    return spare
+        rows.append((stream, "reduce", 0, spare, spare if k else left, cells.places(c)))
+    return spare, rows
 
 
 def release(context: Context) -> None:
     """Broadcast from the group's root: it copies into its cells, and all others copy out."""
     stream, group, cells = context.stream, context.group, MemberCells.of(context)
     tree = neighbours_of(context)
-    pieces = cells.pieces()
-    move = (_put if tree.parent is None else _take)(context, cells, tree)
     others = tuple([m for m in range(group.size) if m != group.root])
-    waits = tree.parent is None and cells.counts_reads
-    readers, ranks = cells.waits.of(others, READ) if waits else ((), ())
-    read = cells.flag(group.me, READ) if tree.parent is not None and cells.counts_reads else None
-    for piece in in_strides(context, pieces, cells.alike):
-        before = cells.read_before_reuse(piece) if waits else 0
-        if before:
-            stream.wait_each(readers, before, ranks)
-        move(piece)
-        if waits and cells.trailing:
-            cells.waits.wait(others, READ, cells.read_before_end(piece, piece is pieces[-1]))
-        elif read is not None:
-            stream.post(read, piece.index + 1)
+    rows: list[Row] = [(stream, "begin", 0)]
+    rows += (_put if tree.parent is None else _take)(cells, tree, others)
+    cells.series.emit([*rows, (stream, "end", 0)])
+    if tree.parent is None:
+        cells.trail(others, READ)
 
 
-def _put(context: Context, cells: MemberCells, tree: Neighbours) -> Move:
-    """Return what copies the root's piece into its cell, or the small slots of its children.
-
-    It releases them.
-    """
-    stream, source, me = context.stream, context.source, context.group.me
-    release_children, to_slots = _releasing(context, cells, tree), cells.small and cells.to_children
-
-    def put(piece: Piece) -> None:
-        data = source.to(piece.start)
-        if not to_slots:
-            stream.copy(cells.cell(me, piece), data, piece.nbytes)
-        release_children(piece, data)
-
-    return put
+def _put(cells: MemberCells, tree: Neighbours, others: Members) -> list[Row]:
+    """Copy the root's piece into its cell, or the small slots of its children, and release them."""
+    context = cells.context
+    rows = cells.await_reuse(others, READ) if cells.counts_reads else []
+    if not (cells.small and cells.to_children):
+        me = context.group.me
+        rows.append((context.stream, "copy", 0, cells.places(me), context.source))
+    return rows + _release_children(cells, tree, context.source)
 
 
-def _releasing(
-    context: Context, cells: MemberCells, tree: Neighbours
-) -> Callable[[Piece, Ref], None]:
-    """Return what posts this rank's flag, or that of each child.
-
-    It copies a small message to each child first.
-    """
-    stream = context.stream
-    flags = [cells.flag(context.group.me, RELEASED)]
-    if cells.to_children:
-        flags = [cells.own_flag(child) for child in tree.children]
-    to_slots = cells.small and cells.to_children
-
-    def release_children(piece: Piece, data: Ref) -> None:
-        value = cells.value(piece, RELEASED)
-        for number, flag in enumerate(flags):
-            if to_slots:
-                stream.copy(cells.cell(tree.children[number], piece), data, piece.nbytes)
-            stream.post(flag, value)
-
-    return release_children
+def _release_children(cells: MemberCells, tree: Neighbours, data: Place) -> list[Row]:
+    """Post this rank's flag, or that of each child; copy a small message to each child first."""
+    stream, count, rows = cells.context.stream, cells.count(RELEASED), list[Row]()
+    if not cells.to_children:
+        return [(stream, "post", 0, cells.flag(cells.context.group.me, RELEASED), *count)]
+    for child in tree.children:
+        if cells.small:
+            rows.append((stream, "copy", 0, cells.places(child), data))
+        rows.append((stream, "post", 0, cells.own_flag(child), *count))
+    return rows
 
 
-def _take(context: Context, cells: MemberCells, tree: Neighbours) -> Move:
-    """Return what waits until a piece is released, releases the children, and copies it out."""
-    stream, group, result = context.stream, context.group, context.result
+def _take(cells: MemberCells, tree: Neighbours, others: Members) -> list[Row]:
+    """Wait until a piece is released, release the children, and copy it out."""
+    context, stream, me = cells.context, cells.context.stream, cells.context.group.me
     assert tree.parent is not None
-    flag, rank = cells.flag(tree.parent, RELEASED), group.ranks[tree.parent]
-    holder = tree.parent if cells.small else group.root
+    flag, rank = cells.flag(tree.parent, RELEASED), context.group.ranks[tree.parent]
+    holder = tree.parent if cells.small else context.group.root
     if cells.to_children:
-        flag, holder = cells.own_flag(group.me), group.me if cells.small else holder
-    release_children = _releasing(context, cells, tree) if tree.children else None
-    copies = cells.small and not cells.to_children  # the children read this rank's small slot
-
-    def take(piece: Piece) -> None:
-        source = cells.cell(holder, piece)
-        stream.wait(flag, cells.value(piece, RELEASED), rank)
-        if release_children is not None:
-            if copies:
-                stream.copy(cells.cell(group.me, piece), source, piece.nbytes)
-            release_children(piece, source)
-        stream.copy(result.to(piece.start), source, piece.nbytes)
-
-    return take
+        flag, holder = cells.own_flag(me), me if cells.small else holder
+    source = cells.places(holder)
+    rows: list[Row] = [(stream, "wait", 0, (flag,), (rank,), *cells.count(RELEASED))]
+    if tree.children:
+        if cells.small and not cells.to_children:  # the children read this rank's small slot
+            rows.append((stream, "copy", 0, cells.places(me), source))
+        rows += _release_children(cells, tree, source)
+    rows.append((stream, "copy", 0, context.result, source))
+    if cells.counts_reads:
+        rows.append((stream, "post", 0, cells.flag(me, READ), 1, 1))
+    return rows

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from han.common.kept import kept
 from han.model.channel_layout import FLAG, INLINE, LINE, PAGE
 from han.model.program import Ref
-from han.submodules.parts.cells import GATHERED, RELEASED, Cells, Waits, is_small
+from han.submodules.parts.cells import GATHERED, RELEASED, Cells, Members, Waits, is_small
 from han.submodules.parts.pieces import Piece, numbered
+from han.submodules.parts.series import Row, Series
 from han.submodules.parts.trees import Neighbours
 from han.submodules.sm.trees import Tree
 from han.tasks.context import Context
@@ -44,6 +45,11 @@ class MemberCells:
         """Cut the context's tasks into pieces, numbered on from the stream's earlier ones."""
         return numbered(self.context, PAGE if self.small else self.ring.chunk)
 
+    @kept
+    def series(self) -> Series:
+        """The same pieces, as a series."""
+        return Series.numbered(self.context, PAGE if self.small else self.ring.chunk)
+
     def flag(self, member: int, kind: int) -> Ref:
         """Return a member's flag of one kind.
 
@@ -66,24 +72,26 @@ class MemberCells:
         """
         return self.context.small(member)
 
-    def value(self, piece: Piece, kind: int) -> int:
-        """Return the value of the flag once `piece` is there.
+    def count(self, kind: int) -> tuple[int, int]:
+        """Return by how much a piece raises a flag, and its value once the first piece is there.
 
         The flag of a small slot serves a gather first (1), then a release (2), and so on if there
         are several of both in a segment.
         """
-        if self.small:
-            return 2 * piece.index + (2 if kind == RELEASED else 1)
-        return piece.index + 1
+        return (2, 2 if kind == RELEASED else 1) if self.small else (1, 1)
 
     def cell(self, member: int, piece: Piece) -> Ref:
-        """Return where `piece` is in the cells or in the small slot of `member`.
+        """Return where `piece` is in the cells or in the small slot of `member`."""
+        cells = self._cells.get(member) or self._cells_of(member, piece.nbytes)
+        return cells[piece.index % len(cells)].holding(piece.start)
+
+    def places(self, member: int) -> tuple[Ref, ...]:
+        """Return the cells of `member` that pieces use in turn, or its small slot.
 
         Where slots are in halves, gathers use the first one and releases the second one: a member
         gathers again while its children still read, or releases while others read its operand.
         """
-        cells = self._cells.get(member) or self._cells_of(member, piece.nbytes)
-        return cells[piece.index % len(cells)].holding(piece.start)
+        return self._cells.get(member) or self._cells_of(member, self.series.most)
 
     def _cells_of(self, member: int, nbytes: int) -> tuple[Ref, ...]:
         """Return the cells of a member, or its small slot for a message of `nbytes` bytes."""
@@ -117,19 +125,28 @@ class MemberCells:
         """Whether readers count the pieces that they have read, as a writer waits for that."""
         return self.trailing or (not self.small and self.ring.recycled)
 
-    @property
-    def alike(self) -> int:
-        """Over how many pieces operations change at constant strides."""
-        return 1 if self.trailing else self.ring.cells
-
-    def read_before_end(self, piece: Piece, last: bool) -> int:
-        """Return how many pieces must have been read before `piece` ends; 0: none."""
-        return piece.index + 1 if last and self.trailing else 0
-
     def read_before_reuse(self, piece: Piece) -> int:
         """Return how many pieces must have been read before `piece` may enter its cell; 0: none."""
         before = piece.index - self.ring.cells + 1
         return before if before > 0 and not self.small else 0
+
+    def await_flags(self, members: Members, kind: int, each: int, more: int) -> list[Row]:
+        """Wait until flags of members have reached a value, which grows with each piece."""
+        if not members:
+            return []
+        return [(self.context.stream, "wait", 0, *self.waits.of(members, kind), each, more)]
+
+    def await_reuse(self, members: Members, kind: int) -> list[Row]:
+        """Wait until members have read the earlier piece in the cell of a piece."""
+        reused = self.ring.recycled and not self.small
+        return self.await_flags(members, kind, 1, 1 - self.ring.cells) if reused else []
+
+    def trail(self, members: Members, kind: int) -> None:
+        """Wait at the end until members have read everything, if writers are to do so."""
+        if self.trailing:
+            stream, series = self.context.stream, self.series
+            self.waits.wait(members, kind, series.index + series.count)
+            stream.end(self.context.tasks[-1])
 
 
 def neighbours_of(context: Context, member: int | None = None) -> Neighbours:

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_planner import quick
 
-from han._native import Operations, joined
+from han._native import Operations, each_piece, joined
 from han.model.program import INSTRUCTION, TERMS, Area, Base, Ref, channel_ref
 from han.model.topology import virtual
 from han.submodules.exchange import messages
+from han.submodules.parts import series
 from han.submodules.parts.fold import fold
-from han.submodules.parts.pieces import in_turn
 from han.submodules.registry import plan_of_choice
-from han.submodules.sm import gather_release
 from han.tasks.canonical import canonical, linear, rooms
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
@@ -197,11 +196,10 @@ def test_two_turns_tell_those_that_follow(grains):
         turn(one, k)
     for k in range(2):
         turn(batch, k)
-    batch.task = 1
-    batch.again(0, 4, 4, 1, 2)
-    batch.task = 2
-    batch.again(0, 4, 4, 3, 1)
-    for wrong in ((0, 3, 4, 1, 1), (0, 19, 4, 1, 1), (4, 0, 4, 1, 1), (0, 4, 99, 1, 1)):
+    for times in (1, 2, 3):
+        batch.task = (1 + times) // 2
+        batch.again(0, 4, 4, times)
+    for wrong in ((0, 3, 4, 1), (0, 19, 4, 1), (4, 0, 4, 1), (0, 4, 99, 1)):
         with pytest.raises(ValueError, match=r"again: \d+ operations from number \d+ on"):
             batch.again(*wrong)
     agree(batch, one, grains)
@@ -224,15 +222,128 @@ def pipelined(nbytes):
                 yield plan_of_choice(virtual(6, 3), signature, choice, 1 << 18)
 
 
+def every_task(context):
+    """Yield all tasks, begun and ended here."""
+    for task in context.tasks:
+        context.stream.begin(task)
+        yield task
+        context.stream.end(task)
+
+
 @pytest.mark.parametrize("nbytes", [100_000, 131_072])
 def test_operations_that_follow_from_others_are_those_of_each_piece(monkeypatch, nbytes):
     plans = list(pipelined(nbytes))
     told = [records(plan) for plan in plans]
-    for algorithm in (gather_release, messages):
-        monkeypatch.setattr(algorithm, "in_strides", lambda of, pieces, _: in_turn(of, pieces))
+    monkeypatch.setattr(messages, "in_strides", every_task)
+    monkeypatch.setattr(series, "each_piece", one_by_one)
     for plan, found in zip(plans, told, strict=True):
         assert found == records(plan), plan.choice
     assert len(plans) > 20
+
+
+# ---- rows -------------------------------------------------------------------------------------
+
+
+def one_by_one(rows, turns, step, index, first, stop):
+    """Emit what rows name with one call for each operation, as `each_piece` does."""
+    pieces = [
+        (number, at, min(step, end - at), awaits, at == start, at + step >= end)
+        for number, start, end, awaits in turns
+        for at in range(start, end, step) or (start,)
+    ]
+    ends = []
+    for turn, (stream, name, ahead, *operands) in product(range(first, stop), rows):
+        if 0 <= turn + ahead < len(pieces):
+            number, *piece = pieces[turn + ahead]
+            emit_row(stream, name, operands, index + turn + ahead, number, piece, ends)
+    return ends
+
+
+def emit_row(stream, name, operands, index, number, piece, ends):
+    """Emit an operation of a piece."""
+    at, nbytes, awaits, first, last = piece
+
+    def place(of):
+        return of.to(at) if isinstance(of, Ref) else of[index % len(of)].holding(at)
+
+    def value(each, more):
+        return each * index + more
+
+    if name == "label" or (name == "begin" and first):
+        stream.task = number
+        for position in awaits if name == "begin" else ():
+            stream.await_stream(*position)
+    elif name == "end" and last:
+        ends.append(len(stream))
+    elif name == "follow":
+        stream.await_stream(operands[1], len(operands[0]))
+    elif name in ("copy", "reduce", "accumulate"):
+        getattr(stream, name)(*map(place, operands), nbytes)
+    elif name == "fold":
+        dst, own, cells, mine, order, partials, flags, ranks, *count = operands
+        operand = [*cells[index % len(cells)]]
+        operand[mine : mine + 1] = [place(own)] if mine < len(operand) else []
+        waits = flags, value(*count), ranks
+        stream.fold_each(place(dst), tuple(operand), mine, at, nbytes, order,
+                         partials or (place(dst),), waits, None)  # fmt: skip
+    elif name == "post":
+        stream.post(operands[0], value(*operands[1:]))
+    elif name == "wait" and value(*operands[2:]) > 0:
+        stream.wait_each(operands[0], value(*operands[2:]), operands[1])
+    elif name in ("isend", "irecv"):
+        where, rank, requests = operands
+        getattr(stream, name)(place(where), nbytes, rank, requests[index % len(requests)])
+    elif name == "test":
+        stream.test(operands[0][index % len(operands[0])])
+
+
+RIGHT = {
+    "follow": (stream(), 1), "copy": (RECV, SEND), "reduce": (RECV, SEND, SEND),
+    "accumulate": (RECV, SEND), "post": (SCRATCH, 1, 1), "wait": ((SCRATCH,), (0,), 1, 1),
+    "fold": (RECV, SEND, ((SCRATCH, SCRATCH),), 0, (0, 1), (), (SEND, SEND), (0, 1), 1, 1),
+    "isend": (SEND, 1, (0,)), "irecv": (RECV, 1, (0, 1)), "test": ((0,),),
+}  # fmt: skip
+TURNS = ((0, 0, 256, ((1, 2),)), (1, 256, 512, ()))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_operands_of_rows_have_their_types(name):
+    for k, wrong in product(range(len(RIGHT[name])), (None, "1", 1.5)):
+        operands = (*RIGHT[name][:k], wrong, *RIGHT[name][k + 1 :])
+        with pytest.raises(TypeError):
+            each_piece(((stream(), name, 0, *operands),), TURNS, 64, 0, 0, 8)
+    one = stream()
+    assert each_piece(((one, name, 0, *RIGHT[name]),), TURNS, 64, 0, 0, 8) == []
+    assert len(one) or name == "follow"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"rows": [(stream(), "label", 0)]}, TypeError),
+        ({"rows": (1,)}, TypeError),
+        ({"rows": ((stream(), "label"),)}, TypeError),
+        ({"rows": ((1, "label", 0),)}, TypeError),
+        ({"rows": ((stream(), 1, 0),)}, TypeError),
+        ({"rows": ((stream(), "label", "0"),)}, TypeError),
+        ({"rows": ((stream(), "label", 0, 1),)}, ValueError),
+        ({"rows": ((stream(), "shuffle", 0),)}, ValueError),
+        ({"rows": ((stream(), "test", 0, ()),)}, ValueError),
+        ({"rows": ((stream(), "post", 0, RECV, 1 << 70, 0),)}, OverflowError),
+        ({"turns": ((0, 0, 64),)}, ValueError),
+        ({"turns": ((0, 64, 0, ()),)}, ValueError),
+        ({"turns": (("0", 0, 64, ()),)}, TypeError),
+        ({"turns": ((0, 0, 64, None),)}, TypeError),
+        ({"turns": ((0, 0, 64, ((1,),)),)}, ValueError),
+        ({"turns": ((0, 0, 1 << 63, ()),), "step": 1}, MemoryError),
+        ({"step": 0}, ValueError),
+        ({"step": None}, TypeError),
+    ],
+)
+def test_wrong_rows(wrong, error):
+    right = {"rows": ((stream(), "begin", 0),), "turns": TURNS, "step": 64, "index": 0}
+    with pytest.raises(error):
+        each_piece(*{**right, "first": 0, "stop": 8, **wrong}.values())
 
 
 # ---- numbers and objects that do not fit --------------------------------------------------------

@@ -162,6 +162,15 @@ def test_nothing_is_written_for_no_bytes(stream):
     assert joined((stream,)) == joined(()) == (b"", b"")
 
 
+def test_a_stream_is_awaited_once():
+    one, other = (Operations(TAG, NBYTES, ELEMENT, GRAIN, GRAINS) for _ in range(2))
+    for position in (0, 3, 3, 2, 5):
+        one.await_stream(1, position)
+    for position in (3, 5):
+        other.await_stream(1, position)
+    assert len(one) == len(other) == 2
+
+
 def test_streams_are_joined():
     plain = [Operations(k, NBYTES, ELEMENT, ELEMENT, 0) for k in range(3)]
     for k, one in enumerate(plain):
@@ -172,7 +181,7 @@ def test_streams_are_joined():
     assert not len(terms)
     assert code["stream"].tolist() == [0, 0] + [1] * 21 + [2] * 41
     assert code["n"][1] == 2 + 21 + 5
-    for wrong in ((3, 0), (2, 42)):
+    for wrong in ((3, 1), (2, 42)):
         plain[1].await_stream(*wrong)
         with pytest.raises(ValueError, match=f"awaits number {wrong[1]} of stream {wrong[0]}"):
             joined(tuple(plain))

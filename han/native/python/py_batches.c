@@ -31,11 +31,20 @@ static int take_waits(const char *name, PyObject *const *args, waits *out) {
     return han_expect_tuple(name, args[2], out->n) || han_number_of(args[1], &out->k) ? -1 : 0;
 }
 
+int han_emit_waits(OperationsObject *self, PyObject *flags, PyObject *ranks, uint64_t k) {
+    if (han_expect_tuple("wait", flags, -1)) return -1;
+    const waits all = {.flags = flags, .ranks = ranks, .k = k, .n = PyTuple_GET_SIZE(flags)};
+    if (han_expect_tuple("wait", ranks, all.n)) return -1;
+    for (Py_ssize_t number = 0; number < all.n; number++)
+        if (wait_one(self, &all, number)) return -1;
+    return 0;
+}
+
 PyObject *han_wait_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    waits all;
-    if (han_expect("wait_each", given, 3) || take_waits("wait_each", args, &all)) return NULL;
-    for (Py_ssize_t k = 0; k < all.n; k++)
-        if (wait_one(self, &all, k)) return NULL;
+    uint64_t k;
+    if (han_expect("wait_each", given, 3) || han_number_of(args[1], &k) ||
+        han_emit_waits(self, args[0], args[2], k))
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -66,18 +75,17 @@ static int append_again(OperationsObject *self, uint64_t a, uint64_t b, uint64_t
 }
 
 PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    uint64_t number[5]; /* first, second, n, times, turns */
-    if (han_take("again", args, given, NULL, 0, number, 5)) return NULL;
-    const uint64_t a = number[0], b = number[1], n = number[2], times = number[3];
+    uint64_t number[4]; /* first, second, n, times */
+    if (han_take("again", args, given, NULL, 0, number, 4)) return NULL;
+    const uint64_t a = number[0], b = number[1], n = number[2];
     if (n > self->length || a > b || b > self->length - n || !same_turns(self, a, b, n))
         return PyErr_Format(
             PyExc_ValueError,
             "again: %llu operations from number %llu on are not those from number %llu on "
             "with strides",
             (unsigned long long)n, (unsigned long long)b, (unsigned long long)a);
-    for (uint64_t turn = 0; turn < number[4]; turn++)
-        for (uint64_t k = 0; k < n; k++)
-            if (append_again(self, a + k, b + k, times + turn)) return NULL;
+    for (uint64_t k = 0; k < n; k++)
+        if (append_again(self, a + k, b + k, number[3])) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -171,6 +179,7 @@ typedef struct {
     PyObject *operands, *order, *partials; /* tuples of Ref, int and Ref; borrowed */
     Py_ssize_t n;
     const RefObject *dst, *also; /* `also` may be NULL */
+    const RefObject *own;        /* this rank's; NULL: it is one of the operands */
     uint64_t mine, start, nbytes;
     uint32_t block; /* that is combined, where blocks differ in size */
     waits members;
@@ -202,8 +211,8 @@ static int take_folding(const char *name, PyObject *const *args, Py_ssize_t give
 
 /* Wait for an operand, and find it; 0 or -1. */
 static int operand_at(OperationsObject *self, const folding *f, Py_ssize_t k, RefObject *out) {
-    const RefObject *found = han_ref_of(PyTuple_GET_ITEM(f->operands, k));
     bool mine = (uint64_t)k == f->mine;
+    const RefObject *found = mine && f->own ? f->own : han_ref_of(PyTuple_GET_ITEM(f->operands, k));
     if (!found || (!mine && f->members.flags && wait_one(self, &f->members, k))) return -1;
     *out = han_ref_at(found, f->dst->at);
     if (!mine) out->origin = f->start;
@@ -213,10 +222,11 @@ static int operand_at(OperationsObject *self, const folding *f, Py_ssize_t k, Re
 /* Write `left op right` to the place of a partial result, which becomes `left`; 0 or -1. */
 static int into_partial(OperationsObject *self, const folding *f, Py_ssize_t number,
                         RefObject *left, const RefObject *right) {
-    if (number >= PyTuple_GET_SIZE(f->partials))
+    const bool none = f->own && !PyTuple_GET_SIZE(f->partials);
+    if (!none && number >= PyTuple_GET_SIZE(f->partials))
         return HAN_RAISE(PyExc_ValueError, "%zd places are too few for partial results",
                          PyTuple_GET_SIZE(f->partials));
-    const RefObject *place = han_ref_of(PyTuple_GET_ITEM(f->partials, number));
+    const RefObject *place = none ? f->dst : han_ref_of(PyTuple_GET_ITEM(f->partials, number));
     if (!place) return -1;
     RefObject result = han_ref_at(place, f->dst->at);
     if (!han_ref_same(place, f->dst)) result.origin = result.at;
@@ -248,22 +258,47 @@ static int copy_only(OperationsObject *self, const folding *f, const RefObject *
     return f->also ? han_emit_copy(self, f->also, operand, f->nbytes, f->block, 0) : 0;
 }
 
-PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+/* Combine all operands; 0 or -1. */
+static int fold_all(OperationsObject *self, const folding *f) {
     RefObject stack[MOST_PARTIALS];
     Py_ssize_t depth = 0;
-    folding f;
-    if (take_folding("fold_each", args, given, &f)) return NULL;
-    for (Py_ssize_t k = 0; k < f.n; k++) {
+    for (Py_ssize_t k = 0; k < f->n; k++) {
         uint64_t combinations;
         if (depth == MOST_PARTIALS)
-            return PyErr_Format(PyExc_ValueError, "more than %d partial results", MOST_PARTIALS);
-        if (operand_at(self, &f, k, &stack[depth++]) ||
-            han_number_of(PyTuple_GET_ITEM(f.order, k), &combinations) ||
-            combine_top(self, &f, &depth, combinations, stack, k == f.n - 1))
-            return NULL;
+            return HAN_RAISE(PyExc_ValueError, "more than %d partial results", MOST_PARTIALS);
+        if (operand_at(self, f, k, &stack[depth++]) ||
+            han_number_of(PyTuple_GET_ITEM(f->order, k), &combinations) ||
+            combine_top(self, f, &depth, combinations, stack, k == f->n - 1))
+            return -1;
     }
     if (depth > 1)
-        return PyErr_Format(PyExc_ValueError, "an order leaves operands that it does not combine");
-    if (f.n == 1 && copy_only(self, &f, stack)) return NULL;
+        return HAN_RAISE(PyExc_ValueError, "an order leaves operands that it does not combine");
+    return f->n == 1 ? copy_only(self, f, stack) : 0;
+}
+
+PyObject *han_fold_each(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
+    folding f;
+    if (take_folding("fold_each", args, given, &f) || fold_all(self, &f)) return NULL;
     Py_RETURN_NONE;
+}
+
+int han_emit_fold(OperationsObject *self, const RefObject *dst, const RefObject *own,
+                  PyObject *cells, PyObject *const how[5], uint64_t k, uint64_t nbytes) {
+    if (han_expect_tuple("fold", cells, -1)) return -1;
+    const Py_ssize_t n = PyTuple_GET_SIZE(cells);
+    folding f = {.operands = cells,
+                 .order = how[1],
+                 .partials = how[2],
+                 .n = n,
+                 .dst = dst,
+                 .own = own,
+                 .start = dst->at,
+                 .nbytes = nbytes,
+                 .block = HAN_NO_BLOCK,
+                 .members = {.flags = how[3], .ranks = how[4], .k = k, .n = n}};
+    if (han_number_of(how[0], &f.mine) || han_expect_tuple("fold", how[1], n) ||
+        han_expect_tuple("fold", how[2], -1) || han_expect_tuple("fold", how[3], n) ||
+        han_expect_tuple("fold", how[4], n))
+        return -1;
+    return fold_all(self, &f);
 }

@@ -206,3 +206,68 @@ int han_note_test(OperationsObject *self, uint64_t request, const operation *tes
     self->tests[request] = *test;
     return 0;
 }
+
+int han_emit_accumulate(OperationsObject *self, const RefObject *dst, const RefObject *operand,
+                        uint64_t nbytes) {
+    if (!nbytes) return 0;
+    han_wrote(self, dst);
+    han_combines(self, nbytes);
+    return han_emit(self, &(operation){.code = HAN_ACCUMULATE,
+                                       .refs = {dst, dst, operand},
+                                       .n = nbytes / self->element,
+                                       .each = self->element,
+                                       .at = dst->at,
+                                       .block = HAN_NO_BLOCK});
+}
+
+int han_emit_post(OperationsObject *self, const RefObject *flag, uint64_t value) {
+    han_wrote(self, flag);
+    return han_emit(self, &(operation){.code = HAN_POST, .refs = {flag}, .n = value});
+}
+
+operation han_named(operation op, const han_options *more) {
+    op.block = more->block;
+    op.count = more->count;
+    op.above = more->above;
+    op.upto = more->upto;
+    op.from = more->from;
+    return op;
+}
+
+int han_emit_message(OperationsObject *self, enum han_code code, const RefObject *place,
+                     const uint64_t number[3], const han_options *more) {
+    const bool sends = code == HAN_ISEND;
+    int32_t rank;
+    if (han_rank_of(number[1], &rank)) return -1;
+    const operation op = han_named((operation){.code = code,
+                                               .refs = {sends ? NULL : place, sends ? place : NULL},
+                                               .n = number[0],
+                                               .each = 1,
+                                               .at = place->at,
+                                               .peer = rank,
+                                               .slot = number[2]},
+                                   more);
+    operation test = !sends || self->own ? op : (operation){.block = HAN_NO_BLOCK};
+    test.refs[0] = test.refs[1] = test.from = NULL;
+    if (sends) test.n = 0;
+    return han_note_test(self, number[2], &test) || han_emit(self, &op) ? -1 : 0;
+}
+
+int han_emit_test(OperationsObject *self, uint64_t request) {
+    operation op = {.block = HAN_NO_BLOCK};
+    if (han_check_small("request", request)) return -1;
+    if (request < self->n_tests) op = self->tests[request];
+    op.code = HAN_TEST;
+    op.each = op.n ? 1 : 0;
+    op.slot = request;
+    return han_emit(self, &op);
+}
+
+int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position) {
+    if (han_check_small("stream", stream)) return -1;
+    if (stream < HAN_MAX_STREAMS) {
+        if (position <= self->awaited[stream]) return 0;
+        self->awaited[stream] = position;
+    }
+    return han_emit(self, &(operation){.code = HAN_AWAIT, .n = position, .peer = (int32_t)stream});
+}

@@ -37,9 +37,10 @@ typedef struct {
     uint64_t grain, grains;
     int grain_bits;   /* a grain is so many binary digits of a byte's number; -1: no power of two */
     uint64_t operand; /* most bytes that one operation combines */
-    bool uneven;      /* blocks differ in size: operations name the block that they move */
-    bool own;         /* for own sizes: they name the block, or have a constant size */
-    bool made;        /* by __init__ */
+    uint64_t awaited[HAN_MAX_STREAMS]; /* of other streams: so many operations */
+    bool uneven; /* blocks differ in size: operations name the block that they move */
+    bool own;    /* for own sizes: they name the block, or have a constant size */
+    bool made;   /* by __init__ */
     unsigned int task;
     uint16_t tag;
     uint8_t writes[HAN_MAX_CHANNELS];
@@ -56,7 +57,18 @@ int han_emit_copy(OperationsObject *self, const RefObject *dst, const RefObject 
                   uint64_t nbytes, uint32_t block, uint32_t count);
 int han_emit_reduce(OperationsObject *self, const RefObject *const refs[4], uint64_t nbytes,
                     uint32_t block); /* dst, a, b, also or NULL */
+int han_emit_accumulate(OperationsObject *self, const RefObject *dst, const RefObject *operand,
+                        uint64_t nbytes);
 int han_emit_wait(OperationsObject *self, const RefObject *flag, uint64_t k, int32_t rank);
+int han_emit_post(OperationsObject *self, const RefObject *flag, uint64_t value);
+int han_emit_message(OperationsObject *self, enum han_code code, const RefObject *place,
+                     const uint64_t number[3], const han_options *more); /* bytes, rank, request */
+int han_emit_test(OperationsObject *self, uint64_t request);
+/* Wait until another stream has done so many operations, unless this one has waited for that. */
+int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position);
+
+/* The same operation on the block that its options name, for the sizes that they say. */
+operation han_named(operation op, const han_options *more);
 
 /* Note how many bytes an operation of MPI may combine. */
 static inline void han_combines(OperationsObject *self, uint64_t nbytes) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "python/objects.h"
-#include "python/py_emit.h"
+#include "python/py_batches.h"
 
 /* Memory of a program's records, which a memoryview exports. */
 typedef struct {
@@ -151,6 +151,10 @@ static PyObject *joined(PyObject *Py_UNUSED(module), PyObject *given) {
 }
 
 PyMethodDef han_joined_functions[] = {
+    HAN_METHOD(
+        "each_piece", han_each_piece, METH_VARARGS,
+        "$module, rows, turns, step, index, first, stop, /",
+        "Emit the operations that rows name for each piece of tasks; return where tasks end."),
     HAN_METHOD(
         "joined", joined, METH_O, "$module, streams, /",
         "Return the records of all streams, and their terms; none in a program for one size."),

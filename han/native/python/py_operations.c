@@ -60,18 +60,8 @@ static PyObject *none_or_error(int failed) {
     Py_RETURN_NONE;
 }
 
-/* The same operation on the block that its options name, for the sizes that they say. */
-static operation named(operation op, const han_options *more) {
-    op.block = more->block;
-    op.count = more->count;
-    op.above = more->above;
-    op.upto = more->upto;
-    op.from = more->from;
-    return op;
-}
-
 static PyObject *emit_named(OperationsObject *self, operation op, const han_options *more) {
-    op = named(op, more);
+    op = han_named(op, more);
     return none_or_error(han_emit(self, &op));
 }
 
@@ -109,15 +99,7 @@ static PyObject *accumulate(OperationsObject *self, PyObject *const *args, Py_ss
     const RefObject *ref[2];
     uint64_t nbytes;
     if (han_take("accumulate", args, given, ref, 2, &nbytes, 1)) return NULL;
-    if (!nbytes) Py_RETURN_NONE;
-    han_wrote(self, ref[0]);
-    han_combines(self, nbytes);
-    return none_or_error(han_emit(self, &(operation){.code = HAN_ACCUMULATE,
-                                                     .refs = {ref[0], ref[0], ref[1]},
-                                                     .n = nbytes / self->element,
-                                                     .each = self->element,
-                                                     .at = ref[0]->at,
-                                                     .block = HAN_NO_BLOCK}));
+    return none_or_error(han_emit_accumulate(self, ref[0], ref[1], nbytes));
 }
 
 /* pull or push (dst, src, nbytes, (rank, channel, slot), block=None, above=0, upto=0, from_=None) */
@@ -151,9 +133,7 @@ static PyObject *post(OperationsObject *self, PyObject *const *args, Py_ssize_t 
     const RefObject *flag[1];
     uint64_t value;
     if (han_take("post", args, given, flag, 1, &value, 1)) return NULL;
-    han_wrote(self, flag[0]);
-    return none_or_error(
-        han_emit(self, &(operation){.code = HAN_POST, .refs = {flag[0]}, .n = value}));
+    return none_or_error(han_emit_post(self, flag[0], value));
 }
 
 /* wait(flag, k, rank, block=None, above=0, upto=0), expect(number, nbytes, ...) */
@@ -177,22 +157,10 @@ static PyObject *message(OperationsObject *self, const char *name, enum han_code
     const RefObject *ref[1];
     uint64_t number[3]; /* bytes, rank, request */
     han_options more;
-    int32_t rank;
-    if (han_take(name, args, given, ref, 1, number, 3) || han_rank_of(number[1], &rank) ||
+    if (han_take(name, args, given, ref, 1, number, 3) ||
         han_take_options(name, args, given, names, &more))
         return NULL;
-    bool sends = code == HAN_ISEND;
-    const operation op = {.code = code,
-                          .refs = {sends ? NULL : ref[0], sends ? ref[0] : NULL},
-                          .n = number[0],
-                          .each = 1,
-                          .at = ref[0]->at,
-                          .peer = rank,
-                          .slot = number[2]};
-    operation test = !sends || self->own ? named(op, &more) : (operation){.block = HAN_NO_BLOCK};
-    test.refs[0] = test.refs[1] = test.from = NULL;
-    if (sends) test.n = 0;
-    return han_note_test(self, number[2], &test) ? NULL : emit_named(self, op, &more);
+    return none_or_error(han_emit_message(self, code, ref[0], number, &more));
 }
 
 #define DEFINE_METHOD(NAME, EMIT, CODE)                                                           \
@@ -209,13 +177,8 @@ DEFINE_METHOD(irecv, message, IRECV)
 
 static PyObject *test(OperationsObject *self, PyObject *argument) {
     uint64_t request;
-    operation op = {.block = HAN_NO_BLOCK};
-    if (han_number_of(argument, &request) || han_check_small("request", request)) return NULL;
-    if (request < self->n_tests) op = self->tests[request];
-    op.code = HAN_TEST;
-    op.each = op.n ? 1 : 0;
-    op.slot = request;
-    return none_or_error(han_emit(self, &op));
+    if (han_number_of(argument, &request)) return NULL;
+    return none_or_error(han_emit_test(self, request));
 }
 
 /* coll(kind, dst, src, n, root, comm, request) */
@@ -247,11 +210,8 @@ static PyObject *coll(OperationsObject *self, PyObject *const *args, Py_ssize_t 
 
 static PyObject *await_stream(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
     uint64_t number[2]; /* stream, position */
-    if (han_take("await_stream", args, given, NULL, 0, number, 2) ||
-        han_check_small("stream", number[0]))
-        return NULL;
-    return none_or_error(han_emit(
-        self, &(operation){.code = HAN_AWAIT, .n = number[1], .peer = (int32_t)number[0]}));
+    if (han_take("await_stream", args, given, NULL, 0, number, 2)) return NULL;
+    return none_or_error(han_emit_await(self, number[0], number[1]));
 }
 
 /* ---- the program ---------------------------------------------------------------------------- */
@@ -287,9 +247,8 @@ static PyMethodDef methods[] = {
                "Raise an error unless the number that `rank` has stored is the size of a block."),
     HAN_METHOD("wait_each", han_wait_each, METH_FASTCALL, "$self, flags, k, ranks, /",
                "Wait for the flag of each of `ranks` as `wait` does, one after the other."),
-    HAN_METHOD(
-        "again", han_again, METH_FASTCALL, "$self, first, second, n, times, turns, /",
-        "Append `n` operations for each of some more turns; two turns tell how they change."),
+    HAN_METHOD("again", han_again, METH_FASTCALL, "$self, first, second, n, times, /",
+               "Append the `n` operations of one more turn; two turns tell how they change."),
     HAN_METHOD("show_each", han_show_each, METH_FASTCALL,
                "$self, cells, offset, src, bounds, part, /",
                "Copy a part of each share of a message to a cell."),
