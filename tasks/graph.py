@@ -38,7 +38,7 @@ class Task(NamedTuple):
     @property
     def stream(self) -> tuple[str, int]:
         """The stream of the task: tasks of one kind on one level run in order, step by step."""
-        return self.kind, self.level
+        return self[1:3]
 
 
 @lru_cache

@@ -202,11 +202,14 @@ class Stream(Operations):
 
     def turns(self, tasks: Iterable[Task]) -> tuple[Turn, ...]:
         """Return the numbers of tasks, where they start and stop, and what each awaits to begin."""
-        found = []
+        builder, found = self.builder, list[Turn]()
+        self._labelled = self._whole = None  # whoever carries out the turns labels operations
         for task in tasks:
-            self._turn_to(task)
-            awaits = self._needed(task.start, task.stop)
-            found.append((self.task, task.start, task.stop, awaits))
+            whole = builder.whole(task)
+            if whole is not self._begun:
+                self._begun, self._needs = whole, builder.prerequisites(whole, self)
+            start, stop = task.start, task.stop
+            found.append((builder.task_index(whole), start, stop, self._needed(start, stop)))
         return tuple(found)
 
     def end_parts(self, task: Task, spans: Sequence[Span], positions: Sequence[int]) -> None:
@@ -277,7 +280,7 @@ class Builder(Addresses):
 
     def whole(self, task: Task) -> Task:
         """Return the task of the graph that a part stands for."""
-        return self.wholes.get(task, task)
+        return self.wholes.get(task, task) if self.wholes else task
 
     def task_index(self, task: Task) -> int:
         """Return the number of a task, for traces and reports."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 from han.common.kept import kept
 
@@ -27,14 +27,15 @@ class TaskNames(Sequence[str]):
     @classmethod
     def of(cls, tasks: Iterable[tuple[str, int]]) -> TaskNames:
         """Return the names of tasks, each a name and the number of a segment."""
-        runs: list[Run] = []
+        runs, run, following = list[list[Any]](), [], -1
         for name, segment in tasks:
-            last = runs[-1] if runs else None
-            if last is not None and last.name == name and segment == last.first + last.number:
-                runs[-1] = Run(name, last.first, last.number + 1)
+            if segment == following and name == run[0]:
+                run[2] += 1
             else:
-                runs.append(Run(name, segment, 1))
-        return cls(tuple(runs))
+                run = [name, segment, 1]
+                runs.append(run)
+            following = segment + 1
+        return cls(tuple(map(Run._make, runs)))
 
     def repeated(self, longer: TaskNames, times: int) -> TaskNames | None:
         """Return the names with `times` times those that `longer` has more of.

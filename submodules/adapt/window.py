@@ -27,7 +27,9 @@ class Window(NamedTuple):
         """Cut the context's tasks into pieces."""
         most, size = context.choice.get("segment", SEGMENT), context.choice.get("window", WINDOW)
         series = Series(context, most)
-        in_all = number(context.builder.tasks_of(context.stream), most, context.grain)
+        tasks, in_all = context.builder.tasks_of(context.stream), series.count
+        if len(tasks) > len(context.tasks):
+            in_all = number(tasks, most, context.grain)
         return cls(series, in_all, size, min(size, series.count))
 
     def requests(self, builder: Builder) -> tuple[int, ...]:

@@ -138,4 +138,4 @@ def show_ahead(
 def number(tasks: tuple[Task, ...], size: int, grain: int) -> int:
     """Return into how many pieces :func:`cut` cuts tasks."""
     step = max(grain, size // grain * grain)
-    return sum([max(1, -((task.start - task.stop) // step)) for task in tasks])
+    return sum([-((task.start - task.stop) // step) or 1 for task in tasks])

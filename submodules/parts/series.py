@@ -32,6 +32,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from han._native import each_piece
+from han.common.kept import kept
 from han.model.program import Ref
 from han.submodules.parts.pieces import number
 from han.tasks.context import Context
@@ -56,7 +57,7 @@ class Series:
         context.stream.sequence += found.count
         return found
 
-    @property
+    @kept
     def most(self) -> int:
         """Bytes of the largest piece."""
         return min(self.step, max([task.nbytes for task in self.tasks]))
