@@ -92,7 +92,7 @@ class Context:
 
     def small(self, member: int) -> Ref:
         """Return the address of a member's small slot: a flag and a page of data."""
-        return self._area(Area.SMALL) + self.group.slots[member] * SMALL
+        return self._slots + self.group.slots[member] * SMALL
 
     def cells(self, member: int) -> Ref:
         """Return the address of a member's cells."""
@@ -108,6 +108,10 @@ class Context:
         """Return a member, and where it shows its buffers."""
         group, channel = self.group, self.builder.channel(self.group.level)
         return Peer(group.ranks[member], channel, group.slots[member])
+
+    @kept
+    def _slots(self) -> Ref:
+        return self._area(Area.SMALL)
 
     @kept
     def _flags(self) -> Ref:

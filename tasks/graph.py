@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -39,6 +39,9 @@ class Task(NamedTuple):
     def stream(self) -> tuple[str, int]:
         """The stream of the task: tasks of one kind on one level run in order, step by step."""
         return self[1:3]
+
+
+_made = partial(tuple.__new__, Task)  # Task._make without its check: there may be thousands
 
 
 @lru_cache
@@ -121,7 +124,7 @@ class Tasks(Staged):
             for segment, (start, stop) in enumerate(self.cut)
             for step, passed in enumerate(self.passed)
         ]
-        return tuple(map(Task._make, fields))
+        return tuple(map(_made, fields))
 
     def __iter__(self) -> Iterator[Task]:
         return iter(self.all)

@@ -203,13 +203,15 @@ class Stream(Operations):
     def turns(self, tasks: Iterable[Task]) -> tuple[Turn, ...]:
         """Return the numbers of tasks, where they start and stop, and what each awaits to begin."""
         builder, found = self.builder, list[Turn]()
+        wholes, numbers = builder.wholes, builder.numbers
         self._labelled = self._whole = None  # whoever carries out the turns labels operations
         for task in tasks:
-            whole = builder.whole(task)
+            whole = wholes.get(task, task) if wholes else task
             if whole is not self._begun:
                 self._begun, self._needs = whole, builder.prerequisites(whole, self)
             start, stop = task.start, task.stop
-            found.append((builder.task_index(whole), start, stop, self._needed(start, stop)))
+            awaits = self._needed(start, stop) if self._needs else ()
+            found.append((numbers.setdefault(whole, len(numbers)), start, stop, awaits))
         return tuple(found)
 
     def end_parts(self, task: Task, spans: Sequence[Span], positions: Sequence[int]) -> None:
@@ -242,7 +244,7 @@ class Builder(Addresses):
         self._branches: dict[tuple[str, int, int], Stream] = {}
         self.made: list[Stream] = []  # all streams, in the order of their numbers
         self.acc = Ref(Base.SEND)  # where this rank combines; SEND: nothing combined yet
-        self._tasks: dict[Task, int] = {}
+        self.numbers: dict[Task, int] = {}  # of tasks, for traces and reports
         self.wholes: dict[Task, Task] = {}  # of parts
         self.brought: dict[tuple[int, int], list[Brought]] = {}  # by segment and block
         self.staged: tuple[Stream, int] | None = None  # where operands in place have been copied
@@ -284,7 +286,7 @@ class Builder(Addresses):
 
     def task_index(self, task: Task) -> int:
         """Return the number of a task, for traces and reports."""
-        return self._tasks.setdefault(task, len(self._tasks))
+        return self.numbers.setdefault(task, len(self.numbers))
 
     def tasks_of(self, stream: Stream) -> tuple[Task, ...]:
         """Return all tasks of a stream, or their parts, also while only some are lowered."""
@@ -357,7 +359,7 @@ class Builder(Addresses):
             rank=self.rank,
             code=np.frombuffer(code, INSTRUCTION),
             streams=infos,
-            tasks=TaskNames.of((task.name, task.segment) for task in self._tasks),
+            tasks=TaskNames.of((task.name, task.segment) for task in self.numbers),
             requests=self.requests,
             scratch=self.scratch_bytes,
             operand=max((s.operand for s in streams), default=0),

@@ -27,15 +27,14 @@ class TaskNames(Sequence[str]):
     @classmethod
     def of(cls, tasks: Iterable[tuple[str, int]]) -> TaskNames:
         """Return the names of tasks, each a name and the number of a segment."""
-        runs, run, following = list[list[Any]](), [], -1
+        runs: list[list[Any]] = [["", 0, 0]]  # fields of runs
         for name, segment in tasks:
-            if segment == following and name == run[0]:
-                run[2] += 1
+            last, first, number = runs[-1]
+            if last == name and segment == first + number:
+                runs[-1][2] += 1
             else:
-                run = [name, segment, 1]
-                runs.append(run)
-            following = segment + 1
-        return cls(tuple(map(Run._make, runs)))
+                runs.append([name, segment, 1])
+        return cls(tuple(map(Run._make, runs[1:])))
 
     def repeated(self, longer: TaskNames, times: int) -> TaskNames | None:
         """Return the names with `times` times those that `longer` has more of.

@@ -28,7 +28,7 @@ from han.submodules.parts.pieces import number
 from han.tasks.choice import LevelChoice
 from han.tasks.graph import Task
 from han.tasks.outline import Outline
-from han.tasks.shares import share
+from han.tasks.shares import share, shares
 
 BANKS = 2
 
@@ -49,6 +49,8 @@ class Partition:
 
     def bounds(self, nbytes: int) -> list[tuple[int, int]]:
         """Return where each block starts and stops."""
+        if self.algorithm != "tree" and not self.size:
+            return list(shares(nbytes, self.grain, self.blocks))
         return [self.span(nbytes, b, b + 1) for b in range(self.blocks)]
 
     def span(self, nbytes: int, first: int, stop: int) -> tuple[int, int]:
@@ -152,7 +154,7 @@ class Layout:
 
     def regions(self, nbytes: int) -> list[int]:
         """Return the bytes of each region of a piece: of stages, then of finished blocks."""
-        largest = max(stop - start for start, stop in self.partition.bounds(nbytes))
+        largest = max([stop - start for start, stop in self.partition.bounds(nbytes)])
         return [min(nbytes, number * largest) for number in self._numbers]
 
     @cached_property

@@ -146,7 +146,7 @@ class Exchange:
         takes = grouped(self.takes(self.me, step)).items()
         arriving = [(member, *run) for member, blocks in takes for run in self.runs(blocks)]
         takers = self.steps.takers(self.me, step)
-        given = [(m, grouped(self.takes(m, step)).get(self.me, [])) for m in takers]
+        given = [(m, [part for one, part in self.takes(m, step) if one == self.me]) for m in takers]
         leaving = [(member, *run) for member, blocks in given for run in self.runs(blocks)]
         return tuple(arriving), tuple(leaving)
 
@@ -235,11 +235,12 @@ class Exchange:
 
     def _departures(self, stage: int) -> list[Mailed]:
         """Return the runs that this member sends in a stage, and to whom."""
-        return [
-            (reader, *run)
-            for reader in self.steps.readers(self.me, stage)
-            for run in self.runs(_operands(self.steps.folds(reader, stage), reader)[self.me])
-        ]
+        found = list[Mailed]()
+        for reader in self.steps.readers(self.me, stage):
+            folds = self.steps.folds(reader, stage)
+            sent = [part for part, sources in folds for one, _ in sources if one == self.me]
+            found += [(reader, *run) for run in self.runs(sent)]
+        return found
 
     def _folds(self, stage: int) -> list[MessageFold]:
         """Return the runs that this member combines in a stage."""
@@ -259,6 +260,7 @@ class Exchange:
         combine = self._combine_in_turn if one.linear else self._combine_in_order
         operand = self.context.source if one.whole else self.work
         start, stop = self.start + one.run[0], self.start + one.run[1]
+        sends = [transfer for transfer in sends if transfer.overlaps(start, stop)]
         for at in range(start, stop, self.step) or [start]:
             combine(one, operand, at, min(at + self.step, stop), arriving, sends)
 

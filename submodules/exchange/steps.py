@@ -15,7 +15,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import TYPE_CHECKING
 
 from han.common.kept import kept
@@ -176,7 +178,7 @@ class Recursive(Pattern):
         """How many blocks a message is cut into."""
         return prod(self.scatter)
 
-    @property
+    @kept
     def stages(self) -> int:
         """How many combining stages there are."""
         return len(self.scatter) + len(self.whole)
@@ -191,8 +193,8 @@ class Recursive(Pattern):
         start, width = 0, self.blocks
         for factor in self.scatter[:stage]:
             width //= factor
-            start += member % factor * width
-            member //= factor
+            member, digit = divmod(member, factor)
+            start += digit * width
         return range(start, start + width)
 
     def shown(self, member: int) -> Blocks:
@@ -203,7 +205,7 @@ class Recursive(Pattern):
     def folds(self, member: int, stage: int) -> list[Fold]:
         """Return one fold: the same blocks of all members of the stage's group."""
         group = self._combining(member, stage)
-        sources = tuple((m, OWN if m == member and stage == 1 else stage - 1) for m in group)
+        sources = tuple([(m, OWN if m == member and stage == 1 else stage - 1) for m in group])
         return [(self.held(member, stage), sources)]
 
     def readers(self, member: int, stage: int) -> list[int]:
@@ -211,8 +213,16 @@ class Recursive(Pattern):
         return _others(member, self._combining(member, stage))
 
     def _combining(self, member: int, stage: int) -> list[int]:
-        factors = self.scatter + self.whole
-        return _spaced(member, prod(factors[: stage - 1]), factors[stage - 1])
+        return _spaced(member, self._strides[stage - 1], self._factors[stage - 1])
+
+    @kept
+    def _factors(self) -> Factors:
+        return self.scatter + self.whole
+
+    @kept
+    def _strides(self) -> list[int]:
+        """How far apart the members of the group of each stage are."""
+        return list(accumulate(self._factors, mul, initial=1))
 
     def unheard(self, member: int) -> tuple[int, ...]:
         """Return the other members of its groups in `whole`, which compute the same result."""
@@ -254,7 +264,7 @@ def at_once(_choice: LevelChoice, members: int) -> Recursive:
 def _spaced(member: int, stride: int, factor: int) -> list[int]:
     """Return the group of `factor` members, `stride` apart, that `member` is in."""
     first = member - member // stride % factor * stride
-    return [first + k * stride for k in range(factor)]
+    return list(range(first, first + factor * stride, stride))
 
 
 def _others(member: int, group: list[int]) -> list[int]:
