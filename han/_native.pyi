@@ -11,6 +11,8 @@ from _typeshed import ReadableBuffer, WriteableBuffer
 from mpi4py import MPI
 
 _Array: TypeAlias = npt.NDArray[Any]  # for NumPy, arrays are buffers from Python 3.12 on
+# of a task: its number, where it starts and stops, and the streams and positions that it awaits
+_Turn: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 _Readable: TypeAlias = ReadableBuffer | _Array
 _Writable: TypeAlias = WriteableBuffer | _Array
 _Pair: TypeAlias = tuple[int, int]
@@ -270,11 +272,11 @@ class Operations:
         """Raise an error unless the number that `rank` has stored is the size of a block."""
     def wait_each(self, flags: tuple[Ref, ...], k: int, ranks: tuple[int, ...], /) -> None:
         """Wait for the flag of each of `ranks` as ``wait`` does, one after the other."""
-    def again(self, first: int, second: int, n: int, times: int, /) -> None:
-        """Append the `n` operations of one more turn, to the present task.
+    def again(self, first: int, second: int, n: int, turns: tuple[_Turn, ...], /) -> list[int]:
+        """Append the `n` operations of each of more turns; return where each turn ends.
 
         Two turns tell how they change: that whose operations begin with number `first`, and the
-        next one, from number `second` on. The new turn is `times` turns behind this.
+        next one, from number `second` on. The new turns follow this one.
 
         Raises:
             ValueError: operations of both turns are not of the same kinds.
@@ -335,7 +337,7 @@ class Operations:
 
 def each_piece(
     rows: tuple[tuple[Any, ...], ...],
-    turns: tuple[tuple[int, int, int, tuple[tuple[int, int], ...]], ...],
+    turns: tuple[_Turn, ...],
     step: int,
     index: int,
     first: int,
@@ -344,9 +346,9 @@ def each_piece(
 ) -> list[int]:
     """Emit the operations that rows name for each piece of some tasks, in steps [first, stop).
 
-    ``han.submodules.parts.series`` says what rows are. `turns` are tasks: number, start, stop, and
-    the streams and positions that the task awaits. Pieces have at most `step` bytes, and are
-    numbered from `index` on. Returns where streams end the tasks, in the order of the rows.
+    ``han.submodules.parts.series`` says what rows are. `turns` are the tasks. Pieces have at most
+    `step` bytes, and are numbered from `index` on. Returns where streams end the tasks, in the
+    order of the rows.
 
     Raises:
         TypeError, ValueError, OverflowError: no such row, or operands of other types.

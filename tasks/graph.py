@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from han.common.kept import kept
 from han.model.collectives import FLAT, TREE
 from han.model.topology import MAX_LEVELS
 
@@ -116,7 +117,7 @@ class Tasks(Staged):
     passed: tuple[tuple[str, str, int], ...]
     cut: Segments | tuple[tuple[int, int], ...]
 
-    @cached_property
+    @kept
     def all(self) -> tuple[Task, ...]:
         """The tasks of the first segment, then those of the next one."""
         fields = [

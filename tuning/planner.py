@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from han.common.errors import NoRuleError
+from han.common.kept import kept
 from han.config.config import Config
 from han.model.collectives import ROWS
 from han.model.program import Program
@@ -46,7 +47,7 @@ class Planned:
     rival: Plan | None = None
     first: int = 0
 
-    @cached_property
+    @kept
     def talks(self) -> bool:
         """Whether ranks send messages, in the plan or to agree on a trial."""
         return self.rival is not None or _sends(self.plan)

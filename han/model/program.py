@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from han._native import Ref as Ref
+from han.common.kept import kept
 from han.model.opcodes import COMBINATIONS, COPIES, MESSAGES, STARTS
 from han.model.opcodes import Code as Code
 
@@ -319,12 +319,12 @@ class Program:
         starts = np.concatenate([np.zeros(1, "u8"), np.cumsum(sizes, dtype="u8")])
         return np.asarray(starts[blocks], "u8")
 
-    @cached_property
+    @kept
     def talks_mpi(self) -> bool:
         """Whether any operation calls the MPI library for more than a reduction."""
         return bool(_TALKS[self.code["code"]].any())
 
-    @cached_property
+    @kept
     def times(self) -> npt.NDArray[np.uint64]:
         """How often each record is carried out; 0: it is the mark at the end of a loop."""
         times = np.ones(len(self.code), "u8")
@@ -338,7 +338,7 @@ class Program:
         """The bytes of its records."""
         return sum(a.nbytes for a in (self.code, self.terms, self.strides) if a is not None)
 
-    @cached_property
+    @kept
     def records(self) -> dict[str, Any]:
         """The arguments of ``_native.Engine.plan`` that every plan of this program has alike."""
         return {

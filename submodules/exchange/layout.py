@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from han.common.kept import kept
 from han.model.channel_layout import INLINE, LINE, PAGE, RING_MIN, lines
 from han.submodules.exchange.arrays import reads_in_plan
 from han.submodules.exchange.gathered import Gathered
@@ -154,10 +155,18 @@ class Layout:
 
     def regions(self, nbytes: int) -> list[int]:
         """Return the bytes of each region of a piece: of stages, then of finished blocks."""
-        largest = max([stop - start for start, stop in self.partition.bounds(nbytes)])
-        return [min(nbytes, number * largest) for number in self._numbers]
+        found = self._regions.get(nbytes)
+        if found is None:
+            largest = max([stop - start for start, stop in self.partition.bounds(nbytes)])
+            found = [min(nbytes, number * largest) for number in self._numbers]
+            self._regions[nbytes] = found
+        return found
 
-    @cached_property
+    @kept
+    def _regions(self) -> dict[int, list[int]]:
+        return {}
+
+    @kept
     def _numbers(self) -> list[int]:
         """How many blocks each region holds, the same for every member."""
         pattern = self.pattern
@@ -167,7 +176,7 @@ class Layout:
         kept = pattern.gathers and not self.in_results
         return [*numbers, len(self._laid(0, pattern.stages)) if kept else 0]
 
-    @cached_property
+    @kept
     def in_results(self) -> bool:
         """Whether members read finished blocks in the results of others, and not in cells."""
         return self.arrays and not self.writes and not isinstance(self.pattern, Gathered)
@@ -191,7 +200,7 @@ class Layout:
         """Return the bytes of all regions of a piece; each begins on a cache line."""
         return sum(map(lines, self.regions(nbytes)))
 
-    @cached_property
+    @kept
     def starts(self) -> list[int]:
         """Return where each region begins, in its bank or beside the flag.
 
@@ -201,7 +210,7 @@ class Layout:
         sizes = self.regions(self.chunk)
         return [0, *accumulate(sizes if self.inline(self.chunk) else map(lines, sizes))]
 
-    @cached_property
+    @kept
     def values(self) -> int:
         """By how much a flag grows for one piece."""
         return self.pattern.stages + self.pattern.gathers + 1
@@ -220,6 +229,8 @@ class Layout:
 
 def _packed(blocks: Blocks, bounds: Sequence[tuple[int, int]]) -> dict[int, Spot]:
     """Return the places of blocks that lie one behind the other."""
+    if isinstance(blocks, range):  # they do so in the piece, too
+        return dict.fromkeys(blocks, Spot(0, bounds[blocks.start][0] if blocks else 0))
     places: dict[int, Spot] = {}
     spot, offset, end = Spot(0, 0), 0, None
     for block in blocks:
@@ -270,7 +281,7 @@ def runs(
     found: list[Run] = []
     for block in blocks:
         start, stop = bounds[block]
-        spots = tuple(ITSELF if place is None else place[block] for place in places)
+        spots = tuple([ITSELF if place is None else place[block] for place in places])
         if start == stop:
             continue
         if found and found[-1].stop == start and found[-1].places == spots:

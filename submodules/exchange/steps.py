@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
-from operator import mul
+from operator import floordiv, mul
 from typing import TYPE_CHECKING
 
 from han.common.kept import kept
@@ -246,14 +246,22 @@ class Recursive(Pattern):
 
     def _gathered(self, member: int, step: int) -> Blocks:
         """Return the blocks of `finished` in any order."""
-        if self.gather == self.scatter[::-1]:
+        if self._mirrored:
             return self.held(member, len(self.scatter) - step)
         return self.finished(member, step)
 
     def takers(self, member: int, step: int) -> list[int]:
         """Return the other members of the step's group, the next first."""
-        stride = self.blocks // prod(self.gather[:step])
-        return _others(member, _spaced(member, stride, self.gather[step - 1]))
+        return _others(member, _spaced(member, self._distances[step], self.gather[step - 1]))
+
+    @kept
+    def _mirrored(self) -> bool:
+        return self.gather == self.scatter[::-1]
+
+    @kept
+    def _distances(self) -> list[int]:
+        """How far apart the members of the group of each gathering step are."""
+        return list(accumulate(self.gather, floordiv, initial=self.blocks))
 
 
 def at_once(_choice: LevelChoice, members: int) -> Recursive:

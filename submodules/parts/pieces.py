@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from han.tasks.context import Context
 from han.tasks.graph import Task
+from han.tasks.stream import Stream
 
 
 class Piece(NamedTuple):
@@ -33,6 +34,7 @@ class Piece(NamedTuple):
         return max(0, min(self.stop, length) - self.start)
 
 
+Told = tuple[int, int]  # where the operations of a task start, and how many
 _made = partial(tuple.__new__, Piece)  # Piece._make without its check: there may be thousands
 
 
@@ -98,17 +100,24 @@ def in_strides(context: Context) -> Iterator[Task]:
     """
     stream = context.stream
     for tasks in _alike(context.tasks):
-        turns = list[tuple[int, int]]()  # where the operations of a task start, and how many
+        told = list[Told]()
         for k, task in enumerate(tasks):
+            if len(told) == 2 and told[0][1] == told[1][1]:
+                _repeat(stream, told, tasks[k:])
+                break
             stream.begin(task)
-            if len(turns) < 2 or turns[0][1] != turns[1][1]:
-                begun = len(stream)
-                yield task
-                turns.append((begun, len(stream) - begun))
-            else:
-                (first, length), (second, _) = turns
-                stream.again(first, second, length, k - 1)
+            begun = len(stream)
+            yield task
+            told.append((begun, len(stream) - begun))
             stream.end(task)
+
+
+def _repeat(stream: Stream, told: list[Told], tasks: tuple[Task, ...]) -> None:
+    """Emit the operations of tasks that follow two others."""
+    (first, length), (second, _) = told
+    ends = stream.again(first, second, length, stream.turns(tasks))
+    for task, position in zip(tasks, ends, strict=True):
+        stream.end(task, position)
 
 
 def _alike(tasks: tuple[Task, ...]) -> Iterator[tuple[Task, ...]]:

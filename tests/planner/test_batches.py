@@ -196,12 +196,13 @@ def test_two_turns_tell_those_that_follow(grains):
         turn(one, k)
     for k in range(2):
         turn(batch, k)
-    for times in (1, 2, 3):
-        batch.task = (1 + times) // 2
-        batch.again(0, 4, 4, times)
-    for wrong in ((0, 3, 4, 1), (0, 19, 4, 1), (4, 0, 4, 1), (0, 4, 99, 1)):
+    turns = tuple((k // 2, 128 * k, 128 * k + 128, ()) for k in range(2, 5))
+    assert batch.again(0, 4, 4, turns) == [12, 16, 20]
+    for wrong in ((0, 3, 4, ()), (0, 19, 4, ()), (4, 0, 4, ()), (0, 4, 99, ())):
         with pytest.raises(ValueError, match=r"again: \d+ operations from number \d+ on"):
             batch.again(*wrong)
+    with pytest.raises(TypeError):
+        batch.again(0, 4, 4, None)
     agree(batch, one, grains)
 
 

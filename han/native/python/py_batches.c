@@ -74,9 +74,24 @@ static int append_again(OperationsObject *self, uint64_t a, uint64_t b, uint64_t
     return 0;
 }
 
+/* Append the `n` records of each turn, which follow two that begin at `a` and `b`; 0 or -1. */
+static int append_turns(OperationsObject *self, const uint64_t number[3], PyObject *turns,
+                        PyObject *ends) {
+    const uint64_t a = number[0], b = number[1], n = number[2];
+    for (Py_ssize_t turn = 0; turn < PyTuple_GET_SIZE(turns); turn++) {
+        if (han_begin_turn(self, PyTuple_GET_ITEM(turns, turn))) return -1;
+        for (uint64_t k = 0; k < n; k++)
+            if (append_again(self, a + k, b + k, (uint64_t)turn + 1)) return -1;
+        if (han_end_turn(self, ends)) return -1;
+    }
+    return 0;
+}
+
 PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t given) {
-    uint64_t number[4]; /* first, second, n, times */
-    if (han_take("again", args, given, NULL, 0, number, 4)) return NULL;
+    uint64_t number[3]; /* first, second, n */
+    if (han_expect("again", given, 4) || han_take("again", args, 3, NULL, 0, number, 3) ||
+        han_expect_tuple("again", args[3], -1))
+        return NULL;
     const uint64_t a = number[0], b = number[1], n = number[2];
     if (n > self->length || a > b || b > self->length - n || !same_turns(self, a, b, n))
         return PyErr_Format(
@@ -84,9 +99,9 @@ PyObject *han_again(OperationsObject *self, PyObject *const *args, Py_ssize_t gi
             "again: %llu operations from number %llu on are not those from number %llu on "
             "with strides",
             (unsigned long long)n, (unsigned long long)b, (unsigned long long)a);
-    for (uint64_t k = 0; k < n; k++)
-        if (append_again(self, a + k, b + k, number[3])) return NULL;
-    Py_RETURN_NONE;
+    PyObject *ends = PyList_New(0);
+    if (ends && append_turns(self, number, args[3], ends)) Py_CLEAR(ends);
+    return ends;
 }
 
 /* ---- shares --------------------------------------------------------------------------------- */

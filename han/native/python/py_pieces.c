@@ -80,27 +80,35 @@ static int label(const row *r, const work *all, const piece *p) {
     return 0;
 }
 
-/* Wait for what a task needs from other streams, before its first piece. */
-static int begin(const row *r, const work *all, const piece *p) {
-    if (!p->first) return 0;
-    if (label(r, all, p)) return -1;
-    PyObject *awaits = PyTuple_GET_ITEM(PyTuple_GET_ITEM(all->turns, p->turn), 3);
-    if (han_expect_tuple("each_piece", awaits, -1)) return -1;
+int han_begin_turn(OperationsObject *stream, PyObject *turn) {
+    uint64_t task;
+    if (of_turn(turn, 0, &task)) return -1;
+    stream->task = (unsigned int)task;
+    PyObject *awaits = PyTuple_GET_ITEM(turn, 3);
+    if (han_expect_tuple("a turn", awaits, -1)) return -1;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(awaits); k++) {
         uint64_t number[2]; /* stream, position */
-        if (han_numbers_of("each_piece", PyTuple_GET_ITEM(awaits, k), number, 2) ||
-            han_emit_await(r->stream, number[0], number[1]))
+        if (han_numbers_of("a turn", PyTuple_GET_ITEM(awaits, k), number, 2) ||
+            han_emit_await(stream, number[0], number[1]))
             return -1;
     }
     return 0;
 }
 
-static int end(const row *r, const work *all, const piece *p) {
-    if (!p->last) return 0;
-    PyObject *position = PyLong_FromSize_t(r->stream->length);
-    const int failed = !position || PyList_Append(all->ends, position);
+int han_end_turn(const OperationsObject *stream, PyObject *ends) {
+    PyObject *position = PyLong_FromSize_t(stream->length);
+    const int failed = !position || PyList_Append(ends, position);
     Py_XDECREF(position);
     return failed ? -1 : 0;
+}
+
+/* Wait for what a task needs from other streams, before its first piece. */
+static int begin(const row *r, const work *all, const piece *p) {
+    return p->first ? han_begin_turn(r->stream, PyTuple_GET_ITEM(all->turns, p->turn)) : 0;
+}
+
+static int end(const row *r, const work *all, const piece *p) {
+    return p->last ? han_end_turn(r->stream, all->ends) : 0;
 }
 
 static int follow(const row *r, const work *Py_UNUSED(all), const piece *Py_UNUSED(p)) {
