@@ -43,7 +43,8 @@ class Stream(Operations):
 
     Methods of `Operations` emit them: ``copy``, ``reduce``, ``accumulate``, ``pull``, ``push``,
     ``post``, ``wait``, ``isend``, ``irecv``, ``test`` and ``coll``. ``wait_each``,
-    ``fold_each``, ``show_each``, ``take_each`` and ``again`` emit many at once.
+    ``fold_each``, ``show_each``, ``take_each`` and ``again`` emit many at once, and rows those of
+    all pieces (:mod:`han.submodules.parts.series`).
     """
 
     def __init__(self, index: int, kind: str, level: int, name: str, builder: Builder) -> None:
