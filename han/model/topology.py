@@ -231,10 +231,10 @@ class Topology:
             return ranks
         domain = self.domains[level][rank]
         firsts = self._firsts[level][domain]
-        if self.domains[level][root] != domain:
+        if self.domains[level][root] != domain or root in firsts:
             return firsts
         inner = self.domains[level - 1]
-        return tuple(root if inner[r] == inner[root] else r for r in firsts)
+        return tuple([root if inner[r] == inner[root] else r for r in firsts])
 
     @cached_property
     def _firsts(self) -> tuple[dict[int, tuple[int, ...]], ...]:
