@@ -19,6 +19,7 @@ import numpy as np
 from han.common.kept import kept
 from han.model.channel_layout import LINE, lines
 from han.model.program import ALL, OWN_BLOCK, Base, Ref
+from han.submodules.measured import PAIRS_AHEAD, PAIRS_CELL
 from han.submodules.parts.cells import COPIED, GATHERED, READ, RELEASED, Members
 from han.tasks.bundles import Moves
 from han.tasks.context import Context
@@ -38,12 +39,18 @@ class PairCells:
 
     @classmethod
     def of(cls, plan: Outline, level: int) -> PairCells:
-        """Fit the cells into the part of the ring that a run has."""
+        """Fit the cells of a run into the ring.
+
+        A rank to which all give, or that gives to all, may be some runs behind or ahead: the more,
+        the more members there are. So many runs have room in the ring.
+        """
         geometry, steps = plan.geometry(level), plan.block_steps
         assert steps is not None
-        parts = max(1, steps.most_given_inside)
-        room = geometry.area // parts // LINE * LINE - BESIDE
-        return cls(parts, max(0, min(room, plan.signature.nbytes)))
+        parts, others = max(1, steps.most_given_inside), max(1, geometry.ranks - 1)
+        runs = 2 * PAIRS_AHEAD * (others if plan.signature.rooted else 1)
+        room = max(plan.signature.nbytes, min(geometry.ring // runs // parts, PAIRS_CELL))
+        most = geometry.area // parts // LINE * LINE - BESIDE
+        return cls(parts, max(0, min(room, most)))
 
     @property
     def stride(self) -> int:

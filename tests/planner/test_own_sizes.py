@@ -26,8 +26,8 @@ from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.planner import Planner
 
 OWN = [name for name, row in ROWS.items() if row.own]
-SIZES = (0, 1, 24, 4096, SMALL, SMALL + 1, 100_000)  # of a block, in bytes
-MEMORY = 1 << 20
+SIZES = (0, 1, 24, 4096, SMALL, SMALL + 1, 100_000, 600_000)  # of a block, in bytes
+MEMORY = 2 << 20
 SIMPLE = {
     "about": "round numbers",
     "levels": [
