@@ -45,10 +45,11 @@ class PairCells:
         the more members there are. So many runs have room in the ring.
         """
         geometry, steps = plan.geometry(level), plan.block_steps
+        chunk = plan.choice.levels[level].get("chunk", PAIRS_CELL)
         assert steps is not None
         parts, others = max(1, steps.most_given_inside), max(1, geometry.ranks - 1)
         runs = 2 * PAIRS_AHEAD * (others if plan.signature.rooted else 1)
-        room = max(plan.signature.nbytes, min(geometry.ring // runs // parts, PAIRS_CELL))
+        room = max(plan.signature.nbytes, min(geometry.ring // runs // parts, chunk))
         most = geometry.area // parts // LINE * LINE - BESIDE
         return cls(parts, max(0, min(room, most)))
 

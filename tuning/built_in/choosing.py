@@ -174,9 +174,12 @@ class RowSearch:
         return self._used(section, level, facts, nbytes)
 
     def _paired(self, level: int) -> LevelChoice:
-        """Choose for blocks whose sizes only two ranks know: one algorithm serves each side."""
-        cells = self.allowed.attach and self.view.shared[level]
-        return IDLE["pairs"] if cells else LevelChoice("bundle", "linear")
+        """Choose for blocks whose sizes only two ranks know."""
+        if not self.allowed.attach or not self.view.shared[level]:
+            return LevelChoice("bundle", "linear")
+        ranks, nbytes = self.view.channel_ranks[level], self.signature.nbytes
+        facts = self.facts(ranks, nbytes, level == self.active[-1])
+        return self._used("pairs", level, facts, nbytes)
 
     def _ringed(self, level: int, section: str) -> LevelChoice:
         """Choose for a level of a ring; pieces go between nodes on the outermost one."""

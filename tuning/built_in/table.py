@@ -29,6 +29,7 @@ SECTIONS = {
     "messages": "tasks of a level whose ranks send messages",
     "blocks": "calls whose buffers hold a block for each rank",
     "bundles": "such calls on several nodes",
+    "pairs": "calls whose ranks know their own blocks only, of ranks that share memory",
     "nap": "both levels of the composition nap",
     "lanes": "the inner level of the composition lanes",
     "ring": "the outermost level of the composition ring, and levels whose ranks share memory",
@@ -77,6 +78,7 @@ SAFE: dict[str, list[dict[str, Any]]] = {
         _row({"submodule": "bundle", "algorithm": "linear"}, outermost=True),
         _row({"submodule": "sm", "algorithm": "blocks"}),
     ],
+    "pairs": [_row({"submodule": "sm", "algorithm": "pairs"})],
     "nap": [
         _row({"submodule": "nap", "algorithm": "pairs"}, outermost=True),
         _row({"submodule": "sm", "algorithm": "flat"}, whole=False),
