@@ -55,6 +55,7 @@ COLLECTIVES = tuple(name for name, row in ROWS.items() if not row.by_blocks)
 on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
 on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
 on_both = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
+with_each = pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 
 Levels = Sequence[Mapping[str, Any]]
 
@@ -317,15 +318,30 @@ def method_of(comm: MPI.Intracomm, form: str, name: str) -> Callable[..., Any]:
     return getattr(comm, form.format(name.lower() if form == "I{}" else name))
 
 
+def run(request: MPI.Prequest, times: int = 1) -> None:
+    """Run a persistent request so many times."""
+    for _ in range(times):
+        request.Start()
+        request.Wait()
+
+
 def finish(answer: MPI.Request | None, times: int = 1) -> None:
     """Complete what a call of any form has returned; run a persistent request so many times."""
     if getattr(answer, "persistent", isinstance(answer, MPI.Prequest)):
-        for _ in range(times):
-            answer.Start()
-            answer.Wait()
+        run(answer, times)
         answer.Free()
     elif answer is not None:
         answer.Wait()
+
+
+def in_python(combine: Callable[..., Any], dtype: Any = np.int64) -> Callable[..., None]:
+    """Return a function for operations: the right operand becomes `combine(left, right)`."""
+
+    def function(left: MPI.buffer, right: MPI.buffer, datatype: MPI.Datatype) -> None:
+        x, y = (np.frombuffer(memory, dtype) for memory in (left, right))
+        y[:] = combine(x, y)
+
+    return function
 
 
 class Derived(np.ndarray):

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 from _support import Call, Checker, Reference, comm_with, opened
-from mpi4py import MPI
 
 ALGORITHMS = ("linear", "binary", "in_order_binary", "binomial", "by_rank", "knomial")
 COUNTS = (1, 3001)
@@ -25,8 +24,7 @@ def use_of(algorithm, order, schedule):
 
 @pytest.mark.mpi(ranks=[1, 4, 9], timeout=240, unit="s")
 @pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
-def test_every_tree_in_both_orders(mpi_ranks, schedule):
-    comm = MPI.COMM_WORLD
+def test_every_tree_in_both_orders(comm, schedule):
     reference = Reference(comm.Dup())
     flat, twos = [0] * comm.size, [r // 2 for r in range(comm.size)]
     for algorithm, order in itertools.product(ALGORITHMS, ("fixed", "arrival")):

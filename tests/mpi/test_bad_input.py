@@ -1,10 +1,8 @@
 """Wrong arguments on all ranks or on one: the errors, and the state of the communicator after."""
 
-import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +14,15 @@ from _support import (
     SECONDS,
     TWO_BY_TWO,
     TWO_LEVELS,
+    WORLD,
     check_works,
     finish,
+    mapped,
     method_of,
     new_comm,
     outcome,
+    run,
+    with_each,
 )
 from mpi4py import MPI
 from tensors import OnDevice, Tensor
@@ -28,10 +30,8 @@ from tensors import OnDevice, Tensor
 import han
 
 ALL_VARIANTS = True  # the first MPI library runs all of them, the others none
-TOPOLOGIES = {"one level": FLAT, "two levels": TWO_BY_TWO}
 
 on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
-with_each = pytest.mark.parametrize("levels", TOPOLOGIES.values(), ids=TOPOLOGIES.keys())
 
 
 # ---- wrong calls ------------------------------------------------------------------------------
@@ -288,16 +288,15 @@ def test_errors_while_others_are_under_way(mpi_ranks, levels):
 def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks):
     """After an error of all ranks, rank 1 enters the next call only when rank 0's Test returned."""
     comm = new_comm(FLAT)
-    world = MPI.COMM_WORLD
     refuse(comm.Allreduce, BAD[0])
     if comm.rank == 1:
-        world.recv(source=0)
+        WORLD.recv(source=0)
     request = comm.Ibarrier()
     if comm.rank == 0:
         time.sleep(0.2)
         for _ in range(5):
             request.Test()
-        world.send(None, dest=1)
+        WORLD.send(None, dest=1)
     request.Wait()
     check_works(comm)
 
@@ -509,7 +508,6 @@ def rule(**level):
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
 def test_configurations_that_differ_or_are_wrong_raise_on_all_ranks(mpi_ranks):
-    world = MPI.COMM_WORLD
     cases = [
         ({"levels": FLAT, "memory": "8MiB"}, ("differs between ranks", "rank(s) 1 ")),
         (rule(submodule="smm"), ("rank 1:", "smm", "sm")),
@@ -521,15 +519,15 @@ def test_configurations_that_differ_or_are_wrong_raise_on_all_ranks(mpi_ranks):
     ]
     for wrong, says in cases:
         with pytest.raises(han.ConfigError) as caught:
-            han.Comm(world, config=wrong if world.rank == 1 else {"levels": FLAT})
+            han.Comm(WORLD, config=wrong if WORLD.rank == 1 else {"levels": FLAT})
         for part in says:
             assert part in str(caught.value), caught.value
     for wrong, says in cases[1:]:  # wrong on all ranks
         with pytest.raises(han.ConfigError) as caught:
-            han.Comm(world, config=wrong)
+            han.Comm(WORLD, config=wrong)
         assert "rank 0" not in str(caught.value), "said once"
         assert says[-1] in str(caught.value)
-    check_works(han.Comm(world, config={"levels": FLAT}))
+    check_works(han.Comm(WORLD, config={"levels": FLAT}))
 
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
@@ -541,11 +539,10 @@ def test_refused_configurations_use_nothing_up(mpi_ranks):
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_a_second_configuration_for_one_communicator_is_refused(mpi_ranks):
-    world = MPI.COMM_WORLD
-    comm = han.Comm(world, config={"levels": FLAT})
-    assert han.Comm(world)._han is han.Comm(world, config={"levels": FLAT})._han is comm._han
+    comm = han.Comm(WORLD, config={"levels": FLAT})
+    assert han.Comm(WORLD)._han is han.Comm(WORLD, config={"levels": FLAT})._han is comm._han
     with pytest.raises(han.ConfigError, match=r"already has a han\.Comm with another config"):
-        han.Comm(world, config={"levels": TWO_BY_TWO})
+        han.Comm(WORLD, config={"levels": TWO_BY_TWO})
     with pytest.raises(han.ArgumentTypeError, match=r"takes an MPI\.Intracomm, not int"):
         han.Comm(3)
     with pytest.raises(han.RevokedError, match="COMM_NULL"):
@@ -614,17 +611,11 @@ def test_checked_mode_compares_calls_by_blocks(mpi_ranks):
 
 @on_ranks
 def test_a_request_by_blocks_that_is_never_freed_keeps_no_shared_memory(mpi_ranks):
-    def channels():
-        gc.collect()
-        maps = Path("/proc/self/maps").read_text().splitlines()
-        return sum("/han-" in line for line in maps)
-
-    before = channels()
+    before = mapped("/han-")
     comm = new_comm(APART)
     comm.Allreduce(f(4), f(4))
-    assert channels() > before
+    assert mapped("/han-") > before
     request = comm.Allgather_init(f(1), f(comm.size))
-    request.Start()
-    request.Wait()
+    run(request)
     comm.Free()
-    assert channels() == before
+    assert mapped("/han-") == before

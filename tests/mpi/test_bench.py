@@ -64,8 +64,7 @@ def test_types_and_operations(mpi_ranks, dtype, op):
 
 
 @on_two
-def test_batches_are_as_long_on_every_rank(mpi_ranks):
-    comm = MPI.COMM_WORLD
+def test_batches_are_as_long_on_every_rank(comm):
     with Bench(comm, None, Settings(rounds=1, seconds=0)) as bench:
         (row,) = rows_of(bench, "bcast", 8)
     assert len(set(comm.allgather(tuple(t.calls for t in row.times.values())))) == 1

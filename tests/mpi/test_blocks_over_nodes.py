@@ -7,7 +7,6 @@ from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
 on_ranks = pytest.mark.mpi(ranks=[2, 3, 5], timeout=120, unit="s")
 NODES = {"alone": APART, "pairs": TWO_BY_TWO}
 ELEMENTS = (0, 1, 5, 700, 20_000)  # of a block: beside a flag, in cells, in several messages

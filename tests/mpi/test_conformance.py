@@ -173,16 +173,14 @@ def meant_for(part, calls):
 
 
 @pytest.mark.mpi(ranks=[2, 5], timeout=120, unit="s")
-def test_sizes_and_roots_inside_a_node(mpi_ranks):
-    comm = MPI.COMM_WORLD
+def test_sizes_and_roots_inside_a_node(comm):
     calls = list(sizes_and_roots(comm.size))
     turns = in_turns(calls, 1 if comm.size == 2 else 3)
     run_parts(comm, [[0] * comm.size] * 2, "level0", "dataflow", turns)
 
 
 @pytest.mark.mpi(ranks=[3, 7], timeout=120, unit="s")
-def test_sizes_and_roots_between_nodes_of_one_rank(mpi_ranks):
-    comm = MPI.COMM_WORLD
+def test_sizes_and_roots_between_nodes_of_one_rank(comm):
     domains = [list(range(comm.size)), [0] * comm.size]
     calls = list(sizes_and_roots(comm.size))
     turns = in_turns(calls, 1 if comm.size == 3 else 3)
@@ -192,8 +190,7 @@ def test_sizes_and_roots_between_nodes_of_one_rank(mpi_ranks):
 @pytest.mark.mpi(ranks=[6], timeout=120, unit="s")
 @pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
 @pytest.mark.parametrize("level", ["level0", "network"])
-def test_sizes_and_roots_on_one_of_two_levels(mpi_ranks, level, schedule):
-    comm = MPI.COMM_WORLD
+def test_sizes_and_roots_on_one_of_two_levels(comm, level, schedule):
     domains = [[0, 0, 0, 1, 2, 2], [0] * 6]
     calls = list(sizes_and_roots(comm.size))[:: 4 if schedule == "dataflow" else 7]
     shared_to = 1 if schedule == "lockstep" else 0
@@ -202,8 +199,7 @@ def test_sizes_and_roots_on_one_of_two_levels(mpi_ranks, level, schedule):
 
 @pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
 @pytest.mark.parametrize("level", ["level0", "network"])
-def test_types_and_operations(mpi_ranks, level):
-    comm = MPI.COMM_WORLD
+def test_types_and_operations(comm, level):
     turns = in_turns(list(types_and_operations(comm.size)), TURNS)
     run_parts(comm, [[0, 0, 1, 1], [0] * 4], level, "dataflow", turns, shared_to=1)
 
@@ -222,8 +218,7 @@ VARIANTS = (
 
 
 @pytest.mark.mpi(ranks=[7, 8], timeout=120, unit="s")
-def test_trees_of_sockets_and_what_can_be_switched_off(mpi_ranks):
-    comm = MPI.COMM_WORLD
+def test_trees_of_sockets_and_what_can_be_switched_off(comm):
     reference = Reference(comm.Dup())
     calls = meant_for(("sm", "flat"), sizes_and_roots(comm.size))[::3]
     sockets = (0, 1, 0, 1, 2, 2, 0, 1)[: comm.size]
@@ -236,8 +231,7 @@ def test_trees_of_sockets_and_what_can_be_switched_off(mpi_ranks):
 
 
 @pytest.mark.mpi(ranks=[1, 9], timeout=120, unit="s")
-def test_built_in_choices(mpi_ranks):
-    comm = MPI.COMM_WORLD
+def test_built_in_choices(comm):
     calls = [*sizes_and_roots(comm.size), *types_and_operations(comm.size)]
     for width in (3, comm.size):
         domains = [[r // width for r in range(comm.size)], [0] * comm.size]

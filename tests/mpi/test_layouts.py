@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from _support import FORMS, comms, finish, method_of
+from _support import FORMS, WORLD, comms, finish, in_python, method_of
 from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
 COUNT = 3  # elements of a block
 BASE, ROOM = 64, 128  # bytes in front of element 0; words of a buffer
 PERMUTED = [((0, 4), 0, 8), ((4, 0), 0, 8), ((0, 12), 0, 16), ((8, 4), 0, 12)]
@@ -138,13 +137,7 @@ def test_types_without_data(mpi_ranks):
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_many_and_large_elements(mpi_ranks):
     """Elements of more than a step are combined one by one, small ones in several steps."""
-    size = WORLD.size
-
-    def add(x, y, kind):
-        a, b = (np.frombuffer(m, np.int64) for m in (x, y))
-        b += a
-
-    op = MPI.Op.Create(add, commute=True)
+    size, op = WORLD.size, MPI.Op.Create(in_python(np.add), commute=True)
     for length, count in ((2, 200_000), (200_000, 3)):  # words of an element, elements
         kind = MPI.INT64_T.Create_vector(length // 2, 1, 1).Commit()
         whole = kind.Create_contiguous(2).Commit()

@@ -10,7 +10,6 @@ from unittest import mock
 import numpy as np
 import pytest
 from _support import (
-    FLAT,
     LEVELS,
     SECONDS,
     WORLD,
@@ -25,6 +24,7 @@ from _support import (
     opened,
     outcome,
     own_memory,
+    run,
     taken,
 )
 
@@ -129,7 +129,7 @@ def check_no_room(child, call):
 
 @on_both
 def test_no_room_when_rings_grow(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for nonblocking in (False, True):
             child = comm.Dup()
             check_no_room(child, partial(allreduce, child, 100_000, nonblocking))
@@ -141,14 +141,13 @@ def test_no_room_when_rings_grow(mpi_ranks):
 @on_both
 def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks):
     """The lender raises in the call that makes the request; the others in it or at its start."""
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         child = comm.Dup()
         send, recv = np.ones(20_000), np.empty(20_000)
 
         def use():
             request = child.Allreduce_init(send, recv)
-            request.Start()
-            request.Wait()
+            run(request)
 
         check_no_room(child, use)
         child.Free()
@@ -158,7 +157,7 @@ def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks):
 @on_both
 def test_different_calls_are_noticed_while_ranks_wait_for_rings(mpi_ranks):
     """The lender makes a call that needs no cells, so the others would wait for ever."""
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         child = comm.Dup()
         allreduce(child, 8)
         error, seconds = outcome(
@@ -181,8 +180,7 @@ def test_persistent_requests_give_their_memory_back(mpi_ranks):
             child = comm.Dup()
             data = np.full(1000, child.rank)
             with child.Bcast_init(data, root=0) as request:
-                request.Start()
-                request.Wait()
+                run(request)
             child.Free()
         forget(comm)
         assert taken() == before

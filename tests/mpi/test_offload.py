@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from _support import FLAT, FORMS, TWO_BY_TWO, finish, method_of, new_comm, opened
+from _support import FLAT, FORMS, TWO_BY_TWO, WORLD, finish, method_of, new_comm, opened
 from mpi4py import MPI
 
-WORLD = MPI.COMM_WORLD
 COUNTS = (0, 1, 5, 700, 20_000)  # of a block: beside a flag, in one cell, in several
 BLOCKS = {"submodule": "sm", "algorithm": "blocks", "chunk": "16KiB"}
 

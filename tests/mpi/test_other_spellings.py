@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, FORMS, Derived, derived_types, finish, known, method_of, new_comm, opened
+from _support import FORMS, Derived, derived_types, finish, known, method_of, new_comm, opened
 from mpi4py import MPI
 
 import han
@@ -92,7 +92,7 @@ def often(comm: MPI.Intracomm, name: str, *arguments: Any) -> None:
 @on_ranks
 def test_a_number_for_each_rank_in_every_object(mpi_ranks):
     size, rank = WORLD.size, WORLD.rank
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for counts in ([2] * size, [r + 1 for r in range(size)]):
             starts = [r * (size + 2) for r in range(size)]
             mine = np.arange(float(counts[rank])) + 100 * rank
@@ -114,7 +114,7 @@ def test_a_number_for_each_rank_in_every_object(mpi_ranks):
 @on_ranks
 def test_ranges_and_single_numbers(mpi_ranks):
     size, rank = WORLD.size, WORLD.rank
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         counts, starts = range(3, 3 + size), range(0, size * (size + 4), size + 4)
         mine, found, wanted = np.arange(float(counts[rank])), *np.full((2, size * (size + 4)), -1.0)
         WORLD.Allgatherv(mine, [wanted, list(counts), list(starts), D])
@@ -136,7 +136,7 @@ def test_ranges_and_single_numbers(mpi_ranks):
 @on_ranks
 def test_lists_of_other_classes(mpi_ranks):
     pair = collections.namedtuple("pair", "data type")
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for spell in (
             lambda a: List([a, D]),
             lambda a: Tuple((a, a.size, D)),
@@ -157,7 +157,7 @@ class Other(list[Any]):
 
 @on_ranks
 def test_a_list_that_iterates_other_items_is_left_to_the_parser(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         a, calls = np.full(4, float(comm.rank)), comm._han.calls
         for _ in range(3):
             comm.Bcast(Other([a, D]))
@@ -197,12 +197,12 @@ def test_the_first_call_reads_numbers_as_later_ones_and_mpi(mpi_ranks):
     ):
         wanted = np.full(4 * size, -1.0)
         WORLD.Allgatherv(mine, [wanted, (counts, places), D])
-        with opened(new_comm(FLAT)) as comm:
+        with opened(new_comm()) as comm:
             for _ in range(3):
                 found = np.full(4 * size, -1.0)
                 comm.Allgatherv(mine, [found, (counts, places), D])
                 assert found.tolist() == wanted.tolist()
-        with opened(new_comm(FLAT)) as comm, pytest.raises(han.ArgumentTypeError):
+        with opened(new_comm()) as comm, pytest.raises(han.ArgumentTypeError):
             comm.Allgatherv(mine, [wanted, (set(range(1, size + 1)), starts), D])
 
 
@@ -238,7 +238,7 @@ def test_roots_are_numbers_as_mpi4py_reads_them(mpi_ranks):
             return "refused" if isinstance(root, float) else "wrong"
         return a.tolist(), b.tolist()
 
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for _ in range(2):
             for root in roots(WORLD.size - 1):
                 assert said(comm, root) == said(WORLD, root), repr(root)
@@ -253,7 +253,7 @@ def test_a_list_may_change_while_its_counts_are_read(mpi_ranks):
             spec.clear()
             return self.value
 
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         a = np.zeros(3)
         known(comm, "Bcast", [a, 2, D])
         for _ in range(3):
@@ -268,7 +268,7 @@ def test_a_list_may_change_while_its_counts_are_read(mpi_ranks):
 @on_ranks
 def test_blocks_in_any_order(mpi_ranks):
     size, rank = WORLD.size, WORLD.rank
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for counts in ([2] * size, [r + 1 for r in range(size)], [r % 2 for r in range(size)]):
             starts = [(r + 1) % size * (size + 1) for r in range(size)]
             mine = np.arange(float(counts[rank])) + 100 * rank
@@ -307,7 +307,7 @@ def test_buffers_in_place_of_derived_types_and_with_gaps(mpi_ranks):
         data[:] = np.arange(data.size) + 1000 * WORLD.rank
 
     data = np.zeros(40 * WORLD.size)
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for how, datatype in {**derived_types(), "with gaps": MPI.DOUBLE_INT}.items():
             for what, (name, arguments) in calls(datatype, data).items():
                 fill()
@@ -324,7 +324,7 @@ def test_buffers_in_place_of_derived_types_and_with_gaps(mpi_ranks):
 def test_blocks_of_pairs_are_combined(mpi_ranks):
     size, rank = WORLD.size, WORLD.rank
     pair = np.dtype([("value", "f8"), ("at", "i4")], align=True)
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for counts in ([1] * size, [400] * size, [r + 1 for r in range(size)]):
             operands = np.zeros(sum(counts), pair)
             operands["value"] = (np.arange(operands.size) * 7 + rank * 3) % 5

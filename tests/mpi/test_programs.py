@@ -1,14 +1,11 @@
 """Unchanged programs under ``han run`` and ``han.install``, and their statistics."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
+from _jobs import launch
 from _support import FLAT, TWO_BY_TWO, new_comm, opened
 from mpi4py import MPI
 from tensors import OnDevice
@@ -20,7 +17,6 @@ from han.ranks import last_words as _last_words
 from han.ranks.last_words import hear, tell
 from han.statistics import Counting
 
-LONGEST = 100  # seconds, after which a job counts as hung
 HAN_RUN = ["-m", "han", "run"]
 FOR_EVER = 1e6  # seconds
 
@@ -132,15 +128,6 @@ else:
     assert "early.WORLD" in named and "__main__.world" in named and "__main__.alone" in named
     assert "early.OTHER" not in named and "han.comm" not in named
 """
-
-
-def launch(folder, ranks, *arguments, **variables):
-    """Run Python on all ranks in a folder; return the finished mpiexec."""
-    command = [shutil.which("mpiexec"), "-n", str(ranks), sys.executable, *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=LONGEST,
-        env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
 
 
 def write(folder, **sources):

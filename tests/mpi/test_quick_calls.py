@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import comms, known, new_comm, opened
+from _support import WORLD, comms, in_python, known, new_comm, opened, run
 from mpi4py import MPI
 
 import han
 from han.message.dtypes import PAIR_TYPES
 
-WORLD = MPI.COMM_WORLD
 D = MPI.DOUBLE
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
 FIELDS = {"DOUBLE": "f8", "FLOAT": "f4", "LONG": "i8", "SHORT": "i2", "LONG_DOUBLE": "g"}
@@ -66,12 +65,9 @@ def test_other_objects_of_an_operation_are_that_operation(mpi_ranks):
 
 @on_ranks
 def test_a_freed_operation_is_an_error(mpi_ranks):
-    def add(one: MPI.buffer, two: MPI.buffer, _datatype: MPI.Datatype) -> None:
-        np.frombuffer(two, "f8")[:] += np.frombuffer(one, "f8")
-
     send, recv = np.ones(4), np.zeros(4)
     with opened(new_comm()) as comm:
-        op = MPI.Op.Create(add, commute=True)
+        op = MPI.Op.Create(in_python(np.add, "f8"), commute=True)
         for name in ("Allreduce", "Allreduce_init"):
             known(comm, name, send, recv, op)
         op.Free()
@@ -153,8 +149,7 @@ def test_a_reduce_scatter_in_place(mpi_ranks):
                     request = comm.Reduce_scatter_init(MPI.IN_PLACE, data, counts)
                     for _ in range(2):
                         data[:] = whole
-                        request.Start()
-                        request.Wait()
+                        run(request)
                         assert (data == [*wanted, *whole[counts[rank] :]]).all()
                     request.Free()
 
@@ -207,9 +202,7 @@ def test_pairs_are_combined_and_their_gaps_stay(mpi_ranks, name):
                     request.Free()
                 mine = untouched(one)
                 request = comm.Allreduce_init(send, [mine, count, datatype], op)
-            for _ in range(2):
-                request.Start()
-                request.Wait()
+            run(request, 2)
             same(mine, wanted)
             request.Free()
 
@@ -254,10 +247,7 @@ def requests(comm: MPI.Intracomm) -> dict[str, tuple[Callable[[], Any], Callable
     wide = np.zeros(6), np.zeros(6, "g"), np.zeros(6, "g"), np.zeros(6), np.zeros(6)
     spread, long, longs, one, two = wide
 
-    def add(a: MPI.buffer, b: MPI.buffer, _datatype: MPI.Datatype) -> None:
-        np.frombuffer(b, "f8")[:] += np.frombuffer(a, "f8")
-
-    op = MPI.Op.Create(add, commute=True)
+    op = MPI.Op.Create(in_python(np.add, "f8"), commute=True)
 
     def check(array: np.ndarray[Any, Any], number: float, step: int = 1) -> None:
         assert (array[::step] == number).all()
@@ -299,15 +289,9 @@ def test_requests_of_a_known_class_are_made_in_c_unless_they_pack(mpi_ranks):
             assert comm._han.calls.hits == before + ("vector" not in name), name
             for number in (1.0, 2.0, 3.0):
                 fill(number)
-                request.Start()
-                request.Wait()
+                run(request)
                 check(number)
             request.Free()
-
-
-def run(request: Any) -> None:
-    request.Start()
-    request.Wait()
 
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")

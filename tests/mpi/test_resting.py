@@ -7,7 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, check_works, impatient, new_comm, opened, taken
+from _support import check_works, impatient, new_comm, opened, taken
 from mpi4py import MPI
 
 import han
@@ -15,8 +15,6 @@ from han.memory.arena import process_arena
 from han.memory.loans import take_back
 from han.ranks.meeting import Meeting
 from han.runtime.measured import MOST_RESTED
-
-WORLD = MPI.COMM_WORLD
 
 on_all = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=90, unit="s")
 on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
@@ -44,7 +42,7 @@ def taken_over(comm):
 @contextlib.contextmanager
 def without_heir():
     """Yield a child of all ranks; the next one takes over nothing of it."""
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         child = parent.Split()
         engine = used(child).parts.engines.own
         yield child
@@ -57,7 +55,7 @@ def without_heir():
 
 @on_all
 def test_a_child_takes_over_what_a_freed_one_of_the_same_ranks_had(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         used(parent)
         assert taken_over(parent)
         for size in (1, 100, 100_000, 1, 3_000_000):
@@ -74,7 +72,7 @@ def test_a_child_takes_over_what_a_freed_one_of_the_same_ranks_had(comm):
 
 @on_some
 def test_handles_of_the_freed_communicator_stay_dead(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         child = parent.Split()
         state = used(child)
         child.Free()
@@ -89,7 +87,7 @@ def test_handles_of_the_freed_communicator_stay_dead(comm):
 
 @on_some
 def test_a_communicator_that_was_traced_leaves_nothing(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         child = parent.Split()
         engine = used(child).parts.engines.own
         with child.trace() as trace:
@@ -107,7 +105,7 @@ def test_a_communicator_that_was_traced_leaves_nothing(comm):
 
 @on_some
 def test_children_alive_at_once_are_apart(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         for _ in range(3):
             children = [parent.Split() for _ in range(3)]
             engines = {used(child).parts.engines.own for child in children}
@@ -121,7 +119,7 @@ def test_children_alive_at_once_are_apart(comm):
 @on_some
 def test_requests_under_way_are_complete_before_another_child_follows(comm):
     """Ranks that are early or late have counted the same calls."""
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         for turn in range(30):
             child, out = parent.Dup(), np.empty(1000)
             engine = used(child).parts.engines.own
@@ -136,7 +134,7 @@ def test_requests_under_way_are_complete_before_another_child_follows(comm):
 
 @on_some
 def test_orders_of_ranks_are_told_apart(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         for turn in range(4):
             child = parent.Split(0, parent.rank * (-1) ** turn)
             assert child.rank == (parent.size - 1 - parent.rank if turn % 2 else parent.rank)
@@ -149,7 +147,7 @@ def test_orders_of_ranks_are_told_apart(comm):
 def test_children_of_freed_children_are_taken_over_too(comm):
     """Also where the inner one lives longer than the one that it was made from."""
     engines, during, before = [], [], taken()
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         for outlives in (False, True, False, True, False):
             outer = parent.Split()
             used(outer)
@@ -170,7 +168,7 @@ def test_children_of_freed_children_are_taken_over_too(comm):
 
 @on_some
 def test_a_child_lives_on_while_another_one_follows_its_parent(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         outer = parent.Split()
         engine = used(outer).parts.engines.own
         first = outer.Split()
@@ -193,7 +191,7 @@ def test_a_child_lives_on_while_another_one_follows_its_parent(comm):
 
 @on_some
 def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         child = parent.Split()
         used(child)
         child.Free()
@@ -223,7 +221,7 @@ def test_what_belongs_to_one_communicator_alone_is_not_taken_over(comm):
 
 @on_some
 def test_slots_of_requests_that_were_freed_are_taken_over(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         slots = []
         for turn in range(6):
             child, out = parent.Dup(), np.empty((2, 1 + 9000 * (turn % 2)))
@@ -243,7 +241,7 @@ def test_slots_of_requests_that_were_freed_are_taken_over(comm):
 @pytest.mark.mpi(ranks=[2, 3, 5], timeout=60, unit="s")
 def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm):
     before = taken()
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         used(parent)
         for order in islice(permutations(range(parent.size)), MOST_RESTED + 8):
             child = parent.Split(0, order[parent.rank])
@@ -262,7 +260,7 @@ def test_the_parts_of_few_sets_of_ranks_are_kept_and_freed_with_the_parent(comm)
 
 @pytest.mark.mpi(ranks=[2], timeout=60, unit="s")
 def test_memory_is_lent_no_more_if_the_first_step_raises(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         used(parent)
         alone, arena = parent.Split(parent.rank), process_arena()
         take_back()
@@ -279,7 +277,7 @@ def test_memory_is_lent_no_more_if_the_first_step_raises(comm):
 @on_some
 def test_what_is_free_of_calls_that_were_given_up_is_asked_before_others_use_it(comm):
     """Parts that a communicator leaves may serve another one, which gives a call up."""
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         used(parent)
         child = parent.Split()
         parts = used(child).parts
@@ -299,7 +297,7 @@ def test_what_is_free_of_calls_that_were_given_up_is_asked_before_others_use_it(
 
 @on_some
 def test_all_parts_end_if_some_cannot_be_given_back(comm):
-    with opened(new_comm(FLAT)) as parent:
+    with opened(new_comm()) as parent:
         used(parent)
         child = parent.Split()
         left, wrong = [mock.Mock(), mock.Mock()], OSError("no room")

@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, TWO_LEVELS, check_works, new_comm, opened, run_in_threads
+from _support import TWO_LEVELS, check_works, new_comm, opened, run_in_threads
 from mpi4py import MPI
 
 import han
@@ -30,7 +30,7 @@ def mail_of(comm):
 
 def made_and_freed(**more):
     """Make a communicator, use it and free it; return its parts and its mail."""
-    with opened(new_comm(FLAT, **more)) as comm:
+    with opened(new_comm(**more)) as comm:
         return comm._han.parts, mail_of(comm)
 
 
@@ -42,7 +42,7 @@ def test_a_communicator_made_apart_takes_over_what_an_earlier_one_left(comm):
     assert first is not root
     for _ in range(3):
         assert made_and_freed() == (first, mail)
-    with opened(new_comm(FLAT)) as one, opened(new_comm(FLAT)) as other:
+    with opened(new_comm()) as one, opened(new_comm()) as other:
         assert one._han.parts is first
         assert mail_of(one) is mail_of(other) is mail
         assert other._han.parts is not first
@@ -63,7 +63,7 @@ def test_memory_does_not_grow(comm):
 
 @on_some
 def test_a_live_root_has_descendants_too(comm):
-    with opened(new_comm(FLAT)) as root:
+    with opened(new_comm()) as root:
         mail = mail_of(root)
         half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank > 0)
         with opened(han.Comm(half, config=root._han.parts.config)) as part:
@@ -99,7 +99,7 @@ def test_a_root_needs_all_ranks(comm):
 
 @on_some
 def test_nothing_descends_from_a_communicator_with_an_error(comm):
-    with opened(new_comm(FLAT)) as root:
+    with opened(new_comm()) as root:
         mail = mail_of(root)
         root._han.health.give_up(RuntimeError("enough"))
         comm.Barrier()

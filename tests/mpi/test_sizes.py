@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _support import FLAT, Call, Checker, Reference, comm_with, interleaved, new_comm, opened
+from _support import Call, Checker, Reference, comm_with, interleaved, new_comm, opened
 from mpi4py import MPI
 
 import han
@@ -33,7 +33,7 @@ TOGETHER = (
 @pytest.mark.mpi(ranks=[1, 2, 4, 5], timeout=120, unit="s")
 @pytest.mark.parametrize("levels", ["one node", "nodes"])
 def test_few_plans_serve_all_sizes(mpi_ranks, levels):
-    made = new_comm(FLAT) if levels == "one node" else comm_with(WORLD, interleaved(WORLD.size))
+    made = new_comm() if levels == "one node" else comm_with(WORLD, interleaved(WORLD.size))
     with opened(made) as comm:
         check = Checker(comm, Reference(WORLD.Dup()))
         for number, names in enumerate(TOGETHER):
@@ -49,7 +49,7 @@ def test_few_plans_serve_all_sizes(mpi_ranks, levels):
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_calls_of_one_class_are_outstanding_at_a_time(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for base in (2, 300, 3000, 20_000):
             sizes = [base + k * base // 12 for k in range(4)] * 2
             sent = [mine(n, comm.rank) for n in sizes]
@@ -64,7 +64,7 @@ def test_calls_of_one_class_are_outstanding_at_a_time(mpi_ranks):
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_persistent_requests_take_over_slots(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         engines = set()
         for count in (4, 5, 300, 6, 5000, 7, 4000):
             sent, got = mine(count, comm.rank), np.zeros(count, "i8")

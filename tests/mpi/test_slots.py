@@ -1,7 +1,6 @@
 """Persistent requests that come and go: ranks agree on their slots, and memory stays bounded."""
 
 import random
-import resource
 import signal
 import time
 from contextlib import nullcontext
@@ -9,8 +8,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, LEVELS, WORLD, descriptors, error_of, impatient, new_comm, on_two, opened
+from _support import LEVELS, WORLD, descriptors, error_of, impatient, new_comm, on_two, opened
 from mpi4py import MPI
+from test_loans import at_most
 
 import han
 from han.runtime.measured import FIRST_SMALL
@@ -90,7 +90,7 @@ def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
 
 @on_all
 def test_a_known_request_is_made_without_a_message(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         send, recv = np.full(4, comm.rank), np.empty(4, int)
         plans, meeting = comm._han.parts.maker.living, comm._han.health.meeting
         for turn in range(60):
@@ -107,7 +107,7 @@ def test_a_known_request_is_made_without_a_message(mpi_ranks):
 
 @on_two
 def test_the_first_rank_waits_for_no_one(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         comm.Barrier_init().Free()
         comm.Barrier()  # all ranks have left the slot
         if comm.rank:
@@ -124,7 +124,7 @@ def test_the_first_rank_waits_for_no_one(mpi_ranks):
 
 @on_all
 def test_requests_that_are_dropped_leave_their_slots(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for turn in range(40):
             count = (5, 20_000)[turn % 2]
             recv = np.empty(count)
@@ -138,7 +138,7 @@ def test_requests_that_are_dropped_leave_their_slots(mpi_ranks):
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
 def test_a_rank_that_is_ahead_takes_no_more_slots_than_are_alive(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for count in (5, 20_000):
             data = np.empty(count)
             for turn in range(100):
@@ -153,16 +153,12 @@ def test_a_rank_that_is_ahead_takes_no_more_slots_than_are_alive(mpi_ranks):
 
 @pytest.mark.mpi(ranks=4, timeout=240, unit="s")
 def test_a_thousand_requests_at_once(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    with opened(new_comm()) as comm:
         files = descriptors()
-        try:
+        with at_most(256):
             data = [np.full(1 + k % 5, comm.rank + k) for k in range(1000)]
             requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
             assert descriptors() - files <= 16
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         for request in requests[:: 1 if comm.rank % 2 else -1]:
             request.Start()
         for request in requests:
@@ -180,7 +176,7 @@ def test_a_thousand_requests_at_once(mpi_ranks):
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
 def test_large_requests_share_a_bounded_amount_of_memory(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         data = [np.full(20_000, comm.rank + k) for k in range(60)]
         requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
         slots = comm._han.parts.persistent.slots
@@ -246,7 +242,7 @@ def test_wrong_arguments_of_one_rank_end_the_others_and_those_of_all_do_not(mpi_
 
     for known in (False, True):
         for odd in (0, WORLD.size - 1, None):
-            comm = new_comm(FLAT)
+            comm = new_comm()
             if known:
                 use(comm, wrong=False)
             name, text, _ = error_of(lambda: use(comm, odd in (None, comm.rank)))  # noqa: B023
@@ -266,7 +262,7 @@ def test_an_interrupt_while_a_rank_waits_for_the_first_one(mpi_ranks):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    comm = new_comm(FLAT)
+    comm = new_comm()
     comm.Barrier_init().Free()
     if comm.rank:
         before = signal.signal(signal.SIGALRM, interrupt)

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, TWO_LEVELS, Derived, derived_types, known, new_comm, opened
+from _support import FLAT, TWO_LEVELS, WORLD, Derived, derived_types, known, new_comm, opened
 from mpi4py import MPI
 from tensors import Tensor
 
-WORLD = MPI.COMM_WORLD
 D = MPI.DOUBLE
 N = 6  # numbers in a block
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")

@@ -29,6 +29,7 @@ from _support import (
     opened,
     outcome,
     own_memory,
+    run,
     run_in_threads,
 )
 from mpi4py import MPI
@@ -183,20 +184,15 @@ def test_free_completes_what_its_owner_has_dropped(mpi_ranks):
 # ---- failures before a run --------------------------------------------------------------------
 
 
-def persistent(request):
-    request.Start()
-    request.Wait()
-
-
 ALLREDUCE = {
     "blocking": lambda comm: comm.Allreduce(np.ones(70), np.empty(70)),
     "nonblocking": lambda comm: comm.Iallreduce(np.ones(70), np.empty(70)).Wait(),
-    "persistent": lambda comm: persistent(comm.Allreduce_init(np.ones(70), np.empty(70))),
+    "persistent": lambda comm: run(comm.Allreduce_init(np.ones(70), np.empty(70))),
 }
 BCAST = {  # of the column of a matrix, which the root packs
     "blocking": lambda comm, column: comm.Bcast(column, root=ODD),
     "nonblocking": lambda comm, column: comm.Ibcast(column, root=ODD).Wait(),
-    "persistent": lambda comm, column: persistent(comm.Bcast_init(column, root=ODD)),
+    "persistent": lambda comm, column: run(comm.Bcast_init(column, root=ODD)),
 }
 ERRORS = {
     "memory": lambda: MemoryError("no room for a plan"),
@@ -264,10 +260,10 @@ def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(
         with mock.patch("han.message.blocks.packer", return_value=pack):
             request = comm.Bcast_init([matrix, 1, column], root=ODD)
         for _ in range(3):
-            persistent(request)
+            run(request)
         WORLD.Barrier()  # a rank still in an earlier call would hear of the error there
         pack.side_effect = error
-        fails_on_one_rank(error, contextlib.nullcontext(), partial(persistent, request))
+        fails_on_one_rank(error, contextlib.nullcontext(), partial(run, request))
     column.Free()
 
 
@@ -315,7 +311,7 @@ def test_memory_of_freed_communicators_goes(mpi_ranks, monkeypatch):
             kept = comm.Allreduce_init(np.ones(LARGE), np.empty(LARGE))
             start_and_drop(comm, "persistent", LARGE, cyclic=True)
             start_and_drop(comm, "nonblocking", LARGE, cyclic=False)
-            persistent(kept)
+            run(kept)
             assert mapped(place) or (comm.size == 2 and k % 2)
             comm.Free()
             del kept

@@ -1,8 +1,7 @@
 """Programs that initialise MPI for one thread only."""
 
-import pytest
 from _jobs import PRELUDE, job
-from _support import FLAT, TWO_BY_TWO
+from _support import with_each
 
 PROGRAM = (
     """
@@ -43,7 +42,7 @@ comm.Free()
 )
 
 
-@pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one node", "two nodes"])
+@with_each
 def test_a_program_of_one_thread(tmp_path, levels):
     status, output, _ = job(tmp_path, PROGRAM.replace("LEVELS", repr(levels)), 4)
     assert status == 0, output

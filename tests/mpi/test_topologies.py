@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 from _support import Call, Checker, Reference, comm_with, interleaved, opened
-from mpi4py import MPI
 
 from han.model.channel_layout import CROWDED_BANKS
 
@@ -52,8 +51,7 @@ def calls_of(size):
 
 @pytest.mark.mpi(ranks=6, timeout=120, unit="s")
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_every_root_on_every_topology(mpi_ranks, name):
-    comm = MPI.COMM_WORLD
+def test_every_root_on_every_topology(comm, name):
     domains, reference = TOPOLOGIES[name](comm.size), Reference(comm.Dup())
     for schedule, shared_to in itertools.product(("dataflow", "lockstep"), (0, 1)):
         use = {"segment": 9000, "schedule": schedule}
@@ -79,8 +77,7 @@ def dawdle(rank, size, k):
 
 
 @pytest.mark.mpi(ranks=[2, 4, 6], timeout=120, unit="s")
-def test_hundreds_of_calls_back_to_back_with_late_ranks(mpi_ranks):
-    comm = MPI.COMM_WORLD
+def test_hundreds_of_calls_back_to_back_with_late_ranks(comm):
     reference = Reference(comm.Dup())
     use = {"segment": 30_000}
     for shared_to in (0, 1):
@@ -92,8 +89,7 @@ def test_hundreds_of_calls_back_to_back_with_late_ranks(mpi_ranks):
 
 
 @pytest.mark.mpi(ranks=[3, 5], timeout=60, unit="s")
-def test_a_root_far_ahead_of_its_readers_overwrites_nothing(mpi_ranks):
-    comm = MPI.COMM_WORLD
+def test_a_root_far_ahead_of_its_readers_overwrites_nothing(comm):
     with opened(comm_with(comm, [[0] * comm.size] * 2)) as han_comm:
         for nbytes, k in itertools.product((8, 2000, 5000, 70_000), range(100)):
             buffer = np.empty(nbytes, np.uint8)
@@ -109,9 +105,8 @@ def test_a_root_far_ahead_of_its_readers_overwrites_nothing(mpi_ranks):
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
-def test_a_root_is_further_ahead_where_ranks_outnumber_processors(mpi_ranks):
+def test_a_root_is_further_ahead_where_ranks_outnumber_processors(comm):
     """The others begin when the root has made all calls."""
-    comm = MPI.COMM_WORLD
     with opened(comm_with(comm, [[0] * comm.size] * 2)) as han_comm:
         buffer = np.empty(8, np.uint8)
         for turn in range(3):

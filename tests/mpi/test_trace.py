@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _support import WORLD, run
 from mpi4py import MPI
 from typer.testing import CliRunner
 
@@ -35,11 +36,10 @@ MIB = np.ones(1 << 20, np.uint8)
 @pytest.fixture
 def folder():
     """Yield a folder that rank 0 has created for all ranks, as pytest's differ between ranks."""
-    world = MPI.COMM_WORLD
-    path = world.bcast(tempfile.mkdtemp(prefix="han-trace-") if world.rank == 0 else None)
+    path = WORLD.bcast(tempfile.mkdtemp(prefix="han-trace-") if WORLD.rank == 0 else None)
     yield Path(path)
-    world.Barrier()
-    if world.rank == 0:
+    WORLD.Barrier()
+    if WORLD.rank == 0:
         shutil.rmtree(path)
 
 
@@ -159,8 +159,7 @@ def test_a_folder_of_traces_is_read_by_the_command(mpi_ranks, folder, monkeypatc
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
     comm.Bcast(MIB)
     with comm.Allreduce_init(np.ones(100), np.empty(100)) as request:
-        request.Start()
-        request.Wait()
+        run(request)
     requests = [comm.Iallreduce(np.ones(100), np.empty(100)) for _ in range(2)]
     han.Request.Waitall(requests)
     half = comm.Split(comm.rank % 2)

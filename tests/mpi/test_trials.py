@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from _support import NETWORK, check_works, error_of, opened, settings
+from _support import TWO_LEVELS, WORLD, check_works, error_of, opened, run, settings
 from mpi4py import MPI
 
 import han
@@ -18,13 +18,11 @@ from han.tuning.tuned.files import as_text
 from han.tuning.tuned.points import Candidate, Point, key_of
 from han.tuning.tuned.table import of_points
 
-WORLD = MPI.COMM_WORLD
 FEW, MANY = 32, 4096  # elements of 8 bytes: the largest of their classes of sizes
 FIRST = 101  # runs before a trial of a rival that takes next to no time
 TRIAL = FIRST + 8 + 4  # runs up to its end
 BURST = 64  # runs between two meetings of a broadcast
 MET = 4 * FIRST + 2 * BURST + 5  # runs of one up to the end of its trial
-NODES = [{"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}}, NETWORK]
 OTHER = Use("whole", "dataflow", {"network": LevelUse("adapt", "binary", {"segment": 8192})})
 BY_ROWS = ("bcast", "reduce", "allreduce")
 
@@ -51,11 +49,11 @@ def table(comm, keeps=False, usual=1e-4, other=1e-6):
 def tuned_comm(tmp_path, keeps=False, times=(), **more):
     """Return a communicator of two nodes whose calls a table decides."""
     path = WORLD.bcast(tmp_path / "tuned.json")
-    with opened(han.Comm(WORLD.Dup(), settings(NODES, tuned="off"))) as comm:
+    with opened(han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned="off"))) as comm:
         if not comm.rank:
             path.write_text(as_text(table(comm, keeps, *times)))
     WORLD.Barrier()
-    return han.Comm(WORLD.Dup(), settings(NODES, tuned=str(path), **more))
+    return han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned=str(path), **more))
 
 
 def ways(comm):
@@ -158,8 +156,7 @@ def test_ranks_that_are_late_meet_before_and_after_a_burst(mpi_ranks, tmp_path):
         request = comm.Bcast_init(data := np.zeros(FEW, int), comm.size - 1)
         for step in range(MET + 5):
             data[:] = step if comm.rank == comm.size - 1 else -1
-            request.Start()
-            request.Wait()
+            run(request)
             assert (data == step).all()
         request.Free()
         assert len(agree(comm)) == 3
@@ -237,12 +234,12 @@ def test_communicators_that_are_freed_in_the_middle_of_a_trial(mpi_ranks, tmp_pa
     path = WORLD.bcast(tmp_path / "tuned.json")
     tuned_comm(tmp_path).Free()
     for steps in (FIRST + 3, TRIAL - 2, TRIAL, TRIAL + 1, TRIAL):
-        comm = han.Comm(WORLD.Dup(), settings(NODES, tuned=str(path)))
+        comm = han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned=str(path)))
         make(comm, steps)
         requests = [comm.Iallreduce(*call(comm, "Allreduce", 1)[0]) for _ in range(3)]
         MPI.Request.Waitall(requests)
         comm.Free()
-    with opened(han.Comm(WORLD.Dup(), settings(NODES, tuned=str(path)))) as comm:
+    with opened(han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned=str(path)))) as comm:
         make(comm, 2 * TRIAL)
         assert agree(comm)
 
@@ -301,7 +298,7 @@ def test_calls_that_have_no_trials(mpi_ranks, tmp_path):
             results.add(total.tobytes())
         assert not ways(comm), "a repeated sum of floating numbers gives the same bits"
         assert len(results) == 1
-    with opened(han.Comm(WORLD.Dup(), settings(NODES, tuned="off"))) as comm:
+    with opened(han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned="off"))) as comm:
         make(comm, 5)
         assert not ways(comm), "no table compares anything"
 

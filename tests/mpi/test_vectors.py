@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, FORMS, finish, method_of, new_comm, opened
+from _support import FORMS, WORLD, finish, method_of, new_comm, opened
 from mpi4py import MPI
 from tensors import Tensor
 
 import han
 
-WORLD = MPI.COMM_WORLD
 D = MPI.DOUBLE
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 
@@ -67,7 +66,7 @@ def allgatherv(
 
 @on_ranks
 def test_usual_spellings_of_allgatherv_take_the_quick_way(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for counts, form in itertools.product(rows_of(comm.size), range(4)):
             a = np.zeros(sum(counts) + 1)
             wanted = allgatherv(WORLD, [a, counts], a, counts, form)
@@ -94,7 +93,7 @@ def reduce_scatter(
 @on_ranks
 def test_reduce_scatter_with_counts_takes_the_quick_way(mpi_ranks):
     later = MPI.Op.Create(lambda a, b, t: None, commute=True)  # keeps one of the operands
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         ops = (MPI.SUM, MPI.MAX, later)
         for numbers, op, starts in itertools.product(rows_of(comm.size), ops, (False, True)):
             for kind in (list, tuple, np.array, lambda n: np.array(n, "i4")):
@@ -111,7 +110,7 @@ def test_reduce_scatter_with_counts_takes_the_quick_way(mpi_ranks):
 @on_ranks
 def test_a_list_of_counts_that_changes(mpi_ranks):
     """What is compared are the numbers, not the list."""
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         size, rank = comm.size, comm.rank
         counts = [0] * size
         a = np.zeros(size * size + 1)
@@ -146,7 +145,7 @@ def scattered(comm: MPI.Intracomm, form: str, counts: Any) -> Any:
 @on_ranks
 def test_calls_of_many_counts_share_few_plans(mpi_ranks):
     draw = np.random.default_rng(11)
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         for k in range(240):
             most = int(2 ** draw.uniform(0, 17))
             counts = draw.integers(0, most + 1, comm.size)
@@ -159,7 +158,7 @@ def test_calls_of_many_counts_share_few_plans(mpi_ranks):
 @on_ranks
 def test_ranks_that_pass_other_counts_are_told(mpi_ranks):
     for form in ("{}", "{}_init"):
-        comm = new_comm(FLAT)
+        comm = new_comm()
         counts = [4] * (comm.size - 1) + [7]
         for _ in range(3):
             allgathered(comm, form, counts)
@@ -171,7 +170,7 @@ def test_ranks_that_pass_other_counts_are_told(mpi_ranks):
 
 @on_ranks
 def test_equal_blocks_share_the_plan_of_allgather(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         send, recv = np.full(3, comm.rank), np.zeros(3 * comm.size, int)
         comm.Allgather(send, recv)
         before = comm._han.calls.hits
@@ -185,7 +184,7 @@ def test_equal_blocks_share_the_plan_of_allgather(mpi_ranks):
 @on_ranks
 def test_blocks_in_other_places_and_with_gaps_still_work(mpi_ranks):
     pair = D.Create_vector(1, 1, 2).Create_resized(0, 16).Commit()
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         size, rank = comm.size, comm.rank
         counts = [r + 1 for r in range(size)]
         total = sum(counts)
@@ -220,7 +219,7 @@ def test_blocks_in_other_places_and_with_gaps_still_work(mpi_ranks):
 
 @on_ranks
 def test_wrong_blocks_are_refused_after_right_ones(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         size = comm.size
         counts = [r + 1 for r in range(size)]
         total = sum(counts)

@@ -5,7 +5,6 @@ import time
 import numpy as np
 import pytest
 from _support import (
-    FLAT,
     LEVELS,
     WORLD,
     Call,
@@ -47,7 +46,7 @@ def test_every_policy_and_all_of_them_together(mpi_ranks):
 @on_four
 def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
     """Its peer enters the collective only after it has a large message from the sleeping rank."""
-    comm = new_comm(FLAT, wait={"policy": "futex", "timeout": 20})
+    comm = new_comm(wait={"policy": "futex", "timeout": 20})
     large = np.ones(1 << 20)
     if WORLD.rank == 0:
         request = WORLD.Isend(large, 1)
@@ -81,7 +80,7 @@ def test_a_rank_that_sleeps_leaves_the_processor_alone(mpi_ranks):
 
 @on_four
 def test_a_time_limit_ends_a_sleep(mpi_ranks):
-    comm = new_comm(FLAT, wait={"policy": "futex", "timeout": 1})
+    comm = new_comm(wait={"policy": "futex", "timeout": 1})
     if WORLD.rank:
         with pytest.raises((han.CollectiveTimeoutError, han.PeerError), match="waited for 1 s"):
             comm.Barrier()
