@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from plans import rules_of
 from schedules import stage_times
 
 from han.common.errors import ConfigError
@@ -19,7 +20,6 @@ from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.costs.model import Costs, missing, shared_out, told_apart
 from han.tuning.costs.stages import costs_of, pipeline_of_choice
 from han.tuning.measured import FEWEST_RACED, MOST_RACED, PATIENCE
-from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import Limits, load_limits
 from han.tuning.search.race import by_prediction
@@ -30,7 +30,7 @@ from han.tuning.search.task import OF_SLOW, OF_TASKS, ends_first, family_of, fir
 
 KiB = 1024
 TOPOLOGY = virtual(4, 2)
-RULES = RuleTable(None, TOPOLOGY, NodeTraits())
+RULES = rules_of(TOPOLOGY)
 LIMITS = Limits(
     submodules=("sm", "adapt"), segments=(32 * KiB, 128 * KiB), schedules=("dataflow",),
     algorithms=("flat", "chain", "binomial"),
@@ -147,7 +147,7 @@ def test_the_space_holds_the_other_compositions_or_says_why_not():
 
 def test_compositions_are_left_out_on_one_node_and_where_limits_say_so():
     signature = call_signature("allreduce", 1024)
-    alone = space_of(RuleTable(None, virtual(4, 4), NodeTraits()), signature)
+    alone = space_of(rules_of(virtual(4, 4)), signature)
     assert {c.composition for c in alone.candidates} == {"tree"}
     assert "all ranks are on one node" in {one.reason for one in alone.pruned}
     some = space_of(RULES, signature, Limits(compositions=("flat",)))
@@ -213,7 +213,7 @@ def test_heuristics_prune_with_reasons_and_keep_the_built_in_choice():
 @pytest.mark.parametrize(("nodes", "stays"), [(4, True), (64, False)])
 def test_a_short_chain_stays_for_messages_of_one_piece_as_calls_in_a_row_fill_it(nodes, stays):
     topology = virtual(nodes, 1)
-    rules, signature = RuleTable(None, topology, NodeTraits()), call_signature("bcast", 8 * KiB)
+    rules, signature = rules_of(topology), call_signature("bcast", 8 * KiB)
     pruned = prune(space_of(rules, signature, LIMITS), signature, topology)
     outermost = {(one.levels[-1].submodule, one.levels[-1].algorithm) for one in pruned.candidates}
     assert (("adapt", "chain") in outermost) == stays
@@ -407,7 +407,7 @@ class OneNode(SimulatedLab):
 
 
 def test_calls_of_other_collectives_tell_which_combinations_of_tasks_are_slow():
-    rules = RuleTable(None, OneNode.topology, NodeTraits())
+    rules = rules_of(OneNode.topology)
     signature = call_signature("allreduce", 64)
     space = space_of(rules, signature, LIMITS)
     alone, after = OneNode(), OneNode()
