@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _support import FORMS, WORLD, comm_with, finish, in_python, method_of, opened
+from _support import (
+    FORMS,
+    WORLD,
+    Call,
+    Checker,
+    Reference,
+    comm_with,
+    finish,
+    in_python,
+    method_of,
+    opened,
+)
 from mpi4py import MPI
 
 import han
@@ -13,30 +24,15 @@ from han.tasks.signature import Signature
 
 COUNTS = (0, 1, 6, 7, 513, 30_000)
 SIGNATURE = Signature("scan", 1000, 8, "sum", "float64")
-KINDS = (("f8", MPI.SUM), ("i4", MPI.MAX), ("c16", MPI.PROD))
+KINDS = (("float64", "sum"), ("int32", "max"), ("complex128", "prod"))
 ALL_VARIANTS = True
 
 
-def check(comm, name, count, kind, form, in_place):
-    """Compare a call with that of the MPI library; rank 0 of an Exscan keeps what it has."""
-    (dtype, op), rank = kind, comm.rank
-    send = ((np.arange(count) + rank) % 3 + 1).astype(dtype)
-    before = send if in_place else np.full(count, 5, dtype)
-    wanted, found = before.copy(), before.copy()
-    WORLD.Scan(send, wanted, op)
-    if name == "Exscan":
-        WORLD.Exscan(send, wanted, op)
-    if name == "Exscan" and rank == 0:
-        wanted = before
-    call = method_of(comm, form, name)
-    finish(call(MPI.IN_PLACE if in_place else send, found, op), 1 if in_place else 2)
-    np.testing.assert_allclose(found, wanted)
-
-
 def check_all(comm):
-    for name, count in itertools.product(("Scan", "Exscan"), COUNTS):
-        for kind, form, in_place in itertools.product(KINDS, FORMS, (False, True)):
-            check(comm, name, count, kind, form, in_place)
+    ways = itertools.product(("scan", "exscan"), COUNTS, KINDS, (False, True))
+    calls = [Call(name, n, *kind, in_place=in_place) for name, n, kind, in_place in ways]
+    for form in FORMS:
+        Checker(comm, Reference(WORLD), form).every(calls, form)
 
 
 @pytest.mark.mpi(ranks=[1, 2, 3, 4, 5], timeout=120, unit="s")
@@ -44,8 +40,8 @@ def test_scans_on_one_node(mpi_ranks):
     with opened(han.Comm(WORLD.Dup())) as comm:
         check_all(comm)
         hits = comm._han.calls.hits
-        for name in ("Scan", "Exscan"):
-            check(comm, name, 513, KINDS[0], FORMS[0], False)
+        for name in ("scan", "exscan"):
+            Checker(comm, Reference(WORLD))(Call(name, 513, *KINDS[0]))
         assert comm._han.calls.hits == hits + 2, "the look-up in C serves known calls"
         assert not comm._han.parts.planner.leaves(SIGNATURE)
 
