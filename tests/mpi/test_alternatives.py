@@ -130,50 +130,48 @@ def sockets(topology, policy):
 
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
-def test_a_rank_that_is_late_while_the_others_run_ahead(mpi_ranks):
+def test_a_rank_that_is_late_while_the_others_run_ahead(mpi_ranks, comm):
     """Ranks without shared arrays run ahead; the late rank still learns what they had.
 
     Ranks that offer shared arrays wait for it.
     """
     last = WORLD.size - 1
-    with opened(new_comm()) as comm:
-        rng, expected = np.random.default_rng(3), 0
-        arrays = {True: comm.empty(COUNT, int), False: np.empty(COUNT, int)}
-        few = np.zeros(1, int)
-        for turn in range(3):
-            if comm.rank == last:
-                time.sleep(0.05)
-            for k in range(40):
-                shared = [bool(rng.integers(2)), True, bool(rng.random() < 0.2 * turn)]
-                data = arrays[shared[comm.rank]]
-                data[:] = k if comm.rank == 0 else -1
-                comm.Bcast(data)
-                assert (data == k).all()
-                few[0] = k if comm.rank == 0 else -1
-                comm.Bcast(few)
-                assert few[0] == k
-                expected += all(shared)
-        assert comm._han.parts.engines.own.alternatives == expected > 0
+    rng, expected = np.random.default_rng(3), 0
+    arrays = {True: comm.empty(COUNT, int), False: np.empty(COUNT, int)}
+    few = np.zeros(1, int)
+    for turn in range(3):
+        if comm.rank == last:
+            time.sleep(0.05)
+        for k in range(40):
+            shared = [bool(rng.integers(2)), True, bool(rng.random() < 0.2 * turn)]
+            data = arrays[shared[comm.rank]]
+            data[:] = k if comm.rank == 0 else -1
+            comm.Bcast(data)
+            assert (data == k).all()
+            few[0] = k if comm.rank == 0 else -1
+            comm.Bcast(few)
+            assert few[0] == k
+            expected += all(shared)
+    assert comm._han.parts.engines.own.alternatives == expected > 0
 
 
 @on_two
-def test_arrays_that_go_at_once_others_instead_and_what_explain_says(mpi_ranks):
-    with opened(new_comm()) as comm:
-        for k in range(20):
-            send, recv = comm.full(COUNT, k), comm.zeros(COUNT, int)
-            comm.Allreduce(send, recv)
-            total = recv.copy()
-            del send, recv
-            other = comm.full(2 * COUNT, -1)  # may take the memory of the freed arrays
-            assert (total == comm.size * k).all()
-            assert (other == -1).all()
-        assert comm._han.parts.engines.own.alternatives == 20
-        comm.Allreduce(*(np.zeros(COUNT) for _ in range(2)))
-        assert comm._han.parts.engines.own.alternatives == 20
-        text = str(comm.explain("allreduce", "1MiB"))
-        assert "class     one plan for all sizes above 768KiB and up to 1MiB" in text
-        assert "where all buffers of all ranks are shared arrays: everyone: solo split" in text
-        assert "shared arrays" not in str(comm.explain("allreduce", 1024))
+def test_arrays_that_go_at_once_others_instead_and_what_explain_says(mpi_ranks, comm):
+    for k in range(20):
+        send, recv = comm.full(COUNT, k), comm.zeros(COUNT, int)
+        comm.Allreduce(send, recv)
+        total = recv.copy()
+        del send, recv
+        other = comm.full(2 * COUNT, -1)  # may take the memory of the freed arrays
+        assert (total == comm.size * k).all()
+        assert (other == -1).all()
+    assert comm._han.parts.engines.own.alternatives == 20
+    comm.Allreduce(*(np.zeros(COUNT) for _ in range(2)))
+    assert comm._han.parts.engines.own.alternatives == 20
+    text = str(comm.explain("allreduce", "1MiB"))
+    assert "class     one plan for all sizes above 768KiB and up to 1MiB" in text
+    assert "where all buffers of all ranks are shared arrays: everyone: solo split" in text
+    assert "shared arrays" not in str(comm.explain("allreduce", 1024))
 
 
 @pytest.mark.mpi(ranks=3, timeout=40, unit="s")

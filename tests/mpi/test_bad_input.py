@@ -220,20 +220,17 @@ def refuse(call, bad: Bad):
 
 @on_ranks
 @with_each
-def test_all_ranks_refuse_and_go_on(mpi_ranks, levels):
-    comm = new_comm(levels)
+def test_all_ranks_refuse_and_go_on(mpi_ranks, levels, comm):
     for k, bad in enumerate([*BAD, *(BAD_BLOCKS if levels is FLAT else ())]):
         for variant in FORMS:
             if k % 7 == comm.rank:
                 time.sleep(0.002)  # ranks receive the others' notices early or late
             refuse(method_of(comm, variant, bad.collective), bad)
             check_works(comm)
-    comm.Free()
 
 
 @on_ranks
-def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
-    comm = new_comm(FLAT)
+def test_errors_in_a_row_do_not_pile_up(mpi_ranks, comm):
     for _ in range(300):
         refuse(comm.Allreduce, BAD[0])
     check_works(comm)
@@ -242,17 +239,15 @@ def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
     notices.receive(comm._han.parts.engines.own.issued)
     assert len(notices._mine) <= 300
     assert not notices._early
-    comm.Free()
 
 
 @on_ranks
 @with_each
-def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels):
+def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels, comm):
     """All ranks fail in the call after a reduction; the root hears of it while it still reduces.
 
     It must not treat that as an error of the reduction.
     """
-    comm = new_comm(levels)
     last = comm.size - 1
     for n in (1, 100, 3000):
         send, recv = np.ones(n), np.zeros(n)
@@ -267,8 +262,7 @@ def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels):
 
 @on_ranks
 @with_each
-def test_errors_while_others_are_under_way(mpi_ranks, levels):
-    comm = new_comm(levels)
+def test_errors_while_others_are_under_way(mpi_ranks, levels, comm):
     for n in (1, 50_000):
         for delay in (0, 0.05):
             send, recv = np.full(n, comm.rank + 1.0), np.zeros(n)
@@ -285,9 +279,8 @@ def test_errors_while_others_are_under_way(mpi_ranks, levels):
 
 
 @on_ranks
-def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks):
+def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks, comm):
     """After an error of all ranks, rank 1 enters the next call only when rank 0's Test returned."""
-    comm = new_comm(FLAT)
     refuse(comm.Allreduce, BAD[0])
     if comm.rank == 1:
         WORLD.recv(source=0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _support import WORLD
 from commands import call, refuse
 from mpi4py import MPI
 
@@ -64,10 +65,10 @@ def test_types_and_operations(mpi_ranks, dtype, op):
 
 
 @on_two
-def test_batches_are_as_long_on_every_rank(comm):
-    with Bench(comm, None, Settings(rounds=1, seconds=0)) as bench:
+def test_batches_are_as_long_on_every_rank(mpi_ranks):
+    with Bench(WORLD, None, Settings(rounds=1, seconds=0)) as bench:
         (row,) = rows_of(bench, "bcast", 8)
-    assert len(set(comm.allgather(tuple(t.calls for t in row.times.values())))) == 1
+    assert len(set(WORLD.allgather(tuple(t.calls for t in row.times.values())))) == 1
 
 
 @on_two

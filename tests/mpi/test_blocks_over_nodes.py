@@ -4,17 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from _support import (
-    APART,
-    FORMS,
-    TWO_BY_TWO,
-    WORLD,
-    Call,
-    Checker,
-    Reference,
-    new_comm,
-    opened,
-)
+from _support import APART, FORMS, TWO_BY_TWO, WORLD, Call, Checker, Reference, new_comm, opened
 from mpi4py import MPI
 
 import han
@@ -37,14 +27,13 @@ def calls(size):
 
 @on_ranks
 @pytest.mark.parametrize("levels", NODES.values(), ids=[*NODES])
-def test_they_give_the_results_of_mpi(mpi_ranks, levels):
+def test_they_give_the_results_of_mpi(mpi_ranks, levels, comm):
     reference = Reference(WORLD.Dup())
-    with opened(new_comm(levels)) as comm:
-        for form in FORMS:
-            check = Checker(comm, reference, form)
-            check.every(calls(comm.size), form)
-            assert not check.left
-        assert comm.cache_info().made > 0
+    for form in FORMS:
+        check = Checker(comm, reference, form)
+        check.every(calls(comm.size), form)
+        assert not check.left
+    assert comm.cache_info().made > 0
 
 
 @on_ranks

@@ -299,7 +299,7 @@ def test_a_handle_gives_the_communicator_of_han(mpi_ranks):
 
 
 @on_some
-def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, monkeypatch):
+def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, monkeypatch, comm):
     plain, world = MPI.COMM_WORLD, han.Comm(MPI.COMM_WORLD)
     for name in ("", "COMM_WORLD"):
         if name:  # as in a program that runs unchanged on han
@@ -316,7 +316,7 @@ def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, mo
     for kind in (han.Comm, han.Topocomm, han.Cartcomm, han.Intercomm):
         again = pickle.loads(pickle.dumps(kind()))
         assert (type(again), again == MPI.COMM_NULL) == (kind, True)
-    with opened(new_comm()) as comm, pytest.raises(ValueError, match="cannot be pickled"):
+    with pytest.raises(ValueError, match="cannot be pickled"):
         pickle.dumps(comm)
 
 
@@ -357,8 +357,7 @@ def test_free_in_lower_case_is_mpi4pys(mpi_ranks):
 
 
 @on_some
-def test_methods_that_take_a_communicator_take_one_of_han(mpi_ranks, tmp_path):
-    comm = new_comm()
+def test_methods_that_take_a_communicator_take_one_of_han(mpi_ranks, tmp_path, comm):
     grid = comm.Create_cart([comm.size])
     for each in (comm, grid):
         mode = MPI.MODE_CREATE | MPI.MODE_RDWR
@@ -379,7 +378,6 @@ def test_methods_that_take_a_communicator_take_one_of_han(mpi_ranks, tmp_path):
         assert MPI.Intracomm(each).name == "mine"
         assert not each.Is_inter()
     grid.Free()
-    comm.Free()
 
 
 # ---- errors -------------------------------------------------------------------------------------
@@ -412,26 +410,25 @@ ODD = [
 
 
 @on_some
-def test_wrong_arguments_on_one_rank_are_an_error_on_all(mpi_ranks):
-    with opened(new_comm()) as comm:
-        for name, wrong, right, kind in ODD:
-            for odd in (0, comm.size - 1):
-                given = (wrong if comm.rank == odd else right)(comm)
-                error, _ = outcome(lambda name=name, given=given: getattr(comm, name)(*given))
-                if comm.rank == odd:
-                    assert isinstance(error, kind), (name, error)
-                else:
-                    assert type(error) is han.PeerError, (name, error)
-                    assert f"rank {odd} raised" in str(error)
-                    assert name in str(error)
-            check_works(comm)
-            if name != "Create_intercomm":  # needs two groups
-                error, _ = outcome(lambda name=name, wrong=wrong: getattr(comm, name)(*wrong(comm)))
+def test_wrong_arguments_on_one_rank_are_an_error_on_all(mpi_ranks, comm):
+    for name, wrong, right, kind in ODD:
+        for odd in (0, comm.size - 1):
+            given = (wrong if comm.rank == odd else right)(comm)
+            error, _ = outcome(lambda name=name, given=given: getattr(comm, name)(*given))
+            if comm.rank == odd:
                 assert isinstance(error, kind), (name, error)
-        grid = comm.Create_cart([comm.size])
-        error, _ = outcome(lambda: grid.Sub([True] * (1 + (grid.rank == 0))))
-        assert type(error) is (han.PeerError if grid.rank else ValueError)
-        grid.Free()
+            else:
+                assert type(error) is han.PeerError, (name, error)
+                assert f"rank {odd} raised" in str(error)
+                assert name in str(error)
+        check_works(comm)
+        if name != "Create_intercomm":  # needs two groups
+            error, _ = outcome(lambda name=name, wrong=wrong: getattr(comm, name)(*wrong(comm)))
+            assert isinstance(error, kind), (name, error)
+    grid = comm.Create_cart([comm.size])
+    error, _ = outcome(lambda: grid.Sub([True] * (1 + (grid.rank == 0))))
+    assert type(error) is (han.PeerError if grid.rank else ValueError)
+    grid.Free()
 
 
 DIFFERENT = [
@@ -443,24 +440,22 @@ DIFFERENT = [
 
 
 @on_some
-def test_arguments_that_differ_between_ranks_are_an_error_on_all(mpi_ranks):
-    with opened(new_comm()) as comm:
-        for name, given, text in DIFFERENT:
-            with pytest.raises(han.MismatchError, match=text):
-                getattr(comm, name)(*given(comm))
-            check_works(comm)
-        grid = comm.Create_cart([comm.size])
-        with pytest.raises(han.MismatchError, match="Sub"):
-            grid.Sub([grid.rank == 0])
-        grid.Free()
+def test_arguments_that_differ_between_ranks_are_an_error_on_all(mpi_ranks, comm):
+    for name, given, text in DIFFERENT:
+        with pytest.raises(han.MismatchError, match=text):
+            getattr(comm, name)(*given(comm))
+        check_works(comm)
+    grid = comm.Create_cart([comm.size])
+    with pytest.raises(han.MismatchError, match="Sub"):
+        grid.Sub([grid.rank == 0])
+    grid.Free()
 
 
 @on_some
-def test_what_mpi_refuses_on_all_ranks_leaves_the_communicator_usable(mpi_ranks):
-    with opened(new_comm()) as comm:
-        with pytest.raises(MPI.Exception):
-            comm.Create_cart([comm.size + 1])
-        check_works(comm)
+def test_what_mpi_refuses_on_all_ranks_leaves_the_communicator_usable(mpi_ranks, comm):
+    with pytest.raises(MPI.Exception):
+        comm.Create_cart([comm.size + 1])
+    check_works(comm)
 
 
 @on_some

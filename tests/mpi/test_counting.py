@@ -54,17 +54,17 @@ def run_all(comm, domains, level, parts, cases, **how):
 
 @pytest.mark.any_library
 @pytest.mark.mpi(ranks=4, timeout=120, unit="s")
-def test_what_is_counted_is_what_programs_say(comm):
-    inside = run_all(comm, [[0] * 4] * 2, "level0", PARTS, CASES)
+def test_what_is_counted_is_what_programs_say(mpi_ranks):
+    inside = run_all(WORLD, [[0] * 4] * 2, "level0", PARTS, CASES)
     assert min(inside.copied, inside.combined) > 0
     with opened(new_comm()) as plain:
         assert (inside.attached > 0) == (not plain._han.parts.shared.attach_refused)
-    between = run_all(comm, [[0, 0, 1, 1], [0] * 4], "network", PARTS, CASES)
+    between = run_all(WORLD, [[0, 0, 1, 1], [0] * 4], "network", PARTS, CASES)
     assert min(between.copied, between.combined, between.sent) > 0
     assert between.sent == between.received
     readers = [part for part in PARTS if registered()[part[0]].reads_peers]
     shared = {"mode": Mode.PERSISTENT, "shared": True}
-    mapped = run_all(comm, [[0] * 4] * 2, "level0", readers, CASES, **shared)
+    mapped = run_all(WORLD, [[0] * 4] * 2, "level0", readers, CASES, **shared)
     assert mapped.mapped > mapped.attached
 
 

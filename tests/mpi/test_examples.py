@@ -79,12 +79,12 @@ def test_training_in_float32_with_batches_smaller_than_the_ranks(mpi_ranks, kind
 
 
 @on_three
-def test_different_weights_are_found_on_all_ranks(comm, monkeypatch, capsys):
+def test_different_weights_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
     right = train_digits.descend
 
-    def descend(comm, network, weights, *rest):
-        result = right(comm, network, weights, *rest)
-        weights[-1] += comm.rank == 1
+    def descend(WORLD, network, weights, *rest):
+        result = right(WORLD, network, weights, *rest)
+        weights[-1] += WORLD.rank == 1
         return result
 
     monkeypatch.setattr(train_digits, "descend", descend)

@@ -3,17 +3,7 @@
 import itertools
 
 import pytest
-from _support import (
-    FLAT,
-    FORMS,
-    TWO_BY_TWO,
-    WORLD,
-    Call,
-    Checker,
-    Reference,
-    new_comm,
-    opened,
-)
+from _support import FLAT, FORMS, TWO_BY_TWO, WORLD, Call, Checker, Reference, new_comm, opened
 
 COUNTS = (0, 1, 5, 700, 20_000)  # of a block: beside a flag, in one cell, in several
 BLOCKS = {"submodule": "sm", "algorithm": "blocks", "chunk": "16KiB"}

@@ -279,13 +279,12 @@ def test_calls_left_to_mpi_are_counted_with_the_reason(mpi_ranks, counting):
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
-def test_calls_on_memory_of_a_device_are_counted_with_the_reason(mpi_ranks, counting):
+def test_calls_on_memory_of_a_device_are_counted_with_the_reason(mpi_ranks, counting, comm):
     one, total = OnDevice(np.ones(4)), OnDevice(np.empty(4))
-    with opened(new_comm()) as comm:
-        comm.Allreduce(one, total)
-        comm.Iallreduce(one, total).Wait()
-        comm.Allreduce_init(one, total).Free()
-        comm.Allreduce(np.ones(4), np.ones(4))
+    comm.Allreduce(one, total)
+    comm.Iallreduce(one, total).Wait()
+    comm.Allreduce_init(one, total).Free()
+    comm.Allreduce(np.ones(4), np.ones(4))
     whys = {(key.call, key.most_bytes, key.why) for key in counting.record}
     assert whys == {
         ("Allreduce", 64, DEVICE), ("Iallreduce", 64, DEVICE), ("Allreduce_init", 64, DEVICE),

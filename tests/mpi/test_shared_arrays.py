@@ -249,39 +249,37 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
 
 @pytest.mark.any_library
 @on_two
-def test_results_that_no_cache_holds(mpi_ranks):
+def test_results_that_no_cache_holds(mpi_ranks, comm):
     """Ranks write such results by streaming stores, which need a fence before the flag."""
     count = (68 << 20) // 8
-    with opened(new_comm()) as comm:
-        send, recv, both = comm.empty(count), comm.empty(count), comm.empty((2, count // 2))
-        requests = [
-            comm.Allreduce_init(send, recv), comm.Allgather_init(send[: count // 2], both),
-            comm.Bcast_init(recv),
-        ]  # fmt: skip
-        for turn in range(2):
-            send[:] = np.arange(count) * (comm.rank + 1) + turn
-            run(requests[0])
-            np.testing.assert_array_equal(recv, np.arange(count) * 3 + 2 * turn)
-            run(requests[1])
-            for rank, block in enumerate(both):
-                np.testing.assert_array_equal(block, np.arange(count // 2) * (rank + 1) + turn)
-            recv[:] = send
-            run(requests[2])
-            np.testing.assert_array_equal(recv, np.arange(count) + turn)
-        for request in requests:
-            request.Free()
+    send, recv, both = comm.empty(count), comm.empty(count), comm.empty((2, count // 2))
+    requests = [
+        comm.Allreduce_init(send, recv), comm.Allgather_init(send[: count // 2], both),
+        comm.Bcast_init(recv),
+    ]  # fmt: skip
+    for turn in range(2):
+        send[:] = np.arange(count) * (comm.rank + 1) + turn
+        run(requests[0])
+        np.testing.assert_array_equal(recv, np.arange(count) * 3 + 2 * turn)
+        run(requests[1])
+        for rank, block in enumerate(both):
+            np.testing.assert_array_equal(block, np.arange(count // 2) * (rank + 1) + turn)
+        recv[:] = send
+        run(requests[2])
+        np.testing.assert_array_equal(recv, np.arange(count) + turn)
+    for request in requests:
+        request.Free()
 
 
 @on_two
-def test_elements_that_no_cell_holds_go_another_way(mpi_ranks):
+def test_elements_that_no_cell_holds_go_another_way(mpi_ranks, comm):
     large, each = MPI.BYTE.Create_contiguous(8192).Commit(), 8192 * 8
     op = MPI.Op.Create(in_python(np.maximum, np.uint8), commute=True)
-    with opened(new_comm()) as comm:
-        send, recv = comm.full(2 * each, comm.rank, np.uint8), comm.zeros(each, np.uint8)
-        request = comm.Reduce_scatter_block_init([send, large], [recv, large], op)
-        run(request, 2)
-        assert (recv == 1).all()
-        request.Free()
+    send, recv = comm.full(2 * each, comm.rank, np.uint8), comm.zeros(each, np.uint8)
+    request = comm.Reduce_scatter_block_init([send, large], [recv, large], op)
+    run(request, 2)
+    assert (recv == 1).all()
+    request.Free()
     op.Free()
     large.Free()
 
@@ -301,17 +299,16 @@ def cannot_move(comm, send):
 
 
 @on_two
-def test_an_array_that_a_request_holds_cannot_move(mpi_ranks):
-    with opened(new_comm()) as comm:
-        cannot_move(comm, comm.full(50_000, 2.0))
-        cannot_move(comm, np.full(50_000, 3.0))
-        grown = bytearray(8 * 50_000)
-        request = comm.Bcast_init(grown)
-        with pytest.raises(BufferError):
-            grown.extend(b"more")
-        run(request, 2)
-        request.Free()
+def test_an_array_that_a_request_holds_cannot_move(mpi_ranks, comm):
+    cannot_move(comm, comm.full(50_000, 2.0))
+    cannot_move(comm, np.full(50_000, 3.0))
+    grown = bytearray(8 * 50_000)
+    request = comm.Bcast_init(grown)
+    with pytest.raises(BufferError):
         grown.extend(b"more")
+    run(request, 2)
+    request.Free()
+    grown.extend(b"more")
 
 
 @on_both
