@@ -1,8 +1,23 @@
-"""A han.Comm for a test; a plugin, as ranks of jobs lose fixtures of a conftest that is read."""
+"""What tests under MPI take from outside: their numbers of ranks, and a han.Comm.
+
+This is a plugin, as the ranks of a job see fixtures of a conftest in its first test file alone.
+"""
+
+import inspect
 
 import pytest
 
 PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector, name, obj):
+    """Mark a test that takes ranks, but names none, with what is `usual` in its module."""
+    usual = getattr(collector.obj, "usual", None)
+    if usual is not None and name.startswith("test") and inspect.isfunction(obj):
+        named = {mark.name for mark in getattr(obj, "pytestmark", [])}
+        if "mpi" not in named and {"mpi_ranks", "comm"} & {*inspect.signature(obj).parameters}:
+            usual(obj)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ import han
 
 ALL_VARIANTS = True  # the first MPI library runs all of them, the others none
 
-on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
 
 
 # ---- wrong calls ------------------------------------------------------------------------------
@@ -218,7 +218,6 @@ def refuse(call, bad: Bad):
 # ---- on all ranks -----------------------------------------------------------------------------
 
 
-@on_ranks
 @with_each
 def test_all_ranks_refuse_and_go_on(mpi_ranks, levels, comm):
     for k, bad in enumerate([*BAD, *(BAD_BLOCKS if levels is FLAT else ())]):
@@ -229,7 +228,6 @@ def test_all_ranks_refuse_and_go_on(mpi_ranks, levels, comm):
             check_works(comm)
 
 
-@on_ranks
 def test_errors_in_a_row_do_not_pile_up(mpi_ranks, comm):
     for _ in range(300):
         refuse(comm.Allreduce, BAD[0])
@@ -241,7 +239,6 @@ def test_errors_in_a_row_do_not_pile_up(mpi_ranks, comm):
     assert not notices._early
 
 
-@on_ranks
 @with_each
 def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels, comm):
     """All ranks fail in the call after a reduction; the root hears of it while it still reduces.
@@ -260,7 +257,6 @@ def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels, com
     check_works(comm)
 
 
-@on_ranks
 @with_each
 def test_errors_while_others_are_under_way(mpi_ranks, levels, comm):
     for n in (1, 50_000):
@@ -278,7 +274,6 @@ def test_errors_while_others_are_under_way(mpi_ranks, levels, comm):
     check_works(comm)
 
 
-@on_ranks
 def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks, comm):
     """After an error of all ranks, rank 1 enters the next call only when rank 0's Test returned."""
     refuse(comm.Allreduce, BAD[0])
@@ -294,7 +289,6 @@ def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks, comm)
     check_works(comm)
 
 
-@on_ranks
 def test_a_freed_communicator_leaves_nothing_to_the_next(mpi_ranks):
     """MPI may reuse the context of a freed communicator whose notices are still on their way."""
     for _ in range(20):
@@ -359,7 +353,6 @@ def check_told(error, odd, text):
     assert text in str(error)
 
 
-@on_ranks
 @with_each
 def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
     apart = levels is TWO_BY_TWO and mpi_ranks > 2  # the next test makes persistent requests there
@@ -389,7 +382,6 @@ def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
             comm.Free()
 
 
-@on_ranks
 def test_one_rank_fails_to_make_a_persistent_request_between_nodes(mpi_ranks):
     comm = new_comm(TWO_LEVELS)
     for k, row in enumerate(ODD):
@@ -401,7 +393,6 @@ def test_one_rank_fails_to_make_a_persistent_request_between_nodes(mpi_ranks):
     comm.Free()
 
 
-@on_ranks
 @with_each
 def test_several_ranks_fail_differently(mpi_ranks, levels):
     comm = new_comm(levels)
@@ -563,7 +554,6 @@ def call_and_wait(comm, variant, collective, arguments, waitall):
         finish(answer)
 
 
-@on_ranks
 def test_a_wrong_argument_in_a_call_by_blocks_is_told(mpi_ranks):
     for k, (collective, arguments) in enumerate(BLOCKS.items()):
         for variant in FORMS:
@@ -585,7 +575,6 @@ def test_a_wrong_argument_in_a_call_by_blocks_is_told(mpi_ranks):
             MPI.COMM_WORLD.Barrier()
 
 
-@on_ranks
 def test_checked_mode_compares_calls_by_blocks(mpi_ranks):
     comm = new_comm(APART, check=True)
     for collective, arguments in BLOCKS.items():
@@ -602,7 +591,6 @@ def test_checked_mode_compares_calls_by_blocks(mpi_ranks):
     comm.Free()
 
 
-@on_ranks
 def test_a_request_by_blocks_that_is_never_freed_keeps_no_shared_memory(mpi_ranks):
     before = mapped("/han-")
     comm = new_comm(APART)

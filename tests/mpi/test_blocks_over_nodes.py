@@ -10,7 +10,7 @@ from mpi4py import MPI
 import han
 from han.model.collectives import BY_BLOCKS, ROOTED, UNEVEN
 
-on_ranks = pytest.mark.mpi(ranks=[2, 3, 5], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3, 5], timeout=120, unit="s")
 NODES = {"alone": APART, "pairs": TWO_BY_TWO}
 ELEMENTS = (0, 1, 5, 700, 20_000)  # of a block: beside a flag, in cells, in several messages
 
@@ -25,7 +25,6 @@ def calls(size):
             yield Call(collective, count, "float64", in_place=in_place, uneven=True)
 
 
-@on_ranks
 @pytest.mark.parametrize("levels", NODES.values(), ids=[*NODES])
 def test_they_give_the_results_of_mpi(mpi_ranks, levels, comm):
     reference = Reference(WORLD.Dup())
@@ -36,7 +35,6 @@ def test_they_give_the_results_of_mpi(mpi_ranks, levels, comm):
     assert comm.cache_info().made > 0
 
 
-@on_ranks
 def test_operands_that_do_not_commute_keep_their_order(mpi_ranks):
     """Right operands win, so the result is the block of the last rank."""
     op = MPI.Op.Create(lambda a, b, t: None, commute=False)
@@ -49,7 +47,6 @@ def test_operands_that_do_not_commute_keep_their_order(mpi_ranks):
     op.Free()
 
 
-@on_ranks
 def test_runs_under_way_progress_meanwhile(mpi_ranks):
     """Rank 0 waits for the others in a gather; they wait for its part of an allreduce first."""
     with opened(new_comm(APART)) as comm, opened(new_comm(APART)) as other:

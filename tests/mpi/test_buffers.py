@@ -12,7 +12,7 @@ import han
 from han.message import message
 from han.message.buffers import parse
 
-on_ranks = pytest.mark.mpi(ranks=[1, 4], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[1, 4], timeout=60, unit="s")
 on_six = pytest.mark.mpi(ranks=6, timeout=60, unit="s")
 TOPOLOGIES = {
     "interleaved": interleaved,
@@ -28,7 +28,6 @@ def each_topology():
             yield name, comm
 
 
-@on_ranks
 def test_absolute_addresses_and_empty_buffers(mpi_ranks):
     with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
         size, rank = comm.Get_size(), comm.Get_rank()
@@ -47,7 +46,6 @@ def test_absolute_addresses_and_empty_buffers(mpi_ranks):
         assert number == 5.0
 
 
-@on_ranks
 def test_memory_from_an_address_has_as_many_bytes_as_there_are_data(mpi_ranks):
     """A column of a matrix: the type spans more bytes than the memory says it has."""
     column = MPI.INT.Create_vector(3, 1, 10).Commit()
@@ -67,7 +65,6 @@ def test_memory_from_an_address_has_as_many_bytes_as_there_are_data(mpi_ranks):
     column.Free()
 
 
-@on_ranks
 def test_none_is_a_buffer_without_elements(mpi_ranks):
     with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
         gap = MPI.INT.Create_resized(0, 24).Commit()
@@ -99,7 +96,6 @@ def test_none_that_is_no_buffer(spec, error, message):
         parse(spec, "buf")
 
 
-@on_ranks
 def test_memory_stays_where_it_is_while_a_call_is_outstanding(mpi_ranks):
     with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
         for kind, more in ((bytearray, b"x"), (lambda n: array.array("b", bytes(n)), [1])):
@@ -194,7 +190,6 @@ def test_a_commutative_operation_of_the_users(mpi_ranks):
     op.Free()
 
 
-@on_ranks
 def test_users_operations_are_the_same_call_on_all_ranks(mpi_ranks):
     extra = [
         MPI.Op.Create(larger) for _ in range(WORLD.rank)

@@ -25,7 +25,7 @@ WORLD = MPI.COMM_WORLD
 SHARED = MPI.COMM_TYPE_SHARED
 
 on_all = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=90, unit="s")
-on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 
 
 # ---- constructors -------------------------------------------------------------------------------
@@ -216,7 +216,6 @@ def test_a_wrapped_communicator_keeps_its_kind(mpi_ranks):
     han.Comm(plain).Free()
 
 
-@on_some
 def test_a_subclass_of_a_program_keeps_its_class_in_duplicates_only(mpi_ranks):
     class Mine(han.Comm):
         def __new__(cls, comm=None):
@@ -274,7 +273,6 @@ def test_intercommunicators_are_mpis_and_merge_to_a_han_comm(mpi_ranks):
 # ---- handles, pickles, constants ----------------------------------------------------------------
 
 
-@on_some
 def test_a_handle_gives_the_communicator_of_han(mpi_ranks):
     comm = new_comm()
     kinds = (comm.Dup(), comm.Create_cart([comm.size]), comm.Create_dist_graph_adjacent([], []))
@@ -298,7 +296,6 @@ def test_a_handle_gives_the_communicator_of_han(mpi_ranks):
         each.Free()
 
 
-@on_some
 def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, monkeypatch, comm):
     plain, world = MPI.COMM_WORLD, han.Comm(MPI.COMM_WORLD)
     for name in ("", "COMM_WORLD"):
@@ -320,7 +317,6 @@ def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, mo
         pickle.dumps(comm)
 
 
-@on_some
 def test_a_communicator_of_a_group_alone_is_of_han(mpi_ranks):
     """MPI makes it from the group without a parent, so it inherits nothing."""
     group = WORLD.Get_group()
@@ -337,7 +333,6 @@ def test_a_communicator_of_a_group_alone_is_of_han(mpi_ranks):
     group.Free()
 
 
-@on_some
 def test_free_in_lower_case_is_mpi4pys(mpi_ranks):
     for plain in (MPI.COMM_WORLD, MPI.COMM_SELF):
         comm = han.Comm(plain)
@@ -356,7 +351,6 @@ def test_free_in_lower_case_is_mpi4pys(mpi_ranks):
         made.Free()
 
 
-@on_some
 def test_methods_that_take_a_communicator_take_one_of_han(mpi_ranks, tmp_path, comm):
     grid = comm.Create_cart([comm.size])
     for each in (comm, grid):
@@ -409,7 +403,6 @@ ODD = [
 ]  # fmt: skip
 
 
-@on_some
 def test_wrong_arguments_on_one_rank_are_an_error_on_all(mpi_ranks, comm):
     for name, wrong, right, kind in ODD:
         for odd in (0, comm.size - 1):
@@ -439,7 +432,6 @@ DIFFERENT = [
 ]
 
 
-@on_some
 def test_arguments_that_differ_between_ranks_are_an_error_on_all(mpi_ranks, comm):
     for name, given, text in DIFFERENT:
         with pytest.raises(han.MismatchError, match=text):
@@ -451,14 +443,12 @@ def test_arguments_that_differ_between_ranks_are_an_error_on_all(mpi_ranks, comm
     grid.Free()
 
 
-@on_some
 def test_what_mpi_refuses_on_all_ranks_leaves_the_communicator_usable(mpi_ranks, comm):
     with pytest.raises(MPI.Exception):
         comm.Create_cart([comm.size + 1])
     check_works(comm)
 
 
-@on_some
 def test_a_freed_communicator_makes_none(mpi_ranks):
     comm = new_comm()
     grid = comm.Create_cart([comm.size])
@@ -472,7 +462,6 @@ def test_a_freed_communicator_makes_none(mpi_ranks):
 # ---- what is left over --------------------------------------------------------------------------
 
 
-@on_some
 def test_every_way_to_end_a_communicator_releases_its_memory(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place:
         comm = new_comm()

@@ -27,7 +27,7 @@ CONFIG = ROOT / "configs" / "virtual-2x2.yaml"
 KINDS = [CommKind.MPI, CommKind.HAN]
 
 on_ranks = pytest.mark.mpi(ranks=[1, 3, 4], timeout=120, unit="s")
-on_three = pytest.mark.mpi(ranks=3, timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=3, timeout=120, unit="s")
 with_each = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 
 
@@ -66,7 +66,6 @@ def test_training_learns_the_same_as_one_rank(mpi_ranks, kind):
     np.testing.assert_allclose(outcome.weights, alone.weights, rtol=0, atol=tolerance)
 
 
-@on_three
 @with_each
 def test_training_in_float32_with_batches_smaller_than_the_ranks(mpi_ranks, kind):
     settings = train_digits.Settings(
@@ -78,7 +77,6 @@ def test_training_in_float32_with_batches_smaller_than_the_ranks(mpi_ranks, kind
     assert outcome.accuracy > 0.8
 
 
-@on_three
 def test_different_weights_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
     right = train_digits.descend
 
@@ -91,7 +89,6 @@ def test_different_weights_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys
     check_found("different weights", capsys, train_digits.main, epochs=1, hidden=8)
 
 
-@on_three
 def test_check_finds_weights_that_differ_from_those_of_mpi(mpi_ranks):
     settings = train_digits.Settings(epochs=1, hidden=8)
     outcome = train_digits.train(MPI.COMM_WORLD, settings)
@@ -100,7 +97,6 @@ def test_check_finds_weights_that_differ_from_those_of_mpi(mpi_ranks):
     assert not train_digits.compare(outcome, other, settings)["agrees_with_mpi"]
 
 
-@on_three
 def test_blocking_sums_stand_in_for_persistent_ones(mpi_ranks, monkeypatch):
     settings = train_digits.Settings(epochs=1, hidden=8)
     persistent = train_digits.train(MPI.COMM_WORLD, settings)
@@ -152,7 +148,6 @@ def test_the_solution_is_that_of_scipy(mpi_ranks, kind):
         assert not grid_solver.is_right(comm, side, found._replace(part=found.part + 1))
 
 
-@on_three
 @pytest.mark.parametrize("example", [fft, sample_sort, grid_solver], ids=lambda e: e.__name__)
 def test_they_report_what_they_found(mpi_ranks, capsys, example):
     example.main(kind=CommKind.HAN, config=CONFIG, as_json=True)
@@ -163,7 +158,6 @@ def test_they_report_what_they_found(mpi_ranks, capsys, example):
         assert record["communicate_s"] > 0
 
 
-@on_three
 @with_each
 def test_asp_reads_a_graph_and_prints_json(mpi_ranks, kind, tmp_path, capsys):
     path = tmp_path / "edges.txt"
@@ -179,7 +173,6 @@ def test_asp_reads_a_graph_and_prints_json(mpi_ranks, kind, tmp_path, capsys):
     assert (record["connected_pairs"], record["longest_distance"]) == (6, 5)
 
 
-@on_three
 def test_wrong_paths_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
     right = asp.relax
 
@@ -192,7 +185,6 @@ def test_wrong_paths_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
     check_found("SciPy", capsys, asp.main, n=20)
 
 
-@on_three
 @pytest.mark.parametrize(
     ("line", "reason"),
     [("0 1 -5", "negative"), ("0 1 2.5", "float64"), ("0 1.5 2", "whole"), ("0 1", "u v w")],
@@ -204,7 +196,6 @@ def test_a_wrong_edge_list_is_refused_on_all_ranks(mpi_ranks, line, reason, tmp_
     check_found(reason, capsys, asp.main, edges=path)
 
 
-@on_three
 def test_the_costs_of_a_first_call_are_told(mpi_ranks, capsys):
     runpy.run_path(str(ROOT / "examples" / "first_call.py"))
     said = capsys.readouterr().out

@@ -31,6 +31,7 @@ from han.memory import arena
 from han.model.topology import MAX_LEVELS
 from han.runtime.making import TOLD
 
+usual = on_two
 CALLS = {
     "blocking": lambda comm: comm.Barrier(),
     "persistent": lambda comm: comm.Barrier_init().Free(),
@@ -46,7 +47,6 @@ def is_used(comm):
     return "not used yet" not in repr(comm)
 
 
-@on_two
 def test_a_communicator_that_is_never_used_takes_no_memory(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place, opened(new_comm()) as comm:
         before = mapped(place)
@@ -72,7 +72,6 @@ def test_every_kind_of_first_call_sets_up_whenever_the_ranks_come(mpi_ranks):
             child.Free()
 
 
-@on_two
 def test_nonblocking_first_calls_wait_for_nobody(mpi_ranks, comm):
     """Ranks may start them on two communicators in different orders, and before a message."""
     with opened(comm.Dup()) as one, opened(comm.Split(0)) as other:
@@ -109,7 +108,6 @@ def test_buffers_in_a_list_of_their_own_are_quick_and_left_to_mpi_alike(mpi_rank
             blocks[:] = 0
 
 
-@on_two
 def test_explain_tells_that_nothing_is_decided_yet(mpi_ranks, comm):
     with opened(comm.Dup()) as child:
         if comm.rank:
@@ -135,7 +133,6 @@ def test_a_group_of_a_communicator_that_inherits_nothing(mpi_ranks):
     comm.Free()
 
 
-@on_two
 def test_what_is_not_collective_does_not_wait_for_a_first_call(mpi_ranks, comm):
     with opened(comm.Dup()) as child:
         if comm.rank:
@@ -149,7 +146,6 @@ def test_what_is_not_collective_does_not_wait_for_a_first_call(mpi_ranks, comm):
         check_works(child)
 
 
-@on_two
 def test_another_handle_finds_what_a_communicator_inherits(mpi_ranks, comm):
     child = comm.Dup()
     one, other = han.Comm.fromhandle(child.handle), han.Comm.fromhandle(child.handle)
@@ -161,7 +157,6 @@ def test_another_handle_finds_what_a_communicator_inherits(mpi_ranks, comm):
     assert one._han.closed
 
 
-@on_two
 def test_another_handle_of_an_idup_finds_what_it_inherits(mpi_ranks, comm):
     """MPI would lose an attribute of a communicator whose request is under way."""
     for _ in range(3):  # MPI may give the handle of a freed communicator to the next one
@@ -179,7 +174,6 @@ def test_another_handle_of_an_idup_finds_what_it_inherits(mpi_ranks, comm):
     plain.Free()
 
 
-@on_two
 def test_a_configuration_must_be_the_inherited_one(mpi_ranks, comm):
     with opened(comm.Dup()) as child:
         with pytest.raises(han.ConfigError, match="another configuration"):
@@ -241,7 +235,6 @@ def test_wrong_arguments_leave_a_communicator_that_is_not_used_yet_usable(mpi_ra
         check_works(child)
 
 
-@on_two
 def test_ranks_come_to_split_a_communicator_that_is_not_used_yet_at_any_time(mpi_ranks, comm):
     with opened(comm.Dup()) as child:
         data, total = np.ones(2), np.zeros(2)
@@ -254,7 +247,6 @@ def test_ranks_come_to_split_a_communicator_that_is_not_used_yet_at_any_time(mpi
         assert (total == comm.size).all()
 
 
-@on_two
 def test_a_child_may_be_used_first_after_its_parent_is_freed(mpi_ranks):
     comm = new_comm()
     child = comm.Split(0)
@@ -263,7 +255,6 @@ def test_a_child_may_be_used_first_after_its_parent_is_freed(mpi_ranks):
     child.Free()
 
 
-@on_two
 def test_an_error_of_one_rank_in_the_set_up_makes_the_communicator_unusable(mpi_ranks, monkeypatch):
     comm = han.Comm(MPI.COMM_SELF.Dup())
     child = comm.Dup()
@@ -284,7 +275,6 @@ def interrupted(*arguments):
     raise KeyboardInterrupt("here")
 
 
-@on_two
 def test_every_handle_knows_that_the_set_up_failed_on_this_rank(mpi_ranks, monkeypatch):
     """Another attempt would wait for ranks that have gone on."""
     with opened(han.Comm(MPI.COMM_SELF.Dup())) as comm:
@@ -305,7 +295,6 @@ def test_every_handle_knows_that_the_set_up_failed_on_this_rank(mpi_ranks, monke
             assert handle == MPI.COMM_NULL
 
 
-@on_two
 def test_every_handle_knows_that_a_split_failed_on_this_rank(mpi_ranks, monkeypatch):
     with opened(han.Comm(MPI.COMM_SELF.Dup())) as comm:
         child = comm.Dup()
@@ -319,7 +308,6 @@ def test_every_handle_knows_that_a_split_failed_on_this_rank(mpi_ranks, monkeypa
             handle.Free()
 
 
-@on_two
 def test_a_first_call_ends_at_the_time_limit(mpi_ranks, monkeypatch):
     monkeypatch.setattr("han.ranks.meeting.SETUP_LEAST", 0.2)
     comm = new_comm(timeout=0.2)

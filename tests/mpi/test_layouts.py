@@ -15,7 +15,7 @@ COUNT = 3  # elements of a block
 BASE, ROOM = 64, 128  # bytes in front of element 0; words of a buffer
 PERMUTED = [((0, 4), 0, 8), ((4, 0), 0, 8), ((0, 12), 0, 16), ((8, 4), 0, 12)]
 OUTSIDE = [((-8, 0), -8, 16), ((8, 12), 8, 8), ((0, 12), 0, 20)]
-on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 4], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[1, 2, 3, 4], timeout=120, unit="s")
 
 
 class Layout:
@@ -69,7 +69,6 @@ def call(comm: han.Comm, name: str, send: list, recv: list, one: Layout) -> None
         finish(method_of(comm, form, name)(send, recv, one.op, *more))
 
 
-@on_ranks
 def test_sums_are_right_whatever_the_layouts(mpi_ranks):
     size, rank = WORLD.size, WORLD.rank
     scale = size * (size + 1) // 2
@@ -90,7 +89,6 @@ def test_sums_are_right_whatever_the_layouts(mpi_ranks):
             one.free()
 
 
-@on_ranks
 def test_elements_in_place(mpi_ranks):
     size, rank = WORLD.size, WORLD.rank
     for comm in comms():
@@ -103,7 +101,6 @@ def test_elements_in_place(mpi_ranks):
             one.free()
 
 
-@on_ranks
 def test_two_derived_types_are_refused_as_by_mpi4py(mpi_ranks):
     one, other = Layout(*PERMUTED[0]), Layout(*PERMUTED[1])
     _, send = one.buffer(COUNT)
@@ -115,7 +112,6 @@ def test_two_derived_types_are_refused_as_by_mpi4py(mpi_ranks):
     other.free()
 
 
-@on_ranks
 def test_types_without_data(mpi_ranks):
     size = WORLD.size
     empty = MPI.DOUBLE.Create_contiguous(0).Commit()

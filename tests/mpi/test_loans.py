@@ -30,6 +30,7 @@ from _support import (
 
 import han
 
+usual = on_both
 ODD = 1  # the rank that errs
 MANY = 1000  # communicators
 FILES = 256  # descriptors that a process may have
@@ -84,7 +85,6 @@ def test_many_used_communicators_take_little(mpi_ranks, monkeypatch):
         first.Free()
 
 
-@on_both
 def test_rings_grow_when_a_call_needs_them(mpi_ranks):
     for levels, nonblocking in ((one, how) for one in LEVELS for how in (False, True)):
         with opened(new_comm(levels)) as comm, opened(comm.Dup()) as child:
@@ -127,7 +127,6 @@ def check_no_room(child, call):
     assert "no room for" in str(error)
 
 
-@on_both
 def test_no_room_when_rings_grow(mpi_ranks, comm):
     for nonblocking in (False, True):
         child = comm.Dup()
@@ -137,7 +136,6 @@ def test_no_room_when_rings_grow(mpi_ranks, comm):
     check_works(comm)
 
 
-@on_both
 def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks, comm):
     """The lender raises in the call that makes the request; the others in it or at its start."""
     child = comm.Dup()
@@ -152,7 +150,6 @@ def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks, comm):
     check_works(comm)
 
 
-@on_both
 def test_different_calls_are_noticed_while_ranks_wait_for_rings(mpi_ranks, comm):
     """The lender makes a call that needs no cells, so the others would wait for ever."""
     child = comm.Dup()
@@ -164,7 +161,6 @@ def test_different_calls_are_noticed_while_ranks_wait_for_rings(mpi_ranks, comm)
     child.Free()
 
 
-@on_both
 def test_persistent_requests_give_their_memory_back(mpi_ranks, comm):
     first, before = comm.Dup(), taken()
     check_works(first)
@@ -180,7 +176,6 @@ def test_persistent_requests_give_their_memory_back(mpi_ranks, comm):
     assert taken() == before
 
 
-@on_both
 def test_memory_stays_until_the_last_rank_has_closed_it(mpi_ranks, comm):
     """A rank that frees a communicator early leaves the others at work in it."""
     first, before = comm.Dup(), taken()
@@ -200,7 +195,6 @@ def test_memory_stays_until_the_last_rank_has_closed_it(mpi_ranks, comm):
     assert taken() == before
 
 
-@on_both
 def test_a_communicator_works_after_the_one_it_was_made_from(mpi_ranks):
     comm = new_comm()
     child = comm.Split(0, -comm.rank)

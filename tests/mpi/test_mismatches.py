@@ -20,7 +20,7 @@ BETWEEN = COUNTS[: 2 if "Open MPI" in MPI.Get_library_version() else 3]
 USE = {"submodule": "sm", "read_parent_flag": False}
 ONE_BY_ONE = {"rules": [{"use": {"levels": {"everyone": USE}}}]}
 
-on_few = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 
 Way = Callable[[han.Comm], object]
 
@@ -139,27 +139,23 @@ def check_told(case: Case, **more: object) -> None:
     comm.Free()
 
 
-@on_few
 @pytest.mark.parametrize("more", [{}, ONE_BY_ONE], ids=["a flag for all", "a flag for each"])
 def test_sizes_on_a_node(mpi_ranks, more):
     for case in of_sizes():
         check_told(case, **more)
 
 
-@on_few
 def test_types_operations_roots_and_collectives_on_a_node(mpi_ranks):
     for case in KINDS:
         check_told(case)
 
 
-@on_few
 @pytest.mark.parametrize("levels", [APART, TWO_BY_TWO], ids=["a rank a node", "two and one"])
 def test_sizes_between_nodes(mpi_ranks, levels):
     for case in of_sizes(ON_NODES, BETWEEN):
         check_told(case, levels=levels)
 
 
-@on_few
 def test_sizes_that_differ_by_whole_segments_between_nodes_end(mpi_ranks):
     """No message shows them: the time limit ends the wait for the last segment."""
     n, ended = 131_072, (han.MismatchError, han.CollectiveTimeoutError, han.PeerError)
@@ -171,7 +167,6 @@ def test_sizes_that_differ_by_whole_segments_between_nodes_end(mpi_ranks):
     WORLD.Barrier()
 
 
-@on_few
 def test_persistent_requests_of_other_sizes(mpi_ranks):
     for count in COUNTS:
         comm = new_comm()
@@ -184,7 +179,6 @@ def test_persistent_requests_of_other_sizes(mpi_ranks):
 
 
 @impatient
-@on_few
 def test_each_call_of_a_root_that_has_gone_on_is_compared(mpi_ranks, monkeypatch):
     monkeypatch.setattr("han.runtime.reports.ANSWER", 0.1)  # seconds; the root never answers
     for count in (1, 1000):  # in small slots, and in cells
@@ -203,7 +197,6 @@ def test_each_call_of_a_root_that_has_gone_on_is_compared(mpi_ranks, monkeypatch
         comm.Free()
 
 
-@on_few
 def test_calls_that_may_differ_between_ranks_still_pass(mpi_ranks, comm):
     data = np.arange(6.0)
     column = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()

@@ -15,7 +15,7 @@ import han
 
 WORLD = MPI.COMM_WORLD
 D = MPI.DOUBLE
-on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=240, unit="s")
+usual = pytest.mark.mpi(ranks=[1, 2, 3], timeout=240, unit="s")
 
 
 class Number:
@@ -89,7 +89,6 @@ def often(comm: MPI.Intracomm, name: str, *arguments: Any) -> None:
         getattr(comm, name)(*arguments)
 
 
-@on_ranks
 def test_a_number_for_each_rank_in_every_object(mpi_ranks, comm):
     size, rank = WORLD.size, WORLD.rank
     for counts in ([2] * size, [r + 1 for r in range(size)]):
@@ -110,7 +109,6 @@ def test_a_number_for_each_rank_in_every_object(mpi_ranks, comm):
             assert result.tolist() == total.tolist(), how
 
 
-@on_ranks
 def test_ranges_and_single_numbers(mpi_ranks, comm):
     size, rank = WORLD.size, WORLD.rank
     counts, starts = range(3, 3 + size), range(0, size * (size + 4), size + 4)
@@ -131,7 +129,6 @@ def test_ranges_and_single_numbers(mpi_ranks, comm):
             assert np.count_nonzero(found == size - 1) == (5 * size if rank == size - 1 else 2)
 
 
-@on_ranks
 def test_lists_of_other_classes(mpi_ranks, comm):
     pair = collections.namedtuple("pair", "data type")
     for spell in (
@@ -152,7 +149,6 @@ class Other(list[Any]):
         return iter((np.zeros(3), D))
 
 
-@on_ranks
 def test_a_list_that_iterates_other_items_is_left_to_the_parser(mpi_ranks, comm):
     a, calls = np.full(4, float(comm.rank)), comm._han.calls
     for _ in range(3):
@@ -181,7 +177,6 @@ class Endless:
         return 2
 
 
-@on_ranks
 def test_the_first_call_reads_numbers_as_later_ones_and_mpi(mpi_ranks):
     size = WORLD.size
     starts = [4 * r for r in range(size)]
@@ -219,7 +214,6 @@ def roots(last: int) -> list[Any]:
     return [*scalars, *plain, np.bool_(last), Number(last), Truncated(last)]
 
 
-@on_ranks
 def test_roots_are_numbers_as_mpi4py_reads_them(mpi_ranks, comm):
     """Before the plan of a call is known, and after that, when it is read in C."""
 
@@ -241,7 +235,6 @@ def test_roots_are_numbers_as_mpi4py_reads_them(mpi_ranks, comm):
             assert said(comm, WORLD.size - 1) == said(WORLD, WORLD.size - 1)
 
 
-@on_ranks
 def test_a_list_may_change_while_its_counts_are_read(mpi_ranks, comm):
     class Rude(Number):
         def __index__(self) -> int:
@@ -259,7 +252,6 @@ def test_a_list_may_change_while_its_counts_are_read(mpi_ranks, comm):
         assert a.tolist() == [1, 1, comm.rank + 1]
 
 
-@on_ranks
 def test_blocks_in_any_order(mpi_ranks, comm):
     size, rank = WORLD.size, WORLD.rank
     for counts in ([2] * size, [r + 1 for r in range(size)], [r % 2 for r in range(size)]):
@@ -294,7 +286,6 @@ def calls(datatype: MPI.Datatype, a: Any) -> dict[str, tuple[str, tuple[Any, ...
     }
 
 
-@on_ranks
 def test_buffers_in_place_of_derived_types_and_with_gaps(mpi_ranks, comm):
     def fill() -> None:
         data[:] = np.arange(data.size) + 1000 * WORLD.rank
@@ -312,7 +303,6 @@ def test_buffers_in_place_of_derived_types_and_with_gaps(mpi_ranks, comm):
                     assert data.tolist() == wanted, (how, what, form)
 
 
-@on_ranks
 def test_blocks_of_pairs_are_combined(mpi_ranks, comm):
     size, rank = WORLD.size, WORLD.rank
     pair = np.dtype([("value", "f8"), ("at", "i4")], align=True)

@@ -17,6 +17,7 @@ from han.ranks import last_words as _last_words
 from han.ranks.last_words import hear, tell
 from han.statistics import Counting
 
+usual = pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 HAN_RUN = ["-m", "han", "run"]
 FOR_EVER = 1e6  # seconds
 
@@ -226,7 +227,6 @@ def test_a_rank_that_does_not_come_is_not_waited_for(mpi_ranks, monkeypatch):
         MPI.COMM_WORLD.send(None, 2)
 
 
-@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_ranks_that_do_not_wait_end_at_once(mpi_ranks, monkeypatch):
     monkeypatch.setattr(_last_words, "WAIT", FOR_EVER)
     comm = MPI.COMM_WORLD.Dup()
@@ -238,7 +238,6 @@ def test_ranks_that_do_not_wait_end_at_once(mpi_ranks, monkeypatch):
     MPI.COMM_WORLD.Barrier()
 
 
-@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_ranks_agree_about_statistics(mpi_ranks, monkeypatch):
     world = MPI.COMM_WORLD.Dup()
     for value, said in (("maybe", "HAN_STATS = 'maybe'"), ("1", "HAN_STATS differs between")):
@@ -320,7 +319,6 @@ def test_ranks_of_communicators_that_overlap_report_once_together(tmp_path, grou
     assert "without rank" not in done.stderr
 
 
-@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_methods_are_as_before_after_counting(mpi_ranks):
     before = {
         name: getattr(han.Comm, name) for name in ("Allreduce", "Alltoallw", "bcast", "_mpi4pys")

@@ -13,7 +13,7 @@ import han
 from han.message.dtypes import PAIR_TYPES
 
 D = MPI.DOUBLE
-on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
 FIELDS = {"DOUBLE": "f8", "FLOAT": "f4", "LONG": "i8", "SHORT": "i2", "LONG_DOUBLE": "g"}
 UNTOUCHED = 0xAA
 
@@ -33,7 +33,6 @@ def test_the_second_call_is_found(mpi_ranks):
                 assert comm._han.calls.hits == found + 2, (name, nbytes)
 
 
-@on_ranks
 def test_hundreds_of_kinds_of_calls_are_found(mpi_ranks, comm):
     buffers = [
         (np.full(n, WORLD.rank, t), np.empty(n, t), op)
@@ -51,7 +50,6 @@ def test_hundreds_of_kinds_of_calls_are_found(mpi_ranks, comm):
         assert all((recv == wanted).all() for _, recv, this in buffers if this is op)
 
 
-@on_ranks
 def test_other_objects_of_an_operation_are_that_operation(mpi_ranks, comm):
     send, recv = np.full(4, 2.0), np.zeros(4)
     others = [MPI.Op(MPI.SUM), MPI.Op.fromhandle(MPI.SUM.handle)]
@@ -61,7 +59,6 @@ def test_other_objects_of_an_operation_are_that_operation(mpi_ranks, comm):
     assert comm.cache_info().misses == 1
 
 
-@on_ranks
 def test_a_freed_operation_is_an_error(mpi_ranks, comm):
     send, recv = np.ones(4), np.zeros(4)
     op = MPI.Op.Create(in_python(np.add, "f8"), commute=True)
@@ -73,7 +70,6 @@ def test_a_freed_operation_is_an_error(mpi_ranks, comm):
             method(send, recv, op)
 
 
-@on_ranks
 def test_entries_of_freed_operations_leave_the_look_up(mpi_ranks, comm):
     def first(one: MPI.buffer, two: MPI.buffer, _datatype: MPI.Datatype) -> None:
         two[:] = one
@@ -91,7 +87,6 @@ def test_entries_of_freed_operations_leave_the_look_up(mpi_ranks, comm):
     assert recv.tolist() == [comm.size - 1.0] * 4
 
 
-@on_ranks
 def test_codes_and_counts_of_numpy(mpi_ranks, comm):
     a = np.arange(6.0) if WORLD.rank == 0 else np.zeros(6)
     known(comm, "Bcast", [a, "d"])
@@ -99,7 +94,6 @@ def test_codes_and_counts_of_numpy(mpi_ranks, comm):
     assert a.tolist() == list(range(6))
 
 
-@on_ranks
 def test_a_reduce_scatter_without_counts(mpi_ranks, comm):
     size, rank = WORLD.size, WORLD.rank
     for counts in ([3] * size, [*range(1, size + 1)], [700] * size):
@@ -125,7 +119,6 @@ def test_a_reduce_scatter_without_counts(mpi_ranks, comm):
             assert found == 2
 
 
-@on_ranks
 def test_a_reduce_scatter_in_place(mpi_ranks, comm):
     size, rank = WORLD.size, WORLD.rank
     for counts in ([3] * size, [*range(1, size + 1)], [0] * (size - 1) + [4], [700] * size):
@@ -163,7 +156,6 @@ def untouched(one: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.full(one.nbytes, UNTOUCHED, np.uint8).view(one.dtype)
 
 
-@on_ranks
 @pytest.mark.parametrize("name", PAIR_TYPES)
 def test_pairs_are_combined_and_their_gaps_stay(mpi_ranks, name, comm):
     datatype = getattr(MPI, name)
@@ -270,7 +262,6 @@ def requests(comm: MPI.Intracomm) -> dict[str, tuple[Callable[[], Any], Callable
     }
 
 
-@on_ranks
 def test_requests_of_a_known_class_are_made_in_c_unless_they_pack(mpi_ranks, comm):
     for name, (make, (fill, check)) in requests(comm).items():
         for _ in range(3):
@@ -306,7 +297,6 @@ class Code(np.str_):
     __hash__ = None  # type: ignore[assignment]
 
 
-@on_ranks
 def test_a_type_code_of_another_class_is_not_looked_up(mpi_ranks, comm):
     with pytest.raises(TypeError):
         comm.Bcast([np.ones(6), Code("d")])

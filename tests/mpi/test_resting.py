@@ -17,7 +17,7 @@ from han.ranks.meeting import Meeting
 from han.runtime.measured import MOST_RESTED
 
 on_all = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=90, unit="s")
-on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 
 
 def used(comm, size=1):
@@ -69,7 +69,6 @@ def test_a_child_takes_over_what_a_freed_one_of_the_same_ranks_had(comm):
         child.Free()
 
 
-@on_some
 def test_handles_of_the_freed_communicator_stay_dead(comm):
     child = comm.Split()
     state = used(child)
@@ -83,7 +82,6 @@ def test_handles_of_the_freed_communicator_stay_dead(comm):
     other.Free()
 
 
-@on_some
 def test_a_communicator_that_was_traced_leaves_nothing(comm):
     child = comm.Split()
     engine = used(child).parts.engines.own
@@ -100,7 +98,6 @@ def test_a_communicator_that_was_traced_leaves_nothing(comm):
     other.Free()
 
 
-@on_some
 def test_children_alive_at_once_are_apart(comm):
     for _ in range(3):
         children = [comm.Split() for _ in range(3)]
@@ -112,7 +109,6 @@ def test_children_alive_at_once_are_apart(comm):
             child.Free()
 
 
-@on_some
 def test_requests_under_way_are_complete_before_another_child_follows(comm):
     """Ranks that are early or late have counted the same calls."""
     for turn in range(30):
@@ -127,7 +123,6 @@ def test_requests_under_way_are_complete_before_another_child_follows(comm):
     assert used(comm.Dup()).parts.engines.own is engine
 
 
-@on_some
 def test_orders_of_ranks_are_told_apart(comm):
     for turn in range(4):
         child = comm.Split(0, comm.rank * (-1) ** turn)
@@ -137,7 +132,6 @@ def test_orders_of_ranks_are_told_apart(comm):
         child.Free()
 
 
-@on_some
 def test_children_of_freed_children_are_taken_over_too(mpi_ranks):
     """Also where the inner one lives longer than the one that it was made from."""
     engines, during, before = [], [], taken()
@@ -160,7 +154,6 @@ def test_children_of_freed_children_are_taken_over_too(mpi_ranks):
     assert taken() == before
 
 
-@on_some
 def test_a_child_lives_on_while_another_one_follows_its_parent(comm):
     outer = comm.Split()
     engine = used(outer).parts.engines.own
@@ -182,7 +175,6 @@ def test_a_child_lives_on_while_another_one_follows_its_parent(comm):
     assert comm._han.parts.nest.sets == 2, "of the same ranks, the later parts stay"
 
 
-@on_some
 def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
     child = comm.Split()
     used(child)
@@ -197,13 +189,11 @@ def test_ranks_that_do_not_all_have_the_parts_make_new_ones(comm):
 
 
 @impatient
-@on_some
 def test_a_child_with_an_error_leaves_nothing(mpi_ranks):
     with without_heir() as child, pytest.raises(han.HanError):
         child.Bcast(object() if WORLD.rank == 0 else np.empty(1), 0)
 
 
-@on_some
 def test_what_belongs_to_one_communicator_alone_is_not_taken_over(mpi_ranks):
     with without_heir() as child:
         kept = child.Allreduce_init(np.ones(1), np.empty(1))
@@ -211,7 +201,6 @@ def test_what_belongs_to_one_communicator_alone_is_not_taken_over(mpi_ranks):
         kept.Start()
 
 
-@on_some
 def test_slots_of_requests_that_were_freed_are_taken_over(comm):
     slots = []
     for turn in range(6):
@@ -264,7 +253,6 @@ def test_memory_is_lent_no_more_if_the_first_step_raises(comm):
     assert arena.usage().taken <= before, "earlier loans may end meanwhile"
 
 
-@on_some
 def test_what_is_free_of_calls_that_were_given_up_is_asked_before_others_use_it(comm):
     """Parts that a communicator leaves may serve another one, which gives a call up."""
     used(comm)
@@ -284,7 +272,6 @@ def test_what_is_free_of_calls_that_were_given_up_is_asked_before_others_use_it(
     assert child == MPI.COMM_NULL
 
 
-@on_some
 def test_all_parts_end_if_some_cannot_be_given_back(comm):
     used(comm)
     child = comm.Split()

@@ -15,7 +15,7 @@ from han.runtime.measured import MOST_ROOTS
 from han.runtime.roots import ROOTS
 from han.tuning.tuned.find import Search
 
-on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,6 @@ def made_and_freed(**more):
         return comm._han.parts, mail_of(comm)
 
 
-@on_some
 def test_a_communicator_made_apart_takes_over_what_an_earlier_one_left(mpi_ranks):
     root, mail = made_and_freed()
     first, others = made_and_freed()
@@ -50,7 +49,6 @@ def test_a_communicator_made_apart_takes_over_what_an_earlier_one_left(mpi_ranks
             assert mail_of(child) is mail
 
 
-@on_some
 def test_memory_does_not_grow(mpi_ranks):
     arena, taken = process_arena(), []
     for _ in range(6):
@@ -61,7 +59,6 @@ def test_memory_does_not_grow(mpi_ranks):
     assert len({*taken[1:]}) == 1
 
 
-@on_some
 def test_a_live_root_has_descendants_too(mpi_ranks):
     with opened(new_comm()) as root:
         mail = mail_of(root)
@@ -71,7 +68,6 @@ def test_a_live_root_has_descendants_too(mpi_ranks):
     assert made_and_freed()[1] is mail
 
 
-@on_some
 def test_other_settings_make_another_root(mpi_ranks):
     mails = [made_and_freed(**more)[1] for more in ({}, {"plans": 5}, {"timeout": 19.0})]
     with opened(new_comm(TWO_LEVELS)) as apart:
@@ -79,7 +75,6 @@ def test_other_settings_make_another_root(mpi_ranks):
     assert len({id(mail) for mail in mails}) == len(mails)
 
 
-@on_some
 def test_a_root_needs_all_ranks(mpi_ranks):
     """A rank may have none: it has lost it, or is bound to other processors."""
     _, mail = made_and_freed()
@@ -97,7 +92,6 @@ def test_a_root_needs_all_ranks(mpi_ranks):
     assert made_and_freed()[1] is not found
 
 
-@on_some
 def test_nothing_descends_from_a_communicator_with_an_error(mpi_ranks):
     with opened(new_comm()) as root:
         mail = mail_of(root)
@@ -106,7 +100,6 @@ def test_nothing_descends_from_a_communicator_with_an_error(mpi_ranks):
     assert made_and_freed()[1] is not mail
 
 
-@on_some
 def test_a_process_has_few_roots(mpi_ranks):
     for plans in range(1, MOST_ROOTS + 4):
         made_and_freed(plans=plans)
@@ -117,7 +110,6 @@ def test_a_process_has_few_roots(mpi_ranks):
     assert last[0] is not last[1]
 
 
-@on_some
 def test_threads_make_communicators_at_the_same_time(mpi_ranks):
     """Of one root, whose parts each thread finds again."""
     made_and_freed()
@@ -137,7 +129,6 @@ def test_threads_make_communicators_at_the_same_time(mpi_ranks):
         one.Free()
 
 
-@on_some
 def test_a_rank_with_a_tuned_table_of_its_own_finds_the_root_again(mpi_ranks, monkeypatch):
     """The ranks use no table then; later communicators descend from the first one all the same."""
     if WORLD.rank:

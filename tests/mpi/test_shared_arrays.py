@@ -28,6 +28,7 @@ from han.cli import info as _cli_info
 from han.memory import arena
 from han.model.program import PEER
 
+usual = on_two
 COUNTS = (1, 1000, 40_001)  # less than a line, shares of less than a block, several pieces
 KINDS = (("float64", "sum"), ("int32", "max"), ("uint8", "bxor"))
 SOCKETS = topology_of([[0, 0, 1], [0, 0, 0]], 1)  # two sockets of one node
@@ -208,7 +209,6 @@ def blocks_are_read_where_they_are(comm, count):
         request.Free()
 
 
-@on_two
 def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks):
     comm = new_comm()
     with han.shared_arrays(comm):
@@ -248,7 +248,6 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
 
 
 @pytest.mark.any_library
-@on_two
 def test_results_that_no_cache_holds(mpi_ranks, comm):
     """Ranks write such results by streaming stores, which need a fence before the flag."""
     count = (68 << 20) // 8
@@ -271,7 +270,6 @@ def test_results_that_no_cache_holds(mpi_ranks, comm):
         request.Free()
 
 
-@on_two
 def test_elements_that_no_cell_holds_go_another_way(mpi_ranks, comm):
     large, each = MPI.BYTE.Create_contiguous(8192).Commit(), 8192 * 8
     op = MPI.Op.Create(in_python(np.maximum, np.uint8), commute=True)
@@ -298,7 +296,6 @@ def cannot_move(comm, send):
     request.Free()
 
 
-@on_two
 def test_an_array_that_a_request_holds_cannot_move(mpi_ranks, comm):
     cannot_move(comm, comm.full(50_000, 2.0))
     cannot_move(comm, np.full(50_000, 3.0))

@@ -16,7 +16,7 @@ import han
 from han.runtime.measured import FIRST_SMALL
 
 RANKS = [1, 2, 3, 4]
-on_all = pytest.mark.mpi(ranks=RANKS, timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=RANKS, timeout=120, unit="s")
 SIZES = (0, 1, 6, 500, 3000, 40_000)  # numbers: in small slots, and in large ones
 
 
@@ -61,7 +61,6 @@ def shuffled(items, seed):
     return items
 
 
-@on_all
 def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
     for number, comm in enumerate(comms()):
         dice, mine, live = random.Random(number), 100 * comm.rank, []
@@ -87,7 +86,6 @@ def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
             one.request.Free()
 
 
-@on_all
 def test_a_known_request_is_made_without_a_message(mpi_ranks, comm):
     send, recv = np.full(4, comm.rank), np.empty(4, int)
     plans, meeting = comm._han.parts.maker.living, comm._han.health.meeting
@@ -119,7 +117,6 @@ def test_the_first_rank_waits_for_no_one(mpi_ranks, comm):
         request.Free()
 
 
-@on_all
 def test_requests_that_are_dropped_leave_their_slots(mpi_ranks, comm):
     for turn in range(40):
         count = (5, 20_000)[turn % 2]

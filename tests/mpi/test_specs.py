@@ -20,7 +20,7 @@ from tensors import BFLOAT16, CPU, FLOAT8, GPU, PINNED, OnDevice, Tensor
 import han
 
 WORLD = MPI.COMM_WORLD
-on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
 N = 4
 D = MPI.DOUBLE
 NO_NUMBERS = (
@@ -194,7 +194,6 @@ def largest(objects: Any, name: str) -> Any:
     return (None, thing, MPI.MAX), [memory]
 
 
-@on_ranks
 @pytest.mark.parametrize("objects", [arrays, buffers, tensors, on_device])
 def test_objects_that_hold_memory(mpi_ranks, objects):
     for levels in (FLAT, TWO_LEVELS):
@@ -208,7 +207,6 @@ def test_objects_that_hold_memory(mpi_ranks, objects):
                     check(comm, collective, partial(make, objects, name), (name, make), forms)
 
 
-@on_ranks
 def test_numbers_of_numpy_are_sent(mpi_ranks, comm):
     for code in "?bhilqefdgFDG":
         for collective in ("Allgather", "Allreduce"):
@@ -236,7 +234,6 @@ def lists(a: np.ndarray[Any, Any]) -> list[Any]:
     ]  # fmt: skip
 
 
-@on_ranks
 def test_lists_that_describe_a_message(mpi_ranks, comm):
     for k in range(len(lists(np.zeros(6)))):
 
@@ -265,7 +262,6 @@ def vectors(a: np.ndarray[Any, Any], size: int) -> list[Any]:
     ]  # fmt: skip
 
 
-@on_ranks
 def test_lists_that_describe_blocks(mpi_ranks, comm):
     size = comm.size
     for k in range(len(vectors(np.zeros(3 * size), size))):
@@ -307,7 +303,6 @@ def types() -> list[tuple[MPI.Datatype, int, int]]:
     ]
 
 
-@on_ranks
 def test_derived_types_are_judged_by_their_true_extent(mpi_ranks, comm):
     found = types()
     size = comm.size
@@ -337,7 +332,6 @@ def test_derived_types_are_judged_by_their_true_extent(mpi_ranks, comm):
         datatype.Free()
 
 
-@on_ranks
 def test_buffers_that_lie_between_each_other_do_not_overlap(mpi_ranks, comm):
     """Columns of one matrix, and a buffer right behind the last byte that is sent."""
     column = D.Create_resized(0, 8 * COLUMNS).Commit()
@@ -360,7 +354,6 @@ def test_buffers_that_lie_between_each_other_do_not_overlap(mpi_ranks, comm):
     column.Free()
 
 
-@on_ranks
 def test_a_buffer_that_is_too_short_is_refused(mpi_ranks, comm):
     wide = D.Create_resized(0, 24).Commit()
     a = np.zeros(10)
@@ -380,7 +373,6 @@ def test_a_buffer_that_is_too_short_is_refused(mpi_ranks, comm):
 # ---- None for MPI.IN_PLACE ----------------------------------------------------------------------
 
 
-@on_ranks
 def test_none_is_in_place_where_mpi4py_takes_it(mpi_ranks, comm):
     size, rank, root = WORLD.size, WORLD.rank, WORLD.size - 1
     at_root = rank == root
@@ -415,7 +407,6 @@ def test_none_is_in_place_where_mpi4py_takes_it(mpi_ranks, comm):
 # ---- tensors ------------------------------------------------------------------------------------
 
 
-@on_ranks
 def test_tensors_are_kept_while_a_call_is_outstanding(mpi_ranks, comm):
     for version, n in itertools.product((0, 1), (4, 100_000)):
         wanted = np.arange(float(n))
@@ -427,7 +418,6 @@ def test_tensors_are_kept_while_a_call_is_outstanding(mpi_ranks, comm):
     assert Tensor(np.zeros(1)).device == CPU
 
 
-@on_ranks
 def test_bfloat16_is_reduced(mpi_ranks):
     """Powers of two are exact in every order; tests of the kernels look at rounding."""
 
@@ -470,7 +460,6 @@ def test_a_device_on_some_ranks_and_the_host_on_others(mpi_ranks, form):
         WORLD.Barrier()
 
 
-@on_ranks
 def test_memory_of_a_device_is_explained(mpi_ranks, comm):
     text = str(comm.explain("allreduce", 64, device=True))
     assert "left to the MPI library" in text

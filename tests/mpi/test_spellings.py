@@ -12,7 +12,7 @@ from tensors import Tensor
 
 D = MPI.DOUBLE
 N = 6  # numbers in a block
-on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 
 Spelling = Callable[[np.ndarray[Any, Any], int], Any]  # of an array that holds some blocks
 
@@ -74,7 +74,6 @@ def made(comm: MPI.Intracomm, name: str, spell: Spelling, starts: bool) -> Any:
     return recv.tolist(), None if send is None else send.tolist()
 
 
-@on_ranks
 def test_usual_spellings_take_the_quick_way(mpi_ranks):
     for comm in comms():
         for name in calls(comm.size):
@@ -89,7 +88,6 @@ def test_usual_spellings_take_the_quick_way(mpi_ranks):
                     assert comm._han.calls.hits == before + quick, (name, how, starts)
 
 
-@on_ranks
 def test_all_spellings_of_a_call_share_one_plan(mpi_ranks, comm):
     for spell in SHARING.values():
         made(comm, "Allreduce", spell, False)
@@ -97,7 +95,6 @@ def test_all_spellings_of_a_call_share_one_plan(mpi_ranks, comm):
     assert (info.misses, info.currsize) == (1, 1)
 
 
-@on_ranks
 def test_spellings_of_one_side_only(mpi_ranks, comm):
     size, rank, root = WORLD.size, WORLD.rank, WORLD.size - 1
     at_root = rank == root
@@ -133,7 +130,6 @@ def test_spellings_of_one_side_only(mpi_ranks, comm):
     assert small.tolist() == [2.0, 3.0, 4.0]
 
 
-@on_ranks
 def test_broadcasts_of_derived_types_take_the_quick_way(mpi_ranks, comm):
     size, root = WORLD.size, WORLD.size - 1
     for how, datatype in derived_types().items():
@@ -168,7 +164,6 @@ def test_broadcasts_of_derived_types_take_the_quick_way(mpi_ranks, comm):
         datatype.Free()
 
 
-@on_ranks
 def test_a_handle_that_another_type_has_after_free(mpi_ranks, comm):
     a = np.zeros(16)
     for stride in (2, 3, 4, 5, 2):  # the libraries use handles of freed types again
@@ -182,7 +177,6 @@ def test_a_handle_that_another_type_has_after_free(mpi_ranks, comm):
             assert a.tolist() == wanted.tolist(), stride
 
 
-@on_ranks
 def test_derived_buffers_are_held_while_a_call_is_outstanding(mpi_ranks, comm):
     vector = D.Create_vector(3, 1, 2).Commit()
     for _ in range(4):
@@ -197,7 +191,6 @@ def test_derived_buffers_are_held_while_a_call_is_outstanding(mpi_ranks, comm):
     vector.Free()
 
 
-@on_ranks
 def test_derived_types_that_cannot_be_used_raise_each_time(mpi_ranks, comm):
     a = np.zeros(16)
     vector = D.Create_vector(3, 1, 2).Commit()
@@ -216,7 +209,6 @@ def test_derived_types_that_cannot_be_used_raise_each_time(mpi_ranks, comm):
         comm.Bcast([a, 2, vector])
 
 
-@on_ranks
 def test_wrong_arguments_are_refused_after_right_ones(mpi_ranks, comm):
     a, b = np.ones(4), np.zeros(4)
     fixed = np.zeros(4)
@@ -242,7 +234,6 @@ def test_wrong_arguments_are_refused_after_right_ones(mpi_ranks, comm):
     assert b.tolist() == [comm.size] * 4
 
 
-@on_ranks
 def test_a_user_defined_operation_gets_the_type_of_the_call(mpi_ranks, comm):
     seen = []
 

@@ -26,7 +26,7 @@ MET = 4 * FIRST + 2 * BURST + 5  # runs of one up to the end of its trial
 OTHER = Use("whole", "dataflow", {"network": LevelUse("adapt", "binary", {"segment": 8192})})
 BY_ROWS = ("bcast", "reduce", "allreduce")
 
-on_few = pytest.mark.mpi(ranks=[2, 3, 4], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3, 4], timeout=60, unit="s")
 
 
 def timing(seconds):
@@ -128,7 +128,6 @@ def test_all_ranks_run_the_same_plan_and_the_result_is_right(mpi_ranks, tmp_path
         assert f"which {said.tried[1]} of {sum(said.tried)} calls ran" in str(said)
 
 
-@on_few
 def test_the_look_up_finds_the_second_call(mpi_ranks, tmp_path):
     with opened(tuned_comm(tmp_path)) as comm:
         for name in NAMES:
@@ -138,7 +137,6 @@ def test_the_look_up_finds_the_second_call(mpi_ranks, tmp_path):
             assert comm._han.calls.hits == found + 2, name
 
 
-@on_few
 def test_ranks_that_are_late_meet_before_and_after_a_burst(mpi_ranks, tmp_path):
     """Ranks of broadcasts and reductions run ahead of each other, but in meetings."""
     with opened(tuned_comm(tmp_path)) as comm:
@@ -162,7 +160,6 @@ def test_ranks_that_are_late_meet_before_and_after_a_burst(mpi_ranks, tmp_path):
         assert len(agree(comm)) == 3
 
 
-@on_few
 def test_persistent_requests_have_trials_of_their_own(mpi_ranks, tmp_path):
     with opened(tuned_comm(tmp_path)) as comm:
         pairs = [(np.zeros(n, int), np.zeros(n, int)) for n in (FEW, MANY)]
@@ -186,7 +183,6 @@ def test_persistent_requests_have_trials_of_their_own(mpi_ranks, tmp_path):
             request.Free()
 
 
-@on_few
 def test_nonblocking_calls_that_overlap(mpi_ranks, tmp_path):
     """Ranks wait in orders of their own, some late; no start of a call waits."""
     with opened(tuned_comm(tmp_path)) as comm:
@@ -213,7 +209,6 @@ def test_nonblocking_calls_that_overlap(mpi_ranks, tmp_path):
         assert sum(other for _, other in told.values()) >= 4
 
 
-@on_few
 def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks, tmp_path):
     """A rank with a new plan counts the runs of those that it has dropped."""
     with opened(tuned_comm(tmp_path)) as comm:
@@ -228,7 +223,6 @@ def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks, tmp_path):
         assert state.parts.plans.info().misses >= (TRIAL if last else 2)
 
 
-@on_few
 def test_communicators_that_are_freed_in_the_middle_of_a_trial(mpi_ranks, tmp_path):
     """Those made later for the same ranks work, whatever they take over."""
     path = WORLD.bcast(tmp_path / "tuned.json")
@@ -244,7 +238,6 @@ def test_communicators_that_are_freed_in_the_middle_of_a_trial(mpi_ranks, tmp_pa
         assert agree(comm)
 
 
-@on_few
 def test_a_call_that_errs_in_place_of_the_one_in_which_the_ranks_agree(mpi_ranks, tmp_path):
     comm = tuned_comm(tmp_path)
     make(comm, TRIAL)
@@ -262,7 +255,6 @@ def test_a_call_that_errs_in_place_of_the_one_in_which_the_ranks_agree(mpi_ranks
     comm.Free()
 
 
-@on_few
 @pytest.mark.parametrize(("kind", "runs"), [("Allreduce", TRIAL), ("Bcast", 4 * FIRST)])
 def test_a_rank_that_does_not_come_is_named(mpi_ranks, tmp_path, kind, runs):
     """In the agreement after a trial, and in the meeting before a burst.
@@ -284,7 +276,6 @@ def test_a_rank_that_does_not_come_is_named(mpi_ranks, tmp_path, kind, runs):
     check_works(tuned_comm(tmp_path))
 
 
-@on_few
 def test_calls_that_have_no_trials(mpi_ranks, tmp_path):
     with opened(tuned_comm(tmp_path, trials=False)) as comm:
         make(comm, 5)
@@ -303,7 +294,6 @@ def test_calls_that_have_no_trials(mpi_ranks, tmp_path):
         assert not ways(comm), "no table compares anything"
 
 
-@on_few
 def test_the_first_trial_comes_later_the_more_its_rival_is_known_to_cost(mpi_ranks, tmp_path):
     for times, first in (((1e-4, 1e-4), 200), ((1e-4, 2e-4), 700)):
         with opened(tuned_comm(tmp_path, times=times)) as comm:

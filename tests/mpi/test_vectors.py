@@ -13,7 +13,7 @@ from tensors import Tensor
 import han
 
 D = MPI.DOUBLE
-on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 
 
 def rows_of(size: int) -> list[list[int]]:
@@ -64,7 +64,6 @@ def allgatherv(
     return a.tolist()
 
 
-@on_ranks
 def test_usual_spellings_of_allgatherv_take_the_quick_way(mpi_ranks, comm):
     for counts, form in itertools.product(rows_of(comm.size), range(4)):
         a = np.zeros(sum(counts) + 1)
@@ -89,7 +88,6 @@ def reduce_scatter(
     return recv.tolist()
 
 
-@on_ranks
 def test_reduce_scatter_with_counts_takes_the_quick_way(mpi_ranks, comm):
     later = MPI.Op.Create(lambda a, b, t: None, commute=True)  # keeps one of the operands
     ops = (MPI.SUM, MPI.MAX, later)
@@ -105,7 +103,6 @@ def test_reduce_scatter_with_counts_takes_the_quick_way(mpi_ranks, comm):
     later.Free()
 
 
-@on_ranks
 def test_a_list_of_counts_that_changes(mpi_ranks, comm):
     """What is compared are the numbers, not the list."""
     size, rank = comm.size, comm.rank
@@ -139,7 +136,6 @@ def scattered(comm: MPI.Intracomm, form: str, counts: Any) -> Any:
     return recv.tolist()
 
 
-@on_ranks
 def test_calls_of_many_counts_share_few_plans(mpi_ranks, comm):
     draw = np.random.default_rng(11)
     for k in range(240):
@@ -151,7 +147,6 @@ def test_calls_of_many_counts_share_few_plans(mpi_ranks, comm):
     assert len(comm._han.parts.plans._kept) < 100, comm.cache_info()
 
 
-@on_ranks
 def test_ranks_that_pass_other_counts_are_told(mpi_ranks):
     for form in ("{}", "{}_init"):
         comm = new_comm()
@@ -164,7 +159,6 @@ def test_ranks_that_pass_other_counts_are_told(mpi_ranks):
         WORLD.Barrier()
 
 
-@on_ranks
 def test_equal_blocks_share_the_plan_of_allgather(mpi_ranks, comm):
     send, recv = np.full(3, comm.rank), np.zeros(3 * comm.size, int)
     comm.Allgather(send, recv)
@@ -176,7 +170,6 @@ def test_equal_blocks_share_the_plan_of_allgather(mpi_ranks, comm):
     assert recv.tolist() == np.repeat(range(comm.size), 3).tolist()
 
 
-@on_ranks
 def test_blocks_in_other_places_and_with_gaps_still_work(mpi_ranks, comm):
     pair = D.Create_vector(1, 1, 2).Create_resized(0, 16).Commit()
     size, rank = comm.size, comm.rank
@@ -211,7 +204,6 @@ def test_blocks_in_other_places_and_with_gaps_still_work(mpi_ranks, comm):
     pair.Free()
 
 
-@on_ranks
 def test_wrong_blocks_are_refused_after_right_ones(mpi_ranks, comm):
     size = comm.size
     counts = [r + 1 for r in range(size)]

@@ -19,6 +19,8 @@ from _support import (
 import han
 from han.config.parts import POLICIES
 
+usual = on_four
+
 
 def calls(size):
     """Yield calls of several sizes."""
@@ -43,7 +45,6 @@ def test_every_policy_and_all_of_them_together(mpi_ranks):
             comm.Free()
 
 
-@on_four
 def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
     """Its peer enters the collective only after it has a large message from the sleeping rank."""
     comm = new_comm(wait={"policy": "futex", "timeout": 20})
@@ -59,7 +60,6 @@ def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
     comm.Free()
 
 
-@on_four
 def test_a_rank_that_sleeps_leaves_the_processor_alone(mpi_ranks):
     """It may wait for flags, for messages, or as the root of broadcasts for room in its ring."""
     last, data = WORLD.size - 1, np.zeros(1 << 17)
@@ -78,7 +78,6 @@ def test_a_rank_that_sleeps_leaves_the_processor_alone(mpi_ranks):
         comm.Free()
 
 
-@on_four
 def test_a_time_limit_ends_a_sleep(mpi_ranks):
     comm = new_comm(wait={"policy": "futex", "timeout": 1})
     if WORLD.rank:
