@@ -32,10 +32,12 @@ def planned(topology: Topology, signature: Signature, choice: Choice, memory: in
     return plan_of_choice(topology, signature, choice, memory)
 
 
-def built_in(topology: Topology, signature: Signature, name: str = TREE) -> Plan:
+def built_in(
+    topology: Topology, signature: Signature, name: str = TREE, memory: int = MEMORY
+) -> Plan:
     """Return the plan of the built-in choice of a composition."""
     choice = choose(signature, topology, NodeTraits(), name)
-    return plan_of_choice(topology, signature, choice, MEMORY)
+    return plan_of_choice(topology, signature, choice, memory)
 
 
 def programs_of(plan: Plan) -> list[Program]:

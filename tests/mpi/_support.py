@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 from machines import topology_of
 from mpi4py import MPI
+from threaded import run_in_threads as run_in_threads
 
 import han
 from han.memory.arena import process_arena
@@ -198,13 +198,6 @@ def errors_if_late(comm: han.Comm, late: int, call: Callable[[], object]) -> lis
     errors = [] if comm.rank == late else [error_of(call)]
     WORLD.Barrier()
     return WORLD.allgather(*(errors or [error_of(call)]))
-
-
-def run_in_threads(work: Callable[..., object], *calls: tuple[Any, ...]) -> None:
-    """Call `work` in several threads at once; raise an error that one of the calls raises."""
-    with ThreadPoolExecutor(len(calls)) as pool:
-        for future in [pool.submit(work, *arguments) for arguments in calls]:
-            future.result()
 
 
 # ---- data ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from machines import on_nodes
-from plans import rules_of
+from plans import built_in, rules_of
 from random_plans import TARGETS, draw_kinds, draw_level, draw_signature, draw_topology
 
 from han.model.collectives import BUNDLED, SCANS
@@ -131,7 +131,6 @@ def test_every_composition_is_proved_on_machines_of_any_depth(name, capsys):
 def test_compositions_are_proved_for_1024_ranks(name):
     """64 nodes of 16 ranks; `bench_verify.py` proves longer messages."""
     topology, signature = on_nodes(*[16] * 64), Signature("allreduce", 1024, 8, "sum", "uint64")
-    choice = choose(signature, topology, NodeTraits(), name)
-    plan = plan_of_choice(topology, signature, choice, 1 << 24)
+    plan = built_in(topology, signature, name, 1 << 24)
     assert plan.choice.composition == name
     assert verify([plan]).ranks == 1024

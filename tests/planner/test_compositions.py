@@ -192,8 +192,7 @@ def test_nodes_of_different_trees_exchange_in_pairs():
 def test_a_ring_overlaps_with_the_tasks_inside_nodes():
     """One task of each kind; a node broadcasts a piece as soon as it has come round."""
     topology, signature = on_nodes(2, 2, 2, 2), call(1 << 20)
-    choice = choose(signature, topology, TRAITS, "ring")
-    plan = planned(topology, signature, choice)
+    plan = built_in(topology, signature, "ring")
     assert plan.tasks.stage_names() == ["sr", "ia", "sb"]
     program, nbytes = lower(plan, 2), (1 << 20) // 4
     messages = program.code["n"][program.code["code"] == Code.ISEND]

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 from machines import topology_of
-from plans import count, programs_of
+from plans import built_in, count, programs_of
 
 from han.common.errors import ConfigError
 from han.config.arrange import Facts, arrange
@@ -173,8 +173,7 @@ def test_built_in_reductions_stay_within_sockets():
         assert (usual.skew, usual.leaders) == ("left", "none")
         wanted = usual if radix is None else Tree("kary", radix, "right", "last", "kary", radix)
         assert tree == wanted
-        plan = plan_of_choice(two, signature, choose(signature, two, NodeTraits()), MEMORY)
-        assert verify([plan] * 3).events
+        assert verify([built_in(two, signature)] * 3).events
 
 
 @pytest.mark.parametrize("scope", ["all", "shared_memory", {"regex": "a"}])

@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 from processes import python
+from threaded import run_in_threads, switching
 
 import han
 from han import _native
@@ -81,7 +81,8 @@ def test_threads_may_trace_at_the_same_time(alone):
                 pass
             traces.append(trace)
 
-    in_threads(work)
+    with switching():
+        run_in_threads(work, (), (), ())
     alone.Allreduce(np.ones(4), np.empty(4))
     assert len(traces) == 600
     assert all(trace.times == [] for trace in traces)
@@ -98,23 +99,10 @@ def test_an_engine_releases_the_memory_of_a_trace(alone):
         for k in range(20_000):
             engine.trace(memories[k % 3])
 
-    in_threads(work)
+    with switching():
+        run_in_threads(work, (), (), ())
     engine.trace(None)
     assert [sys.getrefcount(memory) for memory in memories] == before
-
-
-def in_threads(work, number=3):
-    """Run `work` in several threads that switch as often as possible."""
-    threads = [threading.Thread(target=work) for _ in range(number)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
 
 
 def test_traces_need_not_nest(alone):
