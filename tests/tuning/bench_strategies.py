@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+
 from plans import rules_of
 from test_search import SimulatedLab
 
