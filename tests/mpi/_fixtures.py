@@ -20,15 +20,24 @@ def pytest_pycollect_makeitem(collector, name, obj):
             usual(obj)
 
 
+@pytest.fixture(params=["one level", "two levels"])
+def levels(request):
+    """Return one level, then two, unless a test has its own."""
+    from _support import FLAT, TWO_BY_TWO
+
+    return {"one level": FLAT, "two levels": TWO_BY_TWO}[request.param]
+
+
 @pytest.fixture
 def comm(request):
-    """Make a han.Comm of all ranks on one level, or on those that a test's parameter says.
+    """Make a han.Comm of all ranks, on a test's `levels` or on one.
 
     It is freed after the test, but not after an error, which other ranks may not have.
     """
     from _support import FLAT, new_comm
 
-    made = new_comm(request.node.callspec.params.get("levels", FLAT))
+    asked = "levels" in request.fixturenames
+    made = new_comm(request.getfixturevalue("levels") if asked else FLAT)
     yield made
     if PASSED in request.node.stash:
         made.Free()

@@ -55,7 +55,6 @@ COLLECTIVES = tuple(name for name, row in ROWS.items() if not row.by_blocks)
 on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")
 on_four = pytest.mark.mpi(ranks=4, timeout=40, unit="s")
 on_both = pytest.mark.mpi(ranks=[2, 4], timeout=40, unit="s")
-with_each = pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 
 Levels = Sequence[Mapping[str, Any]]
 
@@ -423,6 +422,13 @@ class Checker:
         self.left += isinstance(answer, MPI.Request) and not isinstance(answer, han.Request)
         finish(answer)
 
+    def _given(self, call: Call, send: np.ndarray, place: np.ndarray) -> Any:
+        """Return what a rank sends: its data, or MPI.IN_PLACE with them in a part of the result."""
+        if not call.in_place:
+            return send
+        place[: send.size] = send
+        return MPI.IN_PLACE
+
     def _barrier(self, call: Call) -> None:
         self._make("Barrier")
 
@@ -460,8 +466,7 @@ class Checker:
         whole, recv = guarded(send)
         recv[:] = send
         wanted = by_numpy(ranks, call.dtype, call.op, call.count) if ranks else recv.copy()
-        given = MPI.IN_PLACE if call.in_place else send
-        self._make(name, given, recv, mpi_op(call.op))
+        self._make(name, self._given(call, send, recv), recv, mpi_op(call.op))
         self._untouched(call, send)
         self._compare(call, wanted, whole, recv)
 
@@ -494,11 +499,7 @@ class Checker:
             wanted[start : start + block.size] = block
         send = blocks[mine].copy()
         target = [recv, (counts, starts)] if odd else [recv, counts]
-        if call.in_place:
-            recv[starts[mine] :][: send.size] = send
-            self._make("Allgatherv", MPI.IN_PLACE, target)
-        else:
-            self._make("Allgatherv", send, target)
+        self._make("Allgatherv", self._given(call, send, recv[starts[mine] :]), target)
         assert send.tobytes() == blocks[mine].tobytes(), "sendbuf"
         self._compare(call, wanted, whole, recv)
 
@@ -506,12 +507,8 @@ class Checker:
         wanted = np.concatenate([call.data(r) for r in range(self.comm.size)])
         whole, recv = guarded(wanted)
         send = call.data(self.rank)
-        if call.in_place:
-            recv[self.rank * call.count :][: call.count] = send
-            self._make(name, MPI.IN_PLACE, recv, *root)
-        else:
-            self._make(name, send, recv, *root)
-            self._untouched(call, send)
+        self._make(name, self._given(call, send, recv[self.rank * call.count :]), recv, *root)
+        self._untouched(call, send)
         self._compare(call, wanted, whole, recv)
 
     def _scatter(self, call: Call) -> None:
@@ -532,12 +529,8 @@ class Checker:
         wanted = np.concatenate([call.data(r, size)[mine] for r in range(size)])
         send = call.data(self.rank, size)
         whole, recv = guarded(wanted)
-        if call.in_place:
-            recv[:] = send
-            self._make("Alltoall", MPI.IN_PLACE, recv)
-        else:
-            self._make("Alltoall", send, recv)
-            self._untouched(call, send, size)
+        self._make("Alltoall", self._given(call, send, recv), recv)
+        self._untouched(call, send, size)
         self._compare(call, wanted, whole, recv)
 
     def _reduce_scatter(self, call: Call) -> None:
@@ -546,9 +539,7 @@ class Checker:
         wanted = total[sum(counts[: self.rank]) :][: counts[self.rank]]
         send = data_of(self.rank, call.dtype, sum(counts), call.op)
         whole, recv = guarded(send if call.in_place else wanted)
-        given = MPI.IN_PLACE if call.in_place else send.copy()
-        if call.in_place:
-            recv[:] = send
+        given = self._given(call, send.copy(), recv)
         if call.uneven:
             known = call.in_place or call.count % 2
             self._make("Reduce_scatter", given, recv, counts if known else None, op)
@@ -561,12 +552,8 @@ class Checker:
         wanted = self.reference(call.dtype, call.op, call.count)
         send = call.data(self.rank)
         whole, recv = guarded(send)
-        if call.in_place:
-            recv[:] = send
-            self._make(name, MPI.IN_PLACE, recv, mpi_op(call.op), *root)
-        else:
-            self._make(name, send, recv, mpi_op(call.op), *root)
-            self._untouched(call, send)
+        self._make(name, self._given(call, send, recv), recv, mpi_op(call.op), *root)
+        self._untouched(call, send)
         self._compare(call, wanted, whole, recv)
         return recv
 

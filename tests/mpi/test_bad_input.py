@@ -22,7 +22,6 @@ from _support import (
     new_comm,
     outcome,
     run,
-    with_each,
 )
 from mpi4py import MPI
 from tensors import OnDevice, Tensor
@@ -218,7 +217,6 @@ def refuse(call, bad: Bad):
 # ---- on all ranks -----------------------------------------------------------------------------
 
 
-@with_each
 def test_all_ranks_refuse_and_go_on(mpi_ranks, levels, comm):
     for k, bad in enumerate([*BAD, *(BAD_BLOCKS if levels is FLAT else ())]):
         for variant in FORMS:
@@ -239,7 +237,6 @@ def test_errors_in_a_row_do_not_pile_up(mpi_ranks, comm):
     assert not notices._early
 
 
-@with_each
 def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels, comm):
     """All ranks fail in the call after a reduction; the root hears of it while it still reduces.
 
@@ -257,7 +254,6 @@ def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels, com
     check_works(comm)
 
 
-@with_each
 def test_errors_while_others_are_under_way(mpi_ranks, levels, comm):
     for n in (1, 50_000):
         for delay in (0, 0.05):
@@ -353,7 +349,6 @@ def check_told(error, odd, text):
     assert text in str(error)
 
 
-@with_each
 def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
     apart = levels is TWO_BY_TWO and mpi_ranks > 2  # the next test makes persistent requests there
     for k, row in enumerate([*ODD, *(ODD_BLOCKS if levels is FLAT else ())]):
@@ -393,7 +388,6 @@ def test_one_rank_fails_to_make_a_persistent_request_between_nodes(mpi_ranks):
     comm.Free()
 
 
-@with_each
 def test_several_ranks_fail_differently(mpi_ranks, levels):
     comm = new_comm(levels)
     wrong = [lambda: (f(16), f(12)), lambda: ("text", f(12))]
@@ -428,7 +422,6 @@ USUAL = {
 
 @pytest.mark.mpi(ranks=[3, 4], timeout=120, unit="s")
 @pytest.mark.parametrize("asked", ["configuration", "environment"])
-@with_each
 def test_checked_mode_names_the_odd_rank(mpi_ranks, levels, asked, monkeypatch):
     if asked == "environment":
         monkeypatch.setenv("HAN_CHECK", "1")

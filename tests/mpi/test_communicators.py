@@ -10,6 +10,7 @@ from _support import (
     FLAT,
     SECONDS,
     TWO_BY_TWO,
+    WORLD,
     check_works,
     mapped,
     new_comm,
@@ -21,7 +22,6 @@ from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
 SHARED = MPI.COMM_TYPE_SHARED
 
 on_all = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=90, unit="s")

@@ -22,7 +22,6 @@ from _support import (
     new_comm,
     run,
     tiny_memory,
-    with_each,
 )
 from mpi4py import MPI
 
@@ -99,7 +98,6 @@ def check_late(comm, call, missing, task):
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=90, unit="s")
-@with_each
 def test_a_rank_that_does_not_come_is_named(mpi_ranks, levels):
     for what, call in CALLS.items():
         comm = new_comm(levels, timeout=0.5)
@@ -148,7 +146,6 @@ def test_timeout_of_the_environment(mpi_ranks, monkeypatch):
 
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
-@with_each
 def test_a_persistent_request_times_out(mpi_ranks, levels):
     comm = new_comm(levels, timeout=0.5)
     request = comm.Allreduce_init(np.ones(100), np.zeros(100))
@@ -171,7 +168,6 @@ def test_a_persistent_request_times_out(mpi_ranks, levels):
 
 @pytest.mark.own_job("a late SIGINT would interrupt the next test")
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
-@with_each
 def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
     for call in CALLS.values():
         comm = new_comm(levels)
@@ -197,7 +193,6 @@ def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
-@with_each
 def test_no_room_for_shared_memory(mpi_ranks, levels, monkeypatch):
     with tiny_memory(512) as place:
         monkeypatch.setenv("HAN_SHM_DIR", str(place))
@@ -244,7 +239,6 @@ def test_no_room_for_a_persistent_request(mpi_ranks, monkeypatch):
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
-@with_each
 def test_a_pending_send_of_the_application_moves_on(mpi_ranks, levels):
     """Rank 1 enters the collective after it has a message that rank 0 sends inside the call."""
     comm = new_comm(levels)
@@ -402,7 +396,6 @@ def test_a_rank_is_killed_within_calls(tmp_path, what):
         assert any(text in error for text in gone), error
 
 
-@with_each
 def test_a_job_with_a_killed_rank_ends(tmp_path, levels):
     status, output, seconds = job(tmp_path, killed(levels, 1, "comm.Barrier()"), 3)
     assert status, output
@@ -433,7 +426,6 @@ note("done")
 )
 
 
-@with_each
 def test_leaving_without_free_is_clean(tmp_path, levels):
     status, output, seconds = job(tmp_path, LEAVING.replace("LEVELS", repr(levels)), 4)
     assert not status, output

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from _support import Call, Checker, Reference, comm_with, interleaved, new_comm, opened
-from mpi4py import MPI
+from _support import WORLD, Call, Checker, Reference, comm_with, interleaved, new_comm, opened
 
 import han
 
-WORLD = MPI.COMM_WORLD
 MOST = 40_000  # elements of 8 bytes
 PLANS = 70  # at most, for each collective
 

@@ -1,7 +1,6 @@
 """Programs that initialise MPI for one thread only."""
 
 from _jobs import PRELUDE, job
-from _support import with_each
 
 PROGRAM = (
     """
@@ -42,7 +41,6 @@ comm.Free()
 )
 
 
-@with_each
 def test_a_program_of_one_thread(tmp_path, levels):
     status, output, _ = job(tmp_path, PROGRAM.replace("LEVELS", repr(levels)), 4)
     assert status == 0, output

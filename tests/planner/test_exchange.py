@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import draw_factors, taken, topology_of
+from plans import MEMORY, planned, prove
 from plans import objection as objection_to
-from plans import planned, prove
 from test_exchange_halves import combined_in
 from test_planner import OPERATIONS, quick
 
@@ -36,7 +36,6 @@ from han.tasks.verify import verify
 
 IN_NODE = ("recursive", "cyclic", "tree", "copyin")
 ORDERED = ("recursive", "tree")
-MEMORY = 1 << 20
 
 
 def plan_of(

@@ -1,6 +1,6 @@
 """Levels on which reductions run otherwise than broadcasts: rules, proofs, costs, files."""
 
-from plans import rules_of
+from plans import MEMORY, rules_of
 
 from han.config import load_config
 from han.model.topology import virtual
@@ -17,7 +17,6 @@ from han.tuning.search.space import space_of
 from han.tuning.tuned.uses import spell, use_record
 
 TOPOLOGY = virtual(6, 3)
-MEMORY = 1 << 20
 KiB = 1024
 
 

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 from machines import on_nodes, simple_machine, topology_of
-from plans import count, rules_of
+from plans import MEMORY, count, rules_of
 
 from han.model.program import Code
 from han.submodules.registry import plan_of_choice
@@ -18,8 +18,6 @@ from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.multi_rail import Hockney, offloaded, whole_offload
 from han.tuning.search.space import space_of
-
-MEMORY = 1 << 20
 
 
 def plan_of(topology, signature, composition="tree", memory=MEMORY, **parameters):

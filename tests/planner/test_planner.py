@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from machines import topology_of
-from plans import programs_of, prove, rules_of
+from plans import MEMORY, programs_of, prove, rules_of
 from random_plans import draw_topology
 
 from han.common.errors import ConfigError
@@ -29,7 +29,6 @@ from han.tasks.signature import Signature
 from han.tasks.steps import chain_of_steps, of_tree, segments
 from han.tasks.verify import Refuted, verify
 
-MEMORY = 1 << 20
 MPI_RULE = {
     "levels": [{"name": "network", "scope": "all"}],
     "rules": [{"use": {"levels": {"network": {"submodule": "mpi"}}}}],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from equations.max_rate import exchange
 from machines import SIMPLE, on_nodes, simple_machine, topology_of
-from plans import programs_of
+from plans import MEMORY, programs_of
 from random_plans import one_plan
 
 from han.common.errors import ArgumentError, ConfigError
@@ -25,7 +25,6 @@ from han.tuning.formulas import MaxRate, recursive_doubling, smp
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
 
-MEMORY = 1 << 20
 US = 1e-6
 
 

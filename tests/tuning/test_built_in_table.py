@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from decisions import DIGESTS, TEXT, digest, machines, shown
-from plans import rules_of
+from plans import MEMORY, rules_of
 
 from han.common.errors import ConfigError
 from han.model.collectives import COLLECTIVES, ROWS
@@ -24,7 +24,6 @@ from han.tuning.row import amount_of
 from han.tuning.tuned.find import find_table
 
 KiB = 1 << 10
-MEMORY = 1 << 20
 
 
 def allreduce(nbytes, **more):
