@@ -10,15 +10,7 @@ import numpy as np
 
 from han._native import Operations, joined
 from han.model.collectives import ROWS
-from han.model.program import (
-    INSTRUCTION,
-    MAX_STREAMS,
-    TERMS,
-    Base,
-    Program,
-    Ref,
-    StreamInfo,
-)
+from han.model.program import INSTRUCTION, MAX_STREAMS, TERMS, Base, Program, Ref, StreamInfo
 from han.model.task_names import TaskNames
 from han.tasks.addresses import Addresses
 from han.tasks.graph import Task, stream_tag

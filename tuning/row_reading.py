@@ -8,17 +8,7 @@ from typing import Any, get_args
 from han.common.suggest import unknown
 from han.common.units import parse_size
 from han.config.parameters import Parameter
-from han.config.rules import (
-    KINDS,
-    MOST,
-    Composition,
-    Ends,
-    KindUse,
-    LevelUse,
-    Schedule,
-    Use,
-    When,
-)
+from han.config.rules import KINDS, MOST, Composition, Ends, KindUse, LevelUse, Schedule, Use, When
 from han.model.collectives import ROWS
 from han.model.facts import COMPOSITIONS, FLAGS, SIZES, Facts
 from han.submodules.registry import registered, submodule

@@ -10,13 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from han.common.suggest import unknown
 from han.config import parts, rules

@@ -23,14 +23,7 @@ from han.common.units import format_size
 from han.memory.arena import ArenaHandle, directory, identity
 from han.memory.loans import Loan
 from han.memory.measured import SPARE
-from han.model.channel_layout import (
-    CONTROL,
-    EPOCH_SHIFT,
-    REASON,
-    RING_MIN,
-    SMALL_BANKS,
-    Geometry,
-)
+from han.model.channel_layout import CONTROL, EPOCH_SHIFT, REASON, RING_MIN, SMALL_BANKS, Geometry
 from han.model.topology import Topology
 from han.ranks.meeting import Meeting
 from han.ranks.notices import Departure

@@ -10,12 +10,7 @@ import numpy as np
 
 from han import _native
 from han.memory.arena import ArenaHandle, Mapped, map_arena, process_arena
-from han.memory.channel import (
-    Channel,
-    Wanted,
-    introduce_all,
-    open_channels,
-)
+from han.memory.channel import Channel, Wanted, introduce_all, open_channels
 from han.memory.loans import Loan, lend
 from han.memory.mapping import Mapping, ask_places, map_arenas, map_known, map_places
 from han.memory.windows import Windows

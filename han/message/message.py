@@ -11,13 +11,7 @@ from mpi4py import MPI
 
 from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.buffers import Buffer, parse
-from han.message.dtypes import (
-    canonical,
-    is_in_packed_form,
-    library_refusal,
-    op_name,
-    pair_name,
-)
+from han.message.dtypes import canonical, is_in_packed_form, library_refusal, op_name, pair_name
 from han.message.packing import Hook, overlap, packer, unpacker
 from han.message.reader import NO_KIND, kind_of
 from han.message.unlocked import is_commutative

@@ -17,16 +17,7 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.message.buffers import Buffer, parse, parts_of
 from han.message.message import Message, _no_in_place, _writable
-from han.message.own_sizes import (
-    TYPED,
-    Side,
-    _apart,
-    _meet,
-    _message,
-    _packed,
-    _side,
-    typed_blocks,
-)
+from han.message.own_sizes import TYPED, Side, _apart, _meet, _message, _packed, _side, typed_blocks
 from han.message.uneven import WRONG, Vector
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from commands import call
+from processes import printed, python
 
 import han
 from han.cli import endings
@@ -17,10 +18,7 @@ MAIN = "import sys; sys.argv[0] = 'han'; from han.cli.main import main; main()"
 
 
 def run(*arguments, **variables):
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments], capture_output=True, text=True, check=False,
-        env={**os.environ, **variables},
-    )  # fmt: skip
+    return python("-c", MAIN, *arguments, **variables)
 
 
 def test_help_imports_no_command():
@@ -32,9 +30,9 @@ tell = lambda: print("loaded", [m for m in modules if m in sys.modules])
 atexit.register(tell)
 {code}
 """
-    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True)
-    assert "Commands:" in done.stdout, done.stderr
-    assert done.stdout.endswith("loaded []\n")
+    said = printed(watched)
+    assert "Commands:" in said
+    assert said.endswith("loaded []")
 
 
 def test_help_shows_the_summary_of_each_command_whole():

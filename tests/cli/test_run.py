@@ -1,20 +1,18 @@
 """``han run`` on one process: what runs, with which arguments, and what is refused."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+from processes import python
 
 PRINT = "import sys; print(__name__, sys.argv, sys.path[0])"
 
 
-def run(folder, *arguments, python=(), text=None):
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return subprocess.run(
-        [sys.executable, *python, "-m", "han", "run", *map(str, arguments)],
-        capture_output=True, text=True, check=False, cwd=folder, env=environ, input=text,
-    )  # fmt: skip
+def run(folder, *arguments, options=(), text=None):
+    words = (*options, "-m", "han", "run", *arguments)
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return python(*words, folder=folder, given=text, PYTHONPATH=paths)
 
 
 def printed(folder, *arguments, **more):
@@ -25,8 +23,7 @@ def printed(folder, *arguments, **more):
 
 def as_python(folder, *arguments):
     """Return what a program prints that Python itself runs."""
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder).stdout.strip()
+    return python(*arguments, folder=folder).stdout.strip()
 
 
 @pytest.fixture
@@ -57,7 +54,7 @@ def test_modules_code_and_standard_input_run_as_python_runs_them(tmp_path, progr
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="python -P is new in Python 3.11")
 def test_a_safe_path_stays(tmp_path, program):
-    first = printed(tmp_path, program, python=["-P"]).split()[-1]
+    first = printed(tmp_path, program, options=["-P"]).split()[-1]
     assert first not in (str(program.parent), str(tmp_path))
 
 
@@ -207,11 +204,6 @@ def test_an_old_mpi4py_is_told_in_one_line(tmp_path):
     folder.mkdir()
     (folder / "__init__.py").write_text("__version__ = '3.1.6'")
     program = "import han\ntry:\n han.Comm\nexcept han.MissingLibraryError as e:\n print(e)"
-    environ = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
-    }
-    said = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environ
-    ).stdout
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    said = python("-c", program, PYTHONPATH=paths).stdout
     assert said.startswith("han needs mpi4py 4.0 or newer, this is 3.1.6; pip install")

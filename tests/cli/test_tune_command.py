@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from functools import partial
@@ -12,6 +10,7 @@ import pytest
 from commands import call
 from commands import refuse as refuse_as
 from disks import full_disk
+from processes import printed
 
 from han.cli.tune_quality import FORMAT
 from han.cli.tune_run import MOST_TOLD, pruned_list, pruned_text
@@ -200,8 +199,7 @@ def test_a_file_for_run_is_refused_before_mpi_starts():
         "done = CliRunner().invoke(app, ['tune', 'run', 'FILE']); "
         "print(done.exception, 'mpi4py.MPI' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[0] == "FILE: the table is named with --out False"
+    assert printed(code).split("\n")[0] == "FILE: the table is named with --out False"
 
 
 def test_a_run_on_one_rank_prints_a_table_and_what_is_left(tmp_path):

@@ -1,13 +1,12 @@
 import dataclasses
 import pickle
 import re
-import subprocess
-import sys
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import printed
 
 from han.common.errors import ConfigError, HanError
 from han.common.units import format_size, parse_size
@@ -638,8 +637,7 @@ def test_rc_takes_several_settings_and_shows_them():
 def test_rc_and_parameters_are_light():
     imports = "import sys, han.config.rc, han.config.parameters"
     code = f"{imports}; print({{'pydantic', 'yaml'}} & set(sys.modules))"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert output.stdout.strip() == "set()", output.stderr
+    assert printed(code) == "set()"
 
 
 # Rules
@@ -697,8 +695,7 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_keys():
 
 def test_the_fingerprint_is_the_same_in_every_process():
     code = "from han.config import default_config as d; print(d().fingerprint())"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert output.stdout.strip() == default_config().fingerprint()
+    assert printed(code) == default_config().fingerprint()
 
 
 # Names of submodules, algorithms and parameters

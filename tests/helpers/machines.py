@@ -1,10 +1,12 @@
 """Topologies of any shape, placements, algorithms of all submodules, and factors for exchanges."""
 
+from collections.abc import Mapping
 from math import prod
 from random import Random
 from typing import Any
 
 from han.config.config import default_config
+from han.config.machine import MachineModel, load_machine
 from han.config.parameters import Parameter
 from han.model.collectives import COLLECTIVES, FUSED, ROWS
 from han.model.topology import Topology, virtual
@@ -18,6 +20,17 @@ from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.planner import Planner
 
 SYMBOLS = "snxyz"
+SIMPLE: dict[str, Any] = {  # a model of a machine
+    "about": "round numbers",
+    "levels": [
+        {"name": "node", "latency": "1us", "bandwidth": "1GB/s", "flag": "1us"},
+        {"name": "network", "latency": "10us", "bandwidth": "100MB/s", "eager": "64KiB"},
+    ],
+    "node": {
+        "level": "node", "copy": "1GB/s", "reduce": "500MB/s", "memory": "100GB/s",
+        "injection": "100MB/s",
+    },
+}  # fmt: skip
 PLACEMENTS = {  # the node of each of 8 ranks; fewer ranks take the first ones
     "one node": [0] * 8,
     "2 x 4": [0, 0, 0, 0, 1, 1, 1, 1],
@@ -96,6 +109,13 @@ def on_nodes(*sizes: int) -> Topology:
     """Return consecutive ranks on nodes of these sizes, which share memory inside them."""
     nodes = [n for n, size in enumerate(sizes) for _ in range(size)]
     return topology_of([nodes, [0] * len(nodes)], 0)
+
+
+def simple_machine(link: Mapping[str, Any] | None = None, **node: Any) -> MachineModel:
+    """Return the simple machine model with other values of its network and its nodes."""
+    network = {**SIMPLE["levels"][1], **(link or {})}
+    levels = [SIMPLE["levels"][0], network]
+    return load_machine({**SIMPLE, "levels": levels, "node": {**SIMPLE["node"], **node}})
 
 
 def planner_of(ranks: int, ppn: int, rank: int) -> Planner:

@@ -18,16 +18,9 @@ from machines import (
     topology_of,
     values_of,
 )
+from plans import rules_of
 
-from han.model.collectives import (
-    BY_BLOCKS,
-    DATALESS,
-    REDUCING,
-    REPLACING,
-    ROOTED,
-    ROWS,
-    UNEVEN,
-)
+from han.model.collectives import BY_BLOCKS, DATALESS, REDUCING, REPLACING, ROOTED, ROWS, UNEVEN
 from han.model.topology import Topology
 from han.submodules.registry import plan_of_choice, registered
 from han.tasks.choice import Choice, LevelChoice
@@ -150,7 +143,7 @@ def draw_plan(
     if signature.by_blocks and topology.whole is None and topology.size > MOST_OVER_NODES:
         return None
     name = composition_of(target.submodule, target.algorithm) or draw_composition(draw)
-    table = RuleTable(None, topology, NodeTraits())
+    table = rules_of(topology)
     choice = draw_choice(draw, topology, signature, unit, name)
     if table.objection(signature, choice) is not None:
         if composition_of(target.submodule, target.algorithm):

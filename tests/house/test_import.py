@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+from processes import printed, python
 
 import han
 
@@ -51,11 +50,7 @@ def run_without_mpi(tmp_path, *arguments):
     (fake / "__init__.py").touch()
     (fake / "MPI.py").write_text(f"raise RuntimeError({NO_LIBRARY!r})")
     paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True, text=True, check=False, env=environ, cwd=tmp_path,
-    )  # fmt: skip
+    return python(*arguments, folder=tmp_path, PYTHONPATH=os.pathsep.join(paths))
 
 
 def test_a_missing_library_is_told_with_the_way_out(tmp_path):
@@ -144,8 +139,7 @@ print(len(planner.program(plan).code) > 0, verify([plan] * 3).events > 0, repr(p
 
 def test_dir_lists_the_public_names_and_finds_them():
     code = "import han; print([n for n in han.__all__ if n not in dir(han)], han.Comm, han.Request)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split()[0] == "[]"
+    assert printed(code).split()[0] == "[]"
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -155,8 +149,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_import_brings_nothing_heavy():
     code = f"import sys, han; print([m for m in {HEAVY} if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert printed(code) == "[]"
 
 
 def test_a_communicator_without_a_file_brings_nothing_that_takes_long_to_import():
@@ -169,8 +162,7 @@ comm = han.Comm(MPI.COMM_SELF)
 comm.Barrier()
 print([m for m in {left} if m in sys.modules])
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert printed(code) == "[]"
 
 
 def test_a_compiled_part_of_another_version_is_refused():
@@ -183,5 +175,4 @@ try:
 except ImportError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "compiled part says SMALL_BANKS = 17, han says 16" in done.stdout, done.stderr
+    assert "compiled part says SMALL_BANKS = 17, han says 16" in printed(code)

@@ -1,9 +1,7 @@
 """What distributions hold: the sdist all that the README uses, the wheel only what is imported."""
 
 import fcntl
-import os
 import subprocess
-import sys
 import tarfile
 import zipfile
 from email.parser import Parser
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import setuptools
+from processes import python
 
 import han
 
@@ -30,11 +29,7 @@ pytestmark = [
 
 def run(folder, *arguments):
     """Run Python; the build leaves nothing in the checkout, and does not optimise."""
-    environ = {**os.environ, "HAN_CFLAGS": "-O0"}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environ, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    done = python(*arguments, folder=folder, HAN_CFLAGS="-O0")
     assert done.returncode == 0, done.stderr[-4000:]
 
 

@@ -3,21 +3,20 @@
 import pytest
 from machines import topology_of
 from mpi4py import MPI
+from plans import rules_of
 
 from han.measure.measured import COARSE
 from han.measure.tune.distinct import Distinct, digest_of
 from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.lower import lower
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import Limits
 from han.tuning.search.space import space_of
 
 LIMITS = Limits(submodules=("sm", "adapt"), segments=(128 << 10,), schedules=("dataflow",))
 NODES = topology_of([[0, 0, 1, 1, 2, 2], [0] * 6], -1)
-RULES = RuleTable(None, NODES, NodeTraits())
+RULES = rules_of(NODES)
 
 
 @pytest.mark.parametrize("collective", ["bcast", "reduce", "allreduce"])

@@ -16,15 +16,7 @@ from han.measure.program_rows import ProgramRow, Work
 from han.measure.program_sizes import BLOCKS, CHUNK, LARGE, SMALL, counts_of, passes, repeated_sizes
 from han.measure.programs import GROUPS, ProgramResult, Programs, chosen, mean_ratio, summary
 from han.model.measurements import Times
-from han.model.recorded import (
-    BLOCKING,
-    MAKING,
-    NONBLOCKING,
-    PERSISTENT,
-    Mix,
-    Recorded,
-    read_mix,
-)
+from han.model.recorded import BLOCKING, MAKING, NONBLOCKING, PERSISTENT, Mix, Recorded, read_mix
 
 QUICK = ("--rounds", "2", "--time", "0")
 

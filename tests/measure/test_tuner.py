@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from machines import topology_of
+from plans import rules_of
 
 from han.common.errors import ArgumentError
 from han.measure.tune.confirm import confirmation
@@ -12,9 +13,7 @@ from han.measure.tune.tuner import Input, Plans, Tuner, served, sparse_first
 from han.model.topology import Topology
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.signature import Signature
-from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.costs.estimates import estimate
-from han.tuning.rules import RuleTable
 from han.tuning.search.results import Found, Result
 from han.tuning.search.space import LATE, PREDICTED
 
@@ -83,7 +82,7 @@ def test_candidates_that_were_not_measured_are_listed_with_the_reason():
 
 def test_what_is_left_to_the_mpi_library_is_told_and_left_out():
     many = Topology(("node",), ("s",), ((0,) * 5000,), (0,) * 5000)  # whose blocks fit into no cell
-    rules, told = RuleTable(None, many, NodeTraits()), []
+    rules, told = rules_of(many), []
     lab = SimpleNamespace(rules=rules)
     inputs = tuple(Input(name, n) for name in ("bcast", "reduce_scatter") for n in (8, 64))
     plans, lines = served(lab, Plans(inputs), told.append)

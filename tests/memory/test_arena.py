@@ -16,14 +16,7 @@ import pytest
 from han.comm import shared_arrays
 from han.common.errors import ConfigError, SharedMemoryError
 from han.memory import arena as arenas
-from han.memory.arena import (
-    Arena,
-    as_shared,
-    holds,
-    limit,
-    open_arena,
-    process_arena,
-)
+from han.memory.arena import Arena, as_shared, holds, limit, open_arena, process_arena
 from han.memory.mapping import ArenaHandle, Mapped
 from han.memory.pages import AT_ONCE, POLICY, WHEN_TOUCHED, describe, policy
 

@@ -2,8 +2,6 @@
 
 import copyreg
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from mpi4py import MPI
+from processes import python
 
 import han.object_moves  # tells _native of MPI.pickle
 from han import _native
@@ -129,7 +128,7 @@ def test_a_rank_with_functions_of_its_own_reads_arrays_of_others():
 
 def test_nothing_is_pickled_before_mpi4py_is_known():
     program = "import numpy as np; from han import _native; _native.encode(np.zeros(3))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = python("-c", program)
     assert done.returncode == 1
     assert "RuntimeError: learn_pickle was not called" in done.stderr
 

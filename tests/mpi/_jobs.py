@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from _support import SECONDS
 
-LONGEST = 60  # seconds of a job: some launchers take long on a busy machine
+LONGEST = 100  # seconds of a job: some launchers take long on a busy machine
 
 
 def job(folder, source, ranks, *before):
@@ -57,6 +57,15 @@ def job(folder, source, ranks, *before):
     assert not left
     assert not remains
     return process.returncode, (folder / "output").read_text(), seconds
+
+
+def launch(folder, ranks, *arguments, **variables):
+    """Run Python on all ranks in a folder; return the finished mpiexec."""
+    command = [shutil.which("mpiexec"), "-n", str(ranks), sys.executable, *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=LONGEST,
+        env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 def strays(token):

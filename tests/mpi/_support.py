@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 from machines import topology_of
 from mpi4py import MPI
+from threaded import run_in_threads as run_in_threads
 
 import han
 from han.memory.arena import process_arena
@@ -199,13 +199,6 @@ def errors_if_late(comm: han.Comm, late: int, call: Callable[[], object]) -> lis
     return WORLD.allgather(*(errors or [error_of(call)]))
 
 
-def run_in_threads(work: Callable[..., object], *calls: tuple[Any, ...]) -> None:
-    """Call `work` in several threads at once; raise an error that one of the calls raises."""
-    with ThreadPoolExecutor(len(calls)) as pool:
-        for future in [pool.submit(work, *arguments) for arguments in calls]:
-            future.result()
-
-
 # ---- data ---------------------------------------------------------------------------------------
 
 
@@ -317,15 +310,30 @@ def method_of(comm: MPI.Intracomm, form: str, name: str) -> Callable[..., Any]:
     return getattr(comm, form.format(name.lower() if form == "I{}" else name))
 
 
+def run(request: MPI.Prequest, times: int = 1) -> None:
+    """Run a persistent request so many times."""
+    for _ in range(times):
+        request.Start()
+        request.Wait()
+
+
 def finish(answer: MPI.Request | None, times: int = 1) -> None:
     """Complete what a call of any form has returned; run a persistent request so many times."""
     if getattr(answer, "persistent", isinstance(answer, MPI.Prequest)):
-        for _ in range(times):
-            answer.Start()
-            answer.Wait()
+        run(answer, times)
         answer.Free()
     elif answer is not None:
         answer.Wait()
+
+
+def in_python(combine: Callable[..., Any], dtype: Any = np.int64) -> Callable[..., None]:
+    """Return a function for operations: the right operand becomes `combine(left, right)`."""
+
+    def function(left: MPI.buffer, right: MPI.buffer, datatype: MPI.Datatype) -> None:
+        x, y = (np.frombuffer(memory, dtype) for memory in (left, right))
+        y[:] = combine(x, y)
+
+    return function
 
 
 class Derived(np.ndarray):
@@ -381,13 +389,13 @@ class Call:
 
 
 class Checker:
-    """Makes calls on a han.Comm, checks their results, and counts the calls."""
+    """Makes calls of a form on a han.Comm, checks their results, and counts the calls."""
 
-    def __init__(self, comm: han.Comm, reference: Reference) -> None:
-        self.comm, self.reference = comm, reference
+    def __init__(self, comm: han.Comm, reference: Reference, form: str = "{}") -> None:
+        self.comm, self.reference, self.form = comm, reference, form
         self.rank = comm.Get_rank()
         self.digest = hashlib.blake2b()
-        self.calls = 0
+        self.calls = self.left = 0  # all calls, and requests of the MPI library
 
     def __call__(self, call: Call, about: object = "") -> None:
         """Make a call; check its result, the guards, and that operands have not changed."""
@@ -408,61 +416,73 @@ class Checker:
         digests = self.comm.allgather(self.digest.hexdigest())
         assert len(set(digests)) == 1, "the ranks' results differ in their last bits"
 
+    def _make(self, name: str, *arguments: Any) -> None:
+        """Make a call to its end."""
+        answer = method_of(self.comm, self.form, name)(*arguments)
+        self.left += isinstance(answer, MPI.Request) and not isinstance(answer, han.Request)
+        finish(answer)
+
+    def _given(self, call: Call, send: np.ndarray, place: np.ndarray) -> Any:
+        """Return what a rank sends: its data, or MPI.IN_PLACE with them in a part of the result."""
+        if not call.in_place:
+            return send
+        place[: send.size] = send
+        return MPI.IN_PLACE
+
     def _barrier(self, call: Call) -> None:
-        self.comm.Barrier()
+        self._make("Barrier")
 
     def _bcast(self, call: Call) -> None:
         wanted = call.data(call.root)
         whole, buffer = guarded(wanted)
         if self.rank == call.root:
             buffer[:] = wanted
-        self.comm.Bcast(buffer, call.root)
+        self._make("Bcast", buffer, call.root)
         self._compare(call, wanted, whole, buffer)
 
     def _reduce(self, call: Call) -> None:
         if self.rank == call.root:
-            self._reduction(call, lambda *a: self.comm.Reduce(*a, root=call.root))
+            self._reduction(call, "Reduce", call.root)
             return
         send = call.data(self.rank)
         self.reference(call.dtype, call.op, call.count)
-        self.comm.Reduce(send, None, mpi_op(call.op), call.root)
+        self._make("Reduce", send, None, mpi_op(call.op), call.root)
         self._untouched(call, send)
 
     def _allreduce(self, call: Call) -> None:
-        result = self._reduction(call, self.comm.Allreduce)
+        result = self._reduction(call, "Allreduce")
         if result.dtype.kind in "fc":
             self.digest.update(result.tobytes())
 
     def _scan(self, call: Call) -> None:
-        self._prefix(call, self.comm.Scan, self.rank + 1)
+        self._prefix(call, "Scan", self.rank + 1)
 
     def _exscan(self, call: Call) -> None:
-        self._prefix(call, self.comm.Exscan, self.rank)
+        self._prefix(call, "Exscan", self.rank)
 
-    def _prefix(self, call: Call, function: Any, ranks: int) -> None:
+    def _prefix(self, call: Call, name: str, ranks: int) -> None:
         """Call a scan; with no operands before its own, a rank keeps its buffer as it is."""
         send = call.data(self.rank)
         whole, recv = guarded(send)
         recv[:] = send
         wanted = by_numpy(ranks, call.dtype, call.op, call.count) if ranks else recv.copy()
-        given = MPI.IN_PLACE if call.in_place else send
-        function(given, recv, mpi_op(call.op))
+        self._make(name, self._given(call, send, recv), recv, mpi_op(call.op))
         self._untouched(call, send)
         self._compare(call, wanted, whole, recv)
 
     def _gather(self, call: Call) -> None:
         if self.rank == call.root:
-            self._collection(call, lambda *a: self.comm.Gather(*a, root=call.root))
+            self._collection(call, "Gather", call.root)
             return
         send = call.data(self.rank)
-        self.comm.Gather(send, None, call.root)
+        self._make("Gather", send, None, call.root)
         self._untouched(call, send)
 
     def _allgather(self, call: Call) -> None:
         if call.uneven:
             self._allgatherv(call)
             return
-        self._collection(call, self.comm.Allgather)
+        self._collection(call, "Allgather")
 
     def _allgatherv(self, call: Call) -> None:
         """Call Allgatherv; blocks of an odd count are in reverse order with gaps of one element."""
@@ -479,24 +499,16 @@ class Checker:
             wanted[start : start + block.size] = block
         send = blocks[mine].copy()
         target = [recv, (counts, starts)] if odd else [recv, counts]
-        if call.in_place:
-            recv[starts[mine] :][: send.size] = send
-            self.comm.Allgatherv(MPI.IN_PLACE, target)
-        else:
-            self.comm.Allgatherv(send, target)
+        self._make("Allgatherv", self._given(call, send, recv[starts[mine] :]), target)
         assert send.tobytes() == blocks[mine].tobytes(), "sendbuf"
         self._compare(call, wanted, whole, recv)
 
-    def _collection(self, call: Call, function: Any) -> None:
+    def _collection(self, call: Call, name: str, *root: int) -> None:
         wanted = np.concatenate([call.data(r) for r in range(self.comm.size)])
         whole, recv = guarded(wanted)
         send = call.data(self.rank)
-        if call.in_place:
-            recv[self.rank * call.count :][: call.count] = send
-            function(MPI.IN_PLACE, recv)
-        else:
-            function(send, recv)
-            self._untouched(call, send)
+        self._make(name, self._given(call, send, recv[self.rank * call.count :]), recv, *root)
+        self._untouched(call, send)
         self._compare(call, wanted, whole, recv)
 
     def _scatter(self, call: Call) -> None:
@@ -506,9 +518,9 @@ class Checker:
         at_root = self.rank == call.root
         send = blocks.copy() if at_root else None
         if at_root and call.in_place:
-            self.comm.Scatter(send, MPI.IN_PLACE, call.root)
+            self._make("Scatter", send, MPI.IN_PLACE, call.root)
         else:
-            self.comm.Scatter(send, recv, call.root)
+            self._make("Scatter", send, recv, call.root)
             self._compare(call, wanted, whole, recv)
         assert send is None or send.tobytes() == blocks.tobytes(), "sendbuf"
 
@@ -517,12 +529,8 @@ class Checker:
         wanted = np.concatenate([call.data(r, size)[mine] for r in range(size)])
         send = call.data(self.rank, size)
         whole, recv = guarded(wanted)
-        if call.in_place:
-            recv[:] = send
-            self.comm.Alltoall(MPI.IN_PLACE, recv)
-        else:
-            self.comm.Alltoall(send, recv)
-            self._untouched(call, send, size)
+        self._make("Alltoall", self._given(call, send, recv), recv)
+        self._untouched(call, send, size)
         self._compare(call, wanted, whole, recv)
 
     def _reduce_scatter(self, call: Call) -> None:
@@ -531,27 +539,21 @@ class Checker:
         wanted = total[sum(counts[: self.rank]) :][: counts[self.rank]]
         send = data_of(self.rank, call.dtype, sum(counts), call.op)
         whole, recv = guarded(send if call.in_place else wanted)
-        given = MPI.IN_PLACE if call.in_place else send.copy()
-        if call.in_place:
-            recv[:] = send
+        given = self._given(call, send.copy(), recv)
         if call.uneven:
             known = call.in_place or call.count % 2
-            self.comm.Reduce_scatter(given, recv, counts if known else None, op)
+            self._make("Reduce_scatter", given, recv, counts if known else None, op)
         else:
-            self.comm.Reduce_scatter_block(given, recv, op)
+            self._make("Reduce_scatter_block", given, recv, op)
         assert call.in_place or given.tobytes() == send.tobytes(), "sendbuf"
         self._compare(call, wanted, whole, recv[: wanted.size])
 
-    def _reduction(self, call: Call, function: Any) -> np.ndarray:
+    def _reduction(self, call: Call, name: str, *root: int) -> np.ndarray:
         wanted = self.reference(call.dtype, call.op, call.count)
         send = call.data(self.rank)
         whole, recv = guarded(send)
-        if call.in_place:
-            recv[:] = send
-            function(MPI.IN_PLACE, recv, mpi_op(call.op))
-        else:
-            function(send, recv, mpi_op(call.op))
-            self._untouched(call, send)
+        self._make(name, self._given(call, send, recv), recv, mpi_op(call.op), *root)
+        self._untouched(call, send)
         self._compare(call, wanted, whole, recv)
         return recv
 

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
+import _fixtures
 import pool.plugin
 
 TURN = "HAN_TEST_TURN"  # "k/n": run the variants of a test whose number is k modulo n
@@ -19,6 +20,7 @@ RANKS = "HAN_TEST_RANKS"  # run only pooled tests on so many ranks
 @pytest.hookimpl(trylast=True)  # after pytest-isolate-mpi, so that hooks of pools run first
 def pytest_configure(config):
     pool.plugin.register(config)
+    config.pluginmanager.register(_fixtures)
 
 
 def pytest_collection_modifyitems(config, items):

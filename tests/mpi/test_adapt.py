@@ -3,8 +3,7 @@
 import itertools
 
 import pytest
-from _support import Call, Checker, Reference, comm_with, opened
-from mpi4py import MPI
+from _support import WORLD, Call, Checker, Reference, comm_with, opened
 
 ALGORITHMS = ("linear", "binary", "in_order_binary", "binomial", "by_rank", "knomial")
 COUNTS = (1, 3001)
@@ -26,12 +25,11 @@ def use_of(algorithm, order, schedule):
 @pytest.mark.mpi(ranks=[1, 4, 9], timeout=240, unit="s")
 @pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
 def test_every_tree_in_both_orders(mpi_ranks, schedule):
-    comm = MPI.COMM_WORLD
-    reference = Reference(comm.Dup())
-    flat, twos = [0] * comm.size, [r // 2 for r in range(comm.size)]
+    reference = Reference(WORLD.Dup())
+    flat, twos = [0] * WORLD.size, [r // 2 for r in range(WORLD.size)]
     for algorithm, order in itertools.product(ALGORITHMS, ("fixed", "arrival")):
         for domains in ([flat], [twos, flat]):
             names = use_of(algorithm, order, schedule)
-            with opened(comm_with(comm, domains, names)) as ours:
+            with opened(comm_with(WORLD, domains, names)) as ours:
                 about = algorithm, order, schedule, len(domains)
-                Checker(ours, reference).every(calls_of(comm.size), about)
+                Checker(ours, reference).every(calls_of(WORLD.size), about)

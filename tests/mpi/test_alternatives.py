@@ -7,13 +7,12 @@ import time
 
 import numpy as np
 import pytest
-from _support import FLAT, comm_on, error_of, new_comm, on_two, opened
+from _support import WORLD, comm_on, error_of, new_comm, on_two, opened
 from machines import topology_of
 from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
 COUNT = 33_001  # elements of 8 bytes: above all least sizes, and not a multiple of a piece
 ROUNDS = 15
 
@@ -115,7 +114,7 @@ def mix(comm, plain, seed):
 @pytest.mark.mpi(ranks=[2, 5], timeout=90, unit="s")
 def test_any_mixture_of_arrays_gives_what_mpi_gives_and_all_agree_what_runs(mpi_ranks):
     plain = WORLD.Dup()
-    with opened(new_comm(FLAT)) as comm:
+    with opened(new_comm()) as comm:
         mix(comm, plain, 4711)
     size = WORLD.size
     pairs = topology_of([[r // 2 for r in range(size)], [0] * size], 1)
@@ -131,55 +130,53 @@ def sockets(topology, policy):
 
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
-def test_a_rank_that_is_late_while_the_others_run_ahead(mpi_ranks):
+def test_a_rank_that_is_late_while_the_others_run_ahead(mpi_ranks, comm):
     """Ranks without shared arrays run ahead; the late rank still learns what they had.
 
     Ranks that offer shared arrays wait for it.
     """
     last = WORLD.size - 1
-    with opened(new_comm(FLAT)) as comm:
-        rng, expected = np.random.default_rng(3), 0
-        arrays = {True: comm.empty(COUNT, int), False: np.empty(COUNT, int)}
-        few = np.zeros(1, int)
-        for turn in range(3):
-            if comm.rank == last:
-                time.sleep(0.05)
-            for k in range(40):
-                shared = [bool(rng.integers(2)), True, bool(rng.random() < 0.2 * turn)]
-                data = arrays[shared[comm.rank]]
-                data[:] = k if comm.rank == 0 else -1
-                comm.Bcast(data)
-                assert (data == k).all()
-                few[0] = k if comm.rank == 0 else -1
-                comm.Bcast(few)
-                assert few[0] == k
-                expected += all(shared)
-        assert comm._han.parts.engines.own.alternatives == expected > 0
+    rng, expected = np.random.default_rng(3), 0
+    arrays = {True: comm.empty(COUNT, int), False: np.empty(COUNT, int)}
+    few = np.zeros(1, int)
+    for turn in range(3):
+        if comm.rank == last:
+            time.sleep(0.05)
+        for k in range(40):
+            shared = [bool(rng.integers(2)), True, bool(rng.random() < 0.2 * turn)]
+            data = arrays[shared[comm.rank]]
+            data[:] = k if comm.rank == 0 else -1
+            comm.Bcast(data)
+            assert (data == k).all()
+            few[0] = k if comm.rank == 0 else -1
+            comm.Bcast(few)
+            assert few[0] == k
+            expected += all(shared)
+    assert comm._han.parts.engines.own.alternatives == expected > 0
 
 
 @on_two
-def test_arrays_that_go_at_once_others_instead_and_what_explain_says(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        for k in range(20):
-            send, recv = comm.full(COUNT, k), comm.zeros(COUNT, int)
-            comm.Allreduce(send, recv)
-            total = recv.copy()
-            del send, recv
-            other = comm.full(2 * COUNT, -1)  # may take the memory of the freed arrays
-            assert (total == comm.size * k).all()
-            assert (other == -1).all()
-        assert comm._han.parts.engines.own.alternatives == 20
-        comm.Allreduce(*(np.zeros(COUNT) for _ in range(2)))
-        assert comm._han.parts.engines.own.alternatives == 20
-        text = str(comm.explain("allreduce", "1MiB"))
-        assert "class     one plan for all sizes above 768KiB and up to 1MiB" in text
-        assert "where all buffers of all ranks are shared arrays: everyone: solo split" in text
-        assert "shared arrays" not in str(comm.explain("allreduce", 1024))
+def test_arrays_that_go_at_once_others_instead_and_what_explain_says(mpi_ranks, comm):
+    for k in range(20):
+        send, recv = comm.full(COUNT, k), comm.zeros(COUNT, int)
+        comm.Allreduce(send, recv)
+        total = recv.copy()
+        del send, recv
+        other = comm.full(2 * COUNT, -1)  # may take the memory of the freed arrays
+        assert (total == comm.size * k).all()
+        assert (other == -1).all()
+    assert comm._han.parts.engines.own.alternatives == 20
+    comm.Allreduce(*(np.zeros(COUNT) for _ in range(2)))
+    assert comm._han.parts.engines.own.alternatives == 20
+    text = str(comm.explain("allreduce", "1MiB"))
+    assert "class     one plan for all sizes above 768KiB and up to 1MiB" in text
+    assert "where all buffers of all ranks are shared arrays: everyone: solo split" in text
+    assert "shared arrays" not in str(comm.explain("allreduce", 1024))
 
 
 @pytest.mark.mpi(ranks=3, timeout=40, unit="s")
 def test_a_wrong_argument_and_a_rank_that_does_not_come_are_told_to_who_has_offered(mpi_ranks):
-    comm = new_comm(FLAT)
+    comm = new_comm()
     send, recv = comm.zeros(COUNT), comm.zeros(COUNT)
     for _ in range(2):
         comm.Allreduce(send, recv)
@@ -187,7 +184,7 @@ def test_a_wrong_argument_and_a_rank_that_does_not_come_are_told_to_who_has_offe
     name, text, _ = error_of(lambda: comm.Allreduce(send, wrong))
     assert name == ("ArgumentError" if comm.rank == 1 else "PeerError"), text
     assert comm.rank == 1 or "rank 1 raised ArgumentError" in text
-    comm = new_comm(FLAT, timeout=1.0)
+    comm = new_comm(timeout=1.0)
     comm.Bcast(send)
     if comm.rank != 2:
         name, text, _ = error_of(lambda: comm.Bcast(send))

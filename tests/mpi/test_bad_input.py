@@ -1,10 +1,8 @@
 """Wrong arguments on all ranks or on one: the errors, and the state of the communicator after."""
 
-import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +14,14 @@ from _support import (
     SECONDS,
     TWO_BY_TWO,
     TWO_LEVELS,
+    WORLD,
     check_works,
     finish,
+    mapped,
     method_of,
     new_comm,
     outcome,
+    run,
 )
 from mpi4py import MPI
 from tensors import OnDevice, Tensor
@@ -28,10 +29,8 @@ from tensors import OnDevice, Tensor
 import han
 
 ALL_VARIANTS = True  # the first MPI library runs all of them, the others none
-TOPOLOGIES = {"one level": FLAT, "two levels": TWO_BY_TWO}
 
-on_ranks = pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
-with_each = pytest.mark.parametrize("levels", TOPOLOGIES.values(), ids=TOPOLOGIES.keys())
+usual = pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
 
 
 # ---- wrong calls ------------------------------------------------------------------------------
@@ -218,22 +217,16 @@ def refuse(call, bad: Bad):
 # ---- on all ranks -----------------------------------------------------------------------------
 
 
-@on_ranks
-@with_each
-def test_all_ranks_refuse_and_go_on(mpi_ranks, levels):
-    comm = new_comm(levels)
+def test_all_ranks_refuse_and_go_on(mpi_ranks, levels, comm):
     for k, bad in enumerate([*BAD, *(BAD_BLOCKS if levels is FLAT else ())]):
         for variant in FORMS:
             if k % 7 == comm.rank:
                 time.sleep(0.002)  # ranks receive the others' notices early or late
             refuse(method_of(comm, variant, bad.collective), bad)
             check_works(comm)
-    comm.Free()
 
 
-@on_ranks
-def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
-    comm = new_comm(FLAT)
+def test_errors_in_a_row_do_not_pile_up(mpi_ranks, comm):
     for _ in range(300):
         refuse(comm.Allreduce, BAD[0])
     check_works(comm)
@@ -242,17 +235,13 @@ def test_errors_in_a_row_do_not_pile_up(mpi_ranks):
     notices.receive(comm._han.parts.engines.own.issued)
     assert len(notices._mine) <= 300
     assert not notices._early
-    comm.Free()
 
 
-@on_ranks
-@with_each
-def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels):
+def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels, comm):
     """All ranks fail in the call after a reduction; the root hears of it while it still reduces.
 
     It must not treat that as an error of the reduction.
     """
-    comm = new_comm(levels)
     last = comm.size - 1
     for n in (1, 100, 3000):
         send, recv = np.ones(n), np.zeros(n)
@@ -265,10 +254,7 @@ def test_an_error_is_not_taken_for_one_of_an_earlier_call(mpi_ranks, levels):
     check_works(comm)
 
 
-@on_ranks
-@with_each
-def test_errors_while_others_are_under_way(mpi_ranks, levels):
-    comm = new_comm(levels)
+def test_errors_while_others_are_under_way(mpi_ranks, levels, comm):
     for n in (1, 50_000):
         for delay in (0, 0.05):
             send, recv = np.full(n, comm.rank + 1.0), np.zeros(n)
@@ -284,25 +270,21 @@ def test_errors_while_others_are_under_way(mpi_ranks, levels):
     check_works(comm)
 
 
-@on_ranks
-def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks):
+def test_test_does_not_wait_when_it_hears_of_an_error_elsewhere(mpi_ranks, comm):
     """After an error of all ranks, rank 1 enters the next call only when rank 0's Test returned."""
-    comm = new_comm(FLAT)
-    world = MPI.COMM_WORLD
     refuse(comm.Allreduce, BAD[0])
     if comm.rank == 1:
-        world.recv(source=0)
+        WORLD.recv(source=0)
     request = comm.Ibarrier()
     if comm.rank == 0:
         time.sleep(0.2)
         for _ in range(5):
             request.Test()
-        world.send(None, dest=1)
+        WORLD.send(None, dest=1)
     request.Wait()
     check_works(comm)
 
 
-@on_ranks
 def test_a_freed_communicator_leaves_nothing_to_the_next(mpi_ranks):
     """MPI may reuse the context of a freed communicator whose notices are still on their way."""
     for _ in range(20):
@@ -367,8 +349,6 @@ def check_told(error, odd, text):
     assert text in str(error)
 
 
-@on_ranks
-@with_each
 def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
     apart = levels is TWO_BY_TWO and mpi_ranks > 2  # the next test makes persistent requests there
     for k, row in enumerate([*ODD, *(ODD_BLOCKS if levels is FLAT else ())]):
@@ -397,7 +377,6 @@ def test_one_rank_fails_and_the_others_hear_of_it(mpi_ranks, levels):
             comm.Free()
 
 
-@on_ranks
 def test_one_rank_fails_to_make_a_persistent_request_between_nodes(mpi_ranks):
     comm = new_comm(TWO_LEVELS)
     for k, row in enumerate(ODD):
@@ -409,8 +388,6 @@ def test_one_rank_fails_to_make_a_persistent_request_between_nodes(mpi_ranks):
     comm.Free()
 
 
-@on_ranks
-@with_each
 def test_several_ranks_fail_differently(mpi_ranks, levels):
     comm = new_comm(levels)
     wrong = [lambda: (f(16), f(12)), lambda: ("text", f(12))]
@@ -445,7 +422,6 @@ USUAL = {
 
 @pytest.mark.mpi(ranks=[3, 4], timeout=120, unit="s")
 @pytest.mark.parametrize("asked", ["configuration", "environment"])
-@with_each
 def test_checked_mode_names_the_odd_rank(mpi_ranks, levels, asked, monkeypatch):
     if asked == "environment":
         monkeypatch.setenv("HAN_CHECK", "1")
@@ -509,7 +485,6 @@ def rule(**level):
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
 def test_configurations_that_differ_or_are_wrong_raise_on_all_ranks(mpi_ranks):
-    world = MPI.COMM_WORLD
     cases = [
         ({"levels": FLAT, "memory": "8MiB"}, ("differs between ranks", "rank(s) 1 ")),
         (rule(submodule="smm"), ("rank 1:", "smm", "sm")),
@@ -521,15 +496,15 @@ def test_configurations_that_differ_or_are_wrong_raise_on_all_ranks(mpi_ranks):
     ]
     for wrong, says in cases:
         with pytest.raises(han.ConfigError) as caught:
-            han.Comm(world, config=wrong if world.rank == 1 else {"levels": FLAT})
+            han.Comm(WORLD, config=wrong if WORLD.rank == 1 else {"levels": FLAT})
         for part in says:
             assert part in str(caught.value), caught.value
     for wrong, says in cases[1:]:  # wrong on all ranks
         with pytest.raises(han.ConfigError) as caught:
-            han.Comm(world, config=wrong)
+            han.Comm(WORLD, config=wrong)
         assert "rank 0" not in str(caught.value), "said once"
         assert says[-1] in str(caught.value)
-    check_works(han.Comm(world, config={"levels": FLAT}))
+    check_works(han.Comm(WORLD, config={"levels": FLAT}))
 
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
@@ -541,11 +516,10 @@ def test_refused_configurations_use_nothing_up(mpi_ranks):
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_a_second_configuration_for_one_communicator_is_refused(mpi_ranks):
-    world = MPI.COMM_WORLD
-    comm = han.Comm(world, config={"levels": FLAT})
-    assert han.Comm(world)._han is han.Comm(world, config={"levels": FLAT})._han is comm._han
+    comm = han.Comm(WORLD, config={"levels": FLAT})
+    assert han.Comm(WORLD)._han is han.Comm(WORLD, config={"levels": FLAT})._han is comm._han
     with pytest.raises(han.ConfigError, match=r"already has a han\.Comm with another config"):
-        han.Comm(world, config={"levels": TWO_BY_TWO})
+        han.Comm(WORLD, config={"levels": TWO_BY_TWO})
     with pytest.raises(han.ArgumentTypeError, match=r"takes an MPI\.Intracomm, not int"):
         han.Comm(3)
     with pytest.raises(han.RevokedError, match="COMM_NULL"):
@@ -573,7 +547,6 @@ def call_and_wait(comm, variant, collective, arguments, waitall):
         finish(answer)
 
 
-@on_ranks
 def test_a_wrong_argument_in_a_call_by_blocks_is_told(mpi_ranks):
     for k, (collective, arguments) in enumerate(BLOCKS.items()):
         for variant in FORMS:
@@ -595,7 +568,6 @@ def test_a_wrong_argument_in_a_call_by_blocks_is_told(mpi_ranks):
             MPI.COMM_WORLD.Barrier()
 
 
-@on_ranks
 def test_checked_mode_compares_calls_by_blocks(mpi_ranks):
     comm = new_comm(APART, check=True)
     for collective, arguments in BLOCKS.items():
@@ -612,19 +584,12 @@ def test_checked_mode_compares_calls_by_blocks(mpi_ranks):
     comm.Free()
 
 
-@on_ranks
 def test_a_request_by_blocks_that_is_never_freed_keeps_no_shared_memory(mpi_ranks):
-    def channels():
-        gc.collect()
-        maps = Path("/proc/self/maps").read_text().splitlines()
-        return sum("/han-" in line for line in maps)
-
-    before = channels()
+    before = mapped("/han-")
     comm = new_comm(APART)
     comm.Allreduce(f(4), f(4))
-    assert channels() > before
+    assert mapped("/han-") > before
     request = comm.Allgather_init(f(1), f(comm.size))
-    request.Start()
-    request.Wait()
+    run(request)
     comm.Free()
-    assert channels() == before
+    assert mapped("/han-") == before

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _support import WORLD
 from commands import call, refuse
 from mpi4py import MPI
 
@@ -22,7 +23,7 @@ from han.tuning.tuned.files import as_text, write
 from han.tuning.tuned.find import user_folder
 from han.tuning.tuned.table import of_points
 
-on_two = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=2, timeout=120, unit="s")
 on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 
 
@@ -63,15 +64,12 @@ def test_types_and_operations(mpi_ranks, dtype, op):
             assert [row.nbytes for row in rows_of(bench, collective, 64)] == [64]
 
 
-@on_two
 def test_batches_are_as_long_on_every_rank(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    with Bench(comm, None, Settings(rounds=1, seconds=0)) as bench:
+    with Bench(WORLD, None, Settings(rounds=1, seconds=0)) as bench:
         (row,) = rows_of(bench, "bcast", 8)
-    assert len(set(comm.allgather(tuple(t.calls for t in row.times.values())))) == 1
+    assert len(set(WORLD.allgather(tuple(t.calls for t in row.times.values())))) == 1
 
 
-@on_two
 def test_a_wrong_result_is_found_on_all_ranks(mpi_ranks, monkeypatch):
     bench = Bench(MPI.COMM_WORLD, None, QUICK)
     right = Buffers.result
@@ -88,7 +86,6 @@ def test_a_wrong_result_is_found_on_all_ranks(mpi_ranks, monkeypatch):
         bench.measure(QUICK.case("allreduce", 64))
 
 
-@on_two
 def test_no_comparison_when_it_is_not_wanted(mpi_ranks, monkeypatch):
     monkeypatch.setattr(Buffers, "result", None)
     settings = Settings(rounds=1, iterations=1, check=False, only="han")
@@ -127,7 +124,6 @@ def test_other_tables_that_are_no_use_are_told_of(tmp_path, monkeypatch):
         assert bench.han._han.parts.given.tuned.table.source == str(folder / "good.json")
 
 
-@on_two
 def test_tuned_choices_are_measured_beside_the_built_in_ones(mpi_ranks, tmp_path):
     settings = Settings(rounds=1, iterations=2, tuned=True)
     with pytest.raises(ArgumentError, match="no tuned table: none in"):
@@ -149,7 +145,6 @@ def test_tuned_choices_are_measured_beside_the_built_in_ones(mpi_ranks, tmp_path
         assert row.gain is None
 
 
-@on_two
 def test_a_library_without_persistent_collectives_is_measured_blocking(mpi_ranks):
     class Old(MPI.Intracomm):
         def Allreduce_init(self, *_):
@@ -162,7 +157,6 @@ def test_a_library_without_persistent_collectives_is_measured_blocking(mpi_ranks
     np.testing.assert_array_less(1, buffers.recv)
 
 
-@on_two
 def test_rank_0_alone_prints(mpi_ranks):
     arguments = ["bench", "allreduce", "--sizes", "8,64KiB", "--rounds", "1", "--iterations", "1"]
     text = call(*arguments, "--shared", "--mode", "persistent", "--json", "-")
@@ -175,7 +169,6 @@ def test_rank_0_alone_prints(mpi_ranks):
         assert not found["settings"]["fresh"]
 
 
-@on_two
 def test_data_that_is_written_anew_before_each_call(mpi_ranks):
     for name in ("bcast", "scatter", "allgather"):
         buffers = Buffers(QUICK.case(name, 64), MPI.COMM_WORLD.rank, 2)
@@ -187,13 +180,11 @@ def test_data_that_is_written_anew_before_each_call(mpi_ranks):
             assert all(row.ratio > 0 for row in rows_of(running, name, 64, 1 << 17))
 
 
-@on_two
 def test_info_shows_the_groups(mpi_ranks):
     text = call("info", "--config", "virtual-2x2")
     assert ("ranks [0-1]" in text) == (MPI.COMM_WORLD.rank == 0)
 
 
-@on_two
 def test_info_shows_rails_and_adapters_that_contradict_them(mpi_ranks, tmp_path, monkeypatch):
     monkeypatch.setenv("FI_TCP_IFACE", "lo")
     (tmp_path / "rails.yaml").write_text("rails: {count: 2}")
@@ -257,7 +248,6 @@ def test_programs_are_measured_on_both_sides(mpi_ranks, tmp_path):
         assert all(row["name"] in text for row in rows)
 
 
-@on_two
 def test_calls_that_stay_mpis_are_measured_on_both_sides(mpi_ranks, tmp_path):
     apart = tmp_path / "apart.yaml"
     apart.write_text("levels:\n- {name: node, scope: {size: 1}}\n- {name: network, scope: all}\n")
@@ -268,7 +258,6 @@ def test_calls_that_stay_mpis_are_measured_on_both_sides(mpi_ranks, tmp_path):
         assert all(method in names for method in ("Alltoall of", "Iscatter of", "Barrier_init"))
 
 
-@on_two
 def test_a_wrong_result_of_a_program_is_found_on_all_ranks(mpi_ranks):
     def make(comm):
         return Work(lambda: None, [np.ones(2) * (comm is bench.han and comm.rank)])

@@ -5,16 +5,15 @@ import itertools
 
 import numpy as np
 import pytest
-from _support import comm_with, interleaved, opened
+from _support import WORLD, comm_with, in_python, interleaved, opened, run
 from mpi4py import MPI
 
 import han
 from han.message import message
 from han.message.buffers import parse
 
-on_ranks = pytest.mark.mpi(ranks=[1, 4], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[1, 4], timeout=60, unit="s")
 on_six = pytest.mark.mpi(ranks=6, timeout=60, unit="s")
-WORLD = MPI.COMM_WORLD
 TOPOLOGIES = {
     "interleaved": interleaved,
     "one node": lambda n: [[0] * n] * 2,
@@ -29,7 +28,6 @@ def each_topology():
             yield name, comm
 
 
-@on_ranks
 def test_absolute_addresses_and_empty_buffers(mpi_ranks):
     with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
         size, rank = comm.Get_size(), comm.Get_rank()
@@ -48,7 +46,6 @@ def test_absolute_addresses_and_empty_buffers(mpi_ranks):
         assert number == 5.0
 
 
-@on_ranks
 def test_memory_from_an_address_has_as_many_bytes_as_there_are_data(mpi_ranks):
     """A column of a matrix: the type spans more bytes than the memory says it has."""
     column = MPI.INT.Create_vector(3, 1, 10).Commit()
@@ -68,7 +65,6 @@ def test_memory_from_an_address_has_as_many_bytes_as_there_are_data(mpi_ranks):
     column.Free()
 
 
-@on_ranks
 def test_none_is_a_buffer_without_elements(mpi_ranks):
     with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
         gap = MPI.INT.Create_resized(0, 24).Commit()
@@ -100,7 +96,6 @@ def test_none_that_is_no_buffer(spec, error, message):
         parse(spec, "buf")
 
 
-@on_ranks
 def test_memory_stays_where_it_is_while_a_call_is_outstanding(mpi_ranks):
     with opened(comm_with(WORLD, interleaved(WORLD.size))) as comm:
         for kind, more in ((bytearray, b"x"), (lambda n: array.array("b", bytes(n)), [1])):
@@ -135,10 +130,13 @@ def test_long_doubles(mpi_ranks):
 # ---- user-defined operations --------------------------------------------------------------------
 
 
-def multiply(a, b, datatype):
-    """Compute ``b = a b`` for 2 x 2 matrices: the left operand times the right one."""
-    x, y = (np.frombuffer(m, np.uint64).reshape(-1, 2, 2) for m in (a, b))
-    y[:] = x @ y
+def matrix_product(left, right):
+    """Multiply 2 x 2 matrices: the left operand times the right one."""
+    return (left.reshape(-1, 2, 2) @ right.reshape(-1, 2, 2)).ravel()
+
+
+multiply = in_python(matrix_product, np.uint64)
+larger, smaller, add_wide = map(in_python, (np.maximum, np.minimum, np.add))
 
 
 def matrices(rank, n):
@@ -176,16 +174,6 @@ def test_matrix_products_keep_the_order_of_ranks(mpi_ranks):
     matrix.Free()
 
 
-def larger(a, b, datatype):
-    x, y = (np.frombuffer(m, np.int64) for m in (a, b))
-    np.maximum(x, y, out=y)
-
-
-def smaller(a, b, datatype):
-    x, y = (np.frombuffer(m, np.int64) for m in (a, b))
-    np.minimum(x, y, out=y)
-
-
 @on_six
 def test_a_commutative_operation_of_the_users(mpi_ranks):
     op = MPI.Op.Create(larger, commute=True)
@@ -202,7 +190,6 @@ def test_a_commutative_operation_of_the_users(mpi_ranks):
     op.Free()
 
 
-@on_ranks
 def test_users_operations_are_the_same_call_on_all_ranks(mpi_ranks):
     extra = [
         MPI.Op.Create(larger) for _ in range(WORLD.rank)
@@ -218,11 +205,6 @@ def test_users_operations_are_the_same_call_on_all_ranks(mpi_ranks):
             assert said[0].op == "user-defined"
     for op in (*ops, *extra):
         op.Free()
-
-
-def add_wide(a, b, datatype):
-    x, y = (np.frombuffer(m, np.int64) for m in (a, b))
-    y += x
 
 
 @pytest.mark.mpi(ranks=[1, 3, 4], timeout=60, unit="s")
@@ -289,8 +271,7 @@ def test_broadcasts_between_different_layouts(mpi_ranks):
                     values = np.arange(start, start + 2 * n)
                     data[where] = values if rank == root else -1
                     if start:
-                        request.Start()
-                        request.Wait()
+                        run(request)
                     else:
                         comm.Bcast([data, count, datatype], root)
                     assert data[where].tolist() == values.tolist(), (n, root, k)

@@ -10,6 +10,7 @@ from _support import (
     FLAT,
     SECONDS,
     TWO_BY_TWO,
+    WORLD,
     check_works,
     mapped,
     new_comm,
@@ -21,11 +22,10 @@ from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
 SHARED = MPI.COMM_TYPE_SHARED
 
 on_all = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=90, unit="s")
-on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 
 
 # ---- constructors -------------------------------------------------------------------------------
@@ -216,7 +216,6 @@ def test_a_wrapped_communicator_keeps_its_kind(mpi_ranks):
     han.Comm(plain).Free()
 
 
-@on_some
 def test_a_subclass_of_a_program_keeps_its_class_in_duplicates_only(mpi_ranks):
     class Mine(han.Comm):
         def __new__(cls, comm=None):
@@ -274,7 +273,6 @@ def test_intercommunicators_are_mpis_and_merge_to_a_han_comm(mpi_ranks):
 # ---- handles, pickles, constants ----------------------------------------------------------------
 
 
-@on_some
 def test_a_handle_gives_the_communicator_of_han(mpi_ranks):
     comm = new_comm()
     kinds = (comm.Dup(), comm.Create_cart([comm.size]), comm.Create_dist_graph_adjacent([], []))
@@ -298,8 +296,7 @@ def test_a_handle_gives_the_communicator_of_han(mpi_ranks):
         each.Free()
 
 
-@on_some
-def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, monkeypatch):
+def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, monkeypatch, comm):
     plain, world = MPI.COMM_WORLD, han.Comm(MPI.COMM_WORLD)
     for name in ("", "COMM_WORLD"):
         if name:  # as in a program that runs unchanged on han
@@ -316,11 +313,10 @@ def test_predefined_communicators_can_be_pickled_and_others_cannot(mpi_ranks, mo
     for kind in (han.Comm, han.Topocomm, han.Cartcomm, han.Intercomm):
         again = pickle.loads(pickle.dumps(kind()))
         assert (type(again), again == MPI.COMM_NULL) == (kind, True)
-    with opened(new_comm()) as comm, pytest.raises(ValueError, match="cannot be pickled"):
+    with pytest.raises(ValueError, match="cannot be pickled"):
         pickle.dumps(comm)
 
 
-@on_some
 def test_a_communicator_of_a_group_alone_is_of_han(mpi_ranks):
     """MPI makes it from the group without a parent, so it inherits nothing."""
     group = WORLD.Get_group()
@@ -337,7 +333,6 @@ def test_a_communicator_of_a_group_alone_is_of_han(mpi_ranks):
     group.Free()
 
 
-@on_some
 def test_free_in_lower_case_is_mpi4pys(mpi_ranks):
     for plain in (MPI.COMM_WORLD, MPI.COMM_SELF):
         comm = han.Comm(plain)
@@ -356,9 +351,7 @@ def test_free_in_lower_case_is_mpi4pys(mpi_ranks):
         made.Free()
 
 
-@on_some
-def test_methods_that_take_a_communicator_take_one_of_han(mpi_ranks, tmp_path):
-    comm = new_comm()
+def test_methods_that_take_a_communicator_take_one_of_han(mpi_ranks, tmp_path, comm):
     grid = comm.Create_cart([comm.size])
     for each in (comm, grid):
         mode = MPI.MODE_CREATE | MPI.MODE_RDWR
@@ -379,7 +372,6 @@ def test_methods_that_take_a_communicator_take_one_of_han(mpi_ranks, tmp_path):
         assert MPI.Intracomm(each).name == "mine"
         assert not each.Is_inter()
     grid.Free()
-    comm.Free()
 
 
 # ---- errors -------------------------------------------------------------------------------------
@@ -411,27 +403,25 @@ ODD = [
 ]  # fmt: skip
 
 
-@on_some
-def test_wrong_arguments_on_one_rank_are_an_error_on_all(mpi_ranks):
-    with opened(new_comm()) as comm:
-        for name, wrong, right, kind in ODD:
-            for odd in (0, comm.size - 1):
-                given = (wrong if comm.rank == odd else right)(comm)
-                error, _ = outcome(lambda name=name, given=given: getattr(comm, name)(*given))
-                if comm.rank == odd:
-                    assert isinstance(error, kind), (name, error)
-                else:
-                    assert type(error) is han.PeerError, (name, error)
-                    assert f"rank {odd} raised" in str(error)
-                    assert name in str(error)
-            check_works(comm)
-            if name != "Create_intercomm":  # needs two groups
-                error, _ = outcome(lambda name=name, wrong=wrong: getattr(comm, name)(*wrong(comm)))
+def test_wrong_arguments_on_one_rank_are_an_error_on_all(mpi_ranks, comm):
+    for name, wrong, right, kind in ODD:
+        for odd in (0, comm.size - 1):
+            given = (wrong if comm.rank == odd else right)(comm)
+            error, _ = outcome(lambda name=name, given=given: getattr(comm, name)(*given))
+            if comm.rank == odd:
                 assert isinstance(error, kind), (name, error)
-        grid = comm.Create_cart([comm.size])
-        error, _ = outcome(lambda: grid.Sub([True] * (1 + (grid.rank == 0))))
-        assert type(error) is (han.PeerError if grid.rank else ValueError)
-        grid.Free()
+            else:
+                assert type(error) is han.PeerError, (name, error)
+                assert f"rank {odd} raised" in str(error)
+                assert name in str(error)
+        check_works(comm)
+        if name != "Create_intercomm":  # needs two groups
+            error, _ = outcome(lambda name=name, wrong=wrong: getattr(comm, name)(*wrong(comm)))
+            assert isinstance(error, kind), (name, error)
+    grid = comm.Create_cart([comm.size])
+    error, _ = outcome(lambda: grid.Sub([True] * (1 + (grid.rank == 0))))
+    assert type(error) is (han.PeerError if grid.rank else ValueError)
+    grid.Free()
 
 
 DIFFERENT = [
@@ -442,28 +432,23 @@ DIFFERENT = [
 ]
 
 
-@on_some
-def test_arguments_that_differ_between_ranks_are_an_error_on_all(mpi_ranks):
-    with opened(new_comm()) as comm:
-        for name, given, text in DIFFERENT:
-            with pytest.raises(han.MismatchError, match=text):
-                getattr(comm, name)(*given(comm))
-            check_works(comm)
-        grid = comm.Create_cart([comm.size])
-        with pytest.raises(han.MismatchError, match="Sub"):
-            grid.Sub([grid.rank == 0])
-        grid.Free()
-
-
-@on_some
-def test_what_mpi_refuses_on_all_ranks_leaves_the_communicator_usable(mpi_ranks):
-    with opened(new_comm()) as comm:
-        with pytest.raises(MPI.Exception):
-            comm.Create_cart([comm.size + 1])
+def test_arguments_that_differ_between_ranks_are_an_error_on_all(mpi_ranks, comm):
+    for name, given, text in DIFFERENT:
+        with pytest.raises(han.MismatchError, match=text):
+            getattr(comm, name)(*given(comm))
         check_works(comm)
+    grid = comm.Create_cart([comm.size])
+    with pytest.raises(han.MismatchError, match="Sub"):
+        grid.Sub([grid.rank == 0])
+    grid.Free()
 
 
-@on_some
+def test_what_mpi_refuses_on_all_ranks_leaves_the_communicator_usable(mpi_ranks, comm):
+    with pytest.raises(MPI.Exception):
+        comm.Create_cart([comm.size + 1])
+    check_works(comm)
+
+
 def test_a_freed_communicator_makes_none(mpi_ranks):
     comm = new_comm()
     grid = comm.Create_cart([comm.size])
@@ -477,7 +462,6 @@ def test_a_freed_communicator_makes_none(mpi_ranks):
 # ---- what is left over --------------------------------------------------------------------------
 
 
-@on_some
 def test_every_way_to_end_a_communicator_releases_its_memory(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place:
         comm = new_comm()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from _support import WORLD, Call, Checker, Reference, comm_with, comms_of, interleaved, opened
+from _support import WORLD, Call, Checker, Reference, comm_with, comms_of, interleaved, opened, run
 from machines import topology_of
 from mpi4py import MPI
 
@@ -137,8 +137,7 @@ def test_requests_run_compositions(mpi_ranks):
             request = comm.Allreduce_init(send, recv)
             for _ in range(5):
                 recv[:] = 0
-                request.Start()
-                request.Wait()
+                run(request)
                 np.testing.assert_array_equal(recv, wanted)
             request.Free()
             recv[:] = 0

@@ -21,14 +21,13 @@ from han.config.source import ready_configs
 
 @pytest.mark.mpi(ranks=[1, 4, 9], timeout=120, unit="s")
 def test_ready_configurations(mpi_ranks):
-    world = MPI.COMM_WORLD
-    reference = Reference(world.Dup())
+    reference = Reference(WORLD.Dup())
     for config in sorted(ready_configs()):
-        with_config = han.Comm(world.Dup(), config=config)
+        with_config = han.Comm(WORLD.Dup(), config=config)
         check = Checker(with_config, reference)
         for count in (1, 700, 40_000):
             for name in ("allreduce", "reduce", "bcast", "barrier"):
-                check(Call(name, count, op="max", root=world.size - 1), config)
+                check(Call(name, count, op="max", root=WORLD.size - 1), config)
         text = str(with_config.explain("allreduce", 1 << 20))
         assert "rule" in text, config
         assert "stages" in text, config

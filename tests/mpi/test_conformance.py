@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from _support import (
     COLLECTIVES,
+    WORLD,
     Call,
     Checker,
     Reference,
@@ -174,38 +175,34 @@ def meant_for(part, calls):
 
 @pytest.mark.mpi(ranks=[2, 5], timeout=120, unit="s")
 def test_sizes_and_roots_inside_a_node(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    calls = list(sizes_and_roots(comm.size))
-    turns = in_turns(calls, 1 if comm.size == 2 else 3)
-    run_parts(comm, [[0] * comm.size] * 2, "level0", "dataflow", turns)
+    calls = list(sizes_and_roots(WORLD.size))
+    turns = in_turns(calls, 1 if WORLD.size == 2 else 3)
+    run_parts(WORLD, [[0] * WORLD.size] * 2, "level0", "dataflow", turns)
 
 
 @pytest.mark.mpi(ranks=[3, 7], timeout=120, unit="s")
 def test_sizes_and_roots_between_nodes_of_one_rank(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    domains = [list(range(comm.size)), [0] * comm.size]
-    calls = list(sizes_and_roots(comm.size))
-    turns = in_turns(calls, 1 if comm.size == 3 else 3)
-    run_parts(comm, domains, "network", "dataflow", turns, shared_to=0)
+    domains = [list(range(WORLD.size)), [0] * WORLD.size]
+    calls = list(sizes_and_roots(WORLD.size))
+    turns = in_turns(calls, 1 if WORLD.size == 3 else 3)
+    run_parts(WORLD, domains, "network", "dataflow", turns, shared_to=0)
 
 
 @pytest.mark.mpi(ranks=[6], timeout=120, unit="s")
 @pytest.mark.parametrize("schedule", ["dataflow", "lockstep"])
 @pytest.mark.parametrize("level", ["level0", "network"])
 def test_sizes_and_roots_on_one_of_two_levels(mpi_ranks, level, schedule):
-    comm = MPI.COMM_WORLD
     domains = [[0, 0, 0, 1, 2, 2], [0] * 6]
-    calls = list(sizes_and_roots(comm.size))[:: 4 if schedule == "dataflow" else 7]
+    calls = list(sizes_and_roots(WORLD.size))[:: 4 if schedule == "dataflow" else 7]
     shared_to = 1 if schedule == "lockstep" else 0
-    run_parts(comm, domains, level, schedule, [calls], shared_to)
+    run_parts(WORLD, domains, level, schedule, [calls], shared_to)
 
 
 @pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
 @pytest.mark.parametrize("level", ["level0", "network"])
 def test_types_and_operations(mpi_ranks, level):
-    comm = MPI.COMM_WORLD
-    turns = in_turns(list(types_and_operations(comm.size)), TURNS)
-    run_parts(comm, [[0, 0, 1, 1], [0] * 4], level, "dataflow", turns, shared_to=1)
+    turns = in_turns(list(types_and_operations(WORLD.size)), TURNS)
+    run_parts(WORLD, [[0, 0, 1, 1], [0] * 4], level, "dataflow", turns, shared_to=1)
 
 
 VARIANTS = (
@@ -223,26 +220,24 @@ VARIANTS = (
 
 @pytest.mark.mpi(ranks=[7, 8], timeout=120, unit="s")
 def test_trees_of_sockets_and_what_can_be_switched_off(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    reference = Reference(comm.Dup())
-    calls = meant_for(("sm", "flat"), sizes_and_roots(comm.size))[::3]
-    sockets = (0, 1, 0, 1, 2, 2, 0, 1)[: comm.size]
-    topology = replace(topology_of([[0] * comm.size] * 2, 0), sockets=sockets)
+    reference = Reference(WORLD.Dup())
+    calls = meant_for(("sm", "flat"), sizes_and_roots(WORLD.size))[::3]
+    sockets = (0, 1, 0, 1, 2, 2, 0, 1)[: WORLD.size]
+    topology = replace(topology_of([[0] * WORLD.size] * 2, 0), sockets=sockets)
     for variant in VARIANTS:
         use = {"levels": {"level0": {"submodule": "sm", "chunk": 4096, **variant}}}
-        with opened(comm_on(comm, topology, use)) as han_comm:
+        with opened(comm_on(WORLD, topology, use)) as han_comm:
             Checker(han_comm, reference).every(calls, variant)
             assert not carried_out(han_comm, calls)[1]
 
 
 @pytest.mark.mpi(ranks=[1, 9], timeout=120, unit="s")
 def test_built_in_choices(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    calls = [*sizes_and_roots(comm.size), *types_and_operations(comm.size)]
-    for width in (3, comm.size):
-        domains = [[r // width for r in range(comm.size)], [0] * comm.size]
-        with opened(comm_with(comm, domains)) as han_comm:
-            Checker(han_comm, Reference(comm.Dup())).every(calls, width)
+    calls = [*sizes_and_roots(WORLD.size), *types_and_operations(WORLD.size)]
+    for width in (3, WORLD.size):
+        domains = [[r // width for r in range(WORLD.size)], [0] * WORLD.size]
+        with opened(comm_with(WORLD, domains)) as han_comm:
+            Checker(han_comm, Reference(WORLD.Dup())).every(calls, width)
 
 
 @pytest.mark.mpi(ranks=[3], timeout=60, unit="s")

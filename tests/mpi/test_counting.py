@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _support import COLLECTIVES, comm_with, new_comm, opened
+from _support import COLLECTIVES, WORLD, comm_with, new_comm, opened
 from mpi4py import MPI
 from test_conformance import PARTS, force, meant_for, segment_of
 
@@ -55,17 +55,16 @@ def run_all(comm, domains, level, parts, cases, **how):
 @pytest.mark.any_library
 @pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 def test_what_is_counted_is_what_programs_say(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    inside = run_all(comm, [[0] * 4] * 2, "level0", PARTS, CASES)
+    inside = run_all(WORLD, [[0] * 4] * 2, "level0", PARTS, CASES)
     assert min(inside.copied, inside.combined) > 0
     with opened(new_comm()) as plain:
         assert (inside.attached > 0) == (not plain._han.parts.shared.attach_refused)
-    between = run_all(comm, [[0, 0, 1, 1], [0] * 4], "network", PARTS, CASES)
+    between = run_all(WORLD, [[0, 0, 1, 1], [0] * 4], "network", PARTS, CASES)
     assert min(between.copied, between.combined, between.sent) > 0
     assert between.sent == between.received
     readers = [part for part in PARTS if registered()[part[0]].reads_peers]
     shared = {"mode": Mode.PERSISTENT, "shared": True}
-    mapped = run_all(comm, [[0] * 4] * 2, "level0", readers, CASES, **shared)
+    mapped = run_all(WORLD, [[0] * 4] * 2, "level0", readers, CASES, **shared)
     assert mapped.mapped > mapped.attached
 
 
@@ -84,16 +83,15 @@ def copies(comm, name, algorithm, nbytes):
 def test_a_broadcast_is_one_copy_a_receiver_by_attach_and_through_cells_one_more_at_the_root(
     mpi_ranks,
 ):
-    comm = MPI.COMM_WORLD
-    others = comm.size - 1
+    others = WORLD.size - 1
     assert (
-        copies(comm, "sm", "flat", ALONE) == [1] + [1] * others
+        copies(WORLD, "sm", "flat", ALONE) == [1] + [1] * others
     )  # the root copies in, each other rank out
     with opened(new_comm()) as plain:
         reason = plain._han.parts.shared.attach_refused
     if reason:
         pytest.skip(f"this machine refuses cross-memory attach: {reason}")
-    assert copies(comm, "solo", "pull", ALONE) == [0] + [1] * others
+    assert copies(WORLD, "solo", "pull", ALONE) == [0] + [1] * others
 
 
 @pytest.mark.mpi(ranks=2, timeout=60, unit="s")

@@ -27,7 +27,7 @@ CONFIG = ROOT / "configs" / "virtual-2x2.yaml"
 KINDS = [CommKind.MPI, CommKind.HAN]
 
 on_ranks = pytest.mark.mpi(ranks=[1, 3, 4], timeout=120, unit="s")
-on_three = pytest.mark.mpi(ranks=3, timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=3, timeout=120, unit="s")
 with_each = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 
 
@@ -39,8 +39,16 @@ def open_kind(kind):
     return open_comm(kind, config_for(kind))
 
 
-def distances(comm, graph):
-    return asp.solve(comm, graph, Stopwatch("total", "compute", "communicate"))
+def watch():
+    return Stopwatch("total", "compute", "communicate")
+
+
+def check_found(said, capsys, main, **options):
+    """Run an example that finds a wrong result on all ranks; one rank says so."""
+    with pytest.raises(typer.Exit) as leaving:
+        main(kind=CommKind.MPI, **options)
+    assert leaving.value.exit_code == 1
+    assert (said in capsys.readouterr().err) == (MPI.COMM_WORLD.rank == 0)
 
 
 @on_ranks
@@ -58,7 +66,6 @@ def test_training_learns_the_same_as_one_rank(mpi_ranks, kind):
     np.testing.assert_allclose(outcome.weights, alone.weights, rtol=0, atol=tolerance)
 
 
-@on_three
 @with_each
 def test_training_in_float32_with_batches_smaller_than_the_ranks(mpi_ranks, kind):
     settings = train_digits.Settings(
@@ -70,24 +77,18 @@ def test_training_in_float32_with_batches_smaller_than_the_ranks(mpi_ranks, kind
     assert outcome.accuracy > 0.8
 
 
-@on_three
 def test_different_weights_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
-    comm = MPI.COMM_WORLD
     right = train_digits.descend
 
-    def descend(comm, network, weights, *rest):
-        result = right(comm, network, weights, *rest)
-        weights[-1] += comm.rank == 1
+    def descend(WORLD, network, weights, *rest):
+        result = right(WORLD, network, weights, *rest)
+        weights[-1] += WORLD.rank == 1
         return result
 
     monkeypatch.setattr(train_digits, "descend", descend)
-    with pytest.raises(typer.Exit) as leaving:
-        train_digits.main(kind=CommKind.MPI, epochs=1, hidden=8)
-    assert leaving.value.exit_code == 1
-    assert ("different weights" in capsys.readouterr().err) == (comm.rank == 0)
+    check_found("different weights", capsys, train_digits.main, epochs=1, hidden=8)
 
 
-@on_three
 def test_check_finds_weights_that_differ_from_those_of_mpi(mpi_ranks):
     settings = train_digits.Settings(epochs=1, hidden=8)
     outcome = train_digits.train(MPI.COMM_WORLD, settings)
@@ -96,7 +97,6 @@ def test_check_finds_weights_that_differ_from_those_of_mpi(mpi_ranks):
     assert not train_digits.compare(outcome, other, settings)["agrees_with_mpi"]
 
 
-@on_three
 def test_blocking_sums_stand_in_for_persistent_ones(mpi_ranks, monkeypatch):
     settings = train_digits.Settings(epochs=1, hidden=8)
     persistent = train_digits.train(MPI.COMM_WORLD, settings)
@@ -112,7 +112,7 @@ def test_shortest_paths_are_those_of_scipy(mpi_ranks, kind):
     comm = open_kind(kind)
     for n, dtype in itertools.product((1, 2, 101), asp.DType):
         graph = asp.random_graph(n, 3, seed=n, dtype=dtype)
-        assert asp.is_right(comm, graph, distances(comm, graph))
+        assert asp.is_right(comm, graph, asp.solve(comm, graph, watch()))
 
 
 @on_ranks
@@ -122,8 +122,7 @@ def test_transforms_are_those_of_numpy(mpi_ranks, kind):
     for n in (1, 3, 64, 65):
         grid, starts = fft.waves(n, n), fft.starts_of(n, comm.size)
         mine = grid[starts[comm.rank] : starts[comm.rank + 1]].astype(complex)
-        watch = Stopwatch("total", "compute", "communicate")
-        rows = fft.transform(comm, mine, n, watch, 2)
+        rows = fft.transform(comm, mine, n, watch(), 2)
         assert fft.is_right(comm, grid, rows)
         assert not fft.is_right(comm, grid + 1, rows)
 
@@ -134,8 +133,7 @@ def test_numbers_are_sorted(mpi_ranks, kind):
     comm = open_kind(kind)
     for count in (0, 1, 5, 20_000):
         given = sample_sort.numbers(comm.rank, count * (comm.rank != 1), count)
-        watch = Stopwatch("total", "compute", "communicate")
-        mine = sample_sort.sort(comm, given, watch)
+        mine = sample_sort.sort(comm, given, watch())
         assert sample_sort.is_right(comm, given, mine)
         assert not sample_sort.is_right(comm, given, np.append(mine, 1.0))
 
@@ -145,13 +143,11 @@ def test_numbers_are_sorted(mpi_ranks, kind):
 def test_the_solution_is_that_of_scipy(mpi_ranks, kind):
     comm = open_kind(kind)
     for side in (1, 2, 7):
-        watch = Stopwatch("total", "compute", "communicate")
-        found = grid_solver.solve(comm, side, 200, watch)
+        found = grid_solver.solve(comm, side, 200, watch())
         assert grid_solver.is_right(comm, side, found)
         assert not grid_solver.is_right(comm, side, found._replace(part=found.part + 1))
 
 
-@on_three
 @pytest.mark.parametrize("example", [fft, sample_sort, grid_solver], ids=lambda e: e.__name__)
 def test_they_report_what_they_found(mpi_ranks, capsys, example):
     example.main(kind=CommKind.HAN, config=CONFIG, as_json=True)
@@ -162,7 +158,6 @@ def test_they_report_what_they_found(mpi_ranks, capsys, example):
         assert record["communicate_s"] > 0
 
 
-@on_three
 @with_each
 def test_asp_reads_a_graph_and_prints_json(mpi_ranks, kind, tmp_path, capsys):
     path = tmp_path / "edges.txt"
@@ -178,7 +173,6 @@ def test_asp_reads_a_graph_and_prints_json(mpi_ranks, kind, tmp_path, capsys):
     assert (record["connected_pairs"], record["longest_distance"]) == (6, 5)
 
 
-@on_three
 def test_wrong_paths_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
     right = asp.relax
 
@@ -188,13 +182,9 @@ def test_wrong_paths_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
             rows[0, 0] = 1
 
     monkeypatch.setattr(asp, "relax", relax)
-    with pytest.raises(typer.Exit) as leaving:
-        asp.main(kind=CommKind.MPI, n=20)
-    assert leaving.value.exit_code == 1
-    assert ("SciPy" in capsys.readouterr().err) == (MPI.COMM_WORLD.rank == 0)
+    check_found("SciPy", capsys, asp.main, n=20)
 
 
-@on_three
 @pytest.mark.parametrize(
     ("line", "reason"),
     [("0 1 -5", "negative"), ("0 1 2.5", "float64"), ("0 1.5 2", "whole"), ("0 1", "u v w")],
@@ -203,12 +193,9 @@ def test_wrong_paths_are_found_on_all_ranks(mpi_ranks, monkeypatch, capsys):
 def test_a_wrong_edge_list_is_refused_on_all_ranks(mpi_ranks, line, reason, tmp_path, capsys):
     path = tmp_path / "edges.txt"
     path.write_text(line)
-    with pytest.raises(typer.Exit):
-        asp.main(kind=CommKind.MPI, edges=path)
-    assert (reason in capsys.readouterr().err) == (MPI.COMM_WORLD.rank == 0)
+    check_found(reason, capsys, asp.main, edges=path)
 
 
-@on_three
 def test_the_costs_of_a_first_call_are_told(mpi_ranks, capsys):
     runpy.run_path(str(ROOT / "examples" / "first_call.py"))
     said = capsys.readouterr().out

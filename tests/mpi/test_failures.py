@@ -16,9 +16,11 @@ from _support import (
     FLAT,
     SECONDS,
     TWO_BY_TWO,
+    WORLD,
     error_of,
     errors_if_late,
     new_comm,
+    run,
     tiny_memory,
 )
 from mpi4py import MPI
@@ -26,8 +28,6 @@ from mpi4py import MPI
 import han
 
 LARGE = 200_000  # elements, in many pieces
-
-with_each = pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 
 
 # ---- paths other than the tree ----------------------------------------------------------------
@@ -98,7 +98,6 @@ def check_late(comm, call, missing, task):
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=90, unit="s")
-@with_each
 def test_a_rank_that_does_not_come_is_named(mpi_ranks, levels):
     for what, call in CALLS.items():
         comm = new_comm(levels, timeout=0.5)
@@ -147,12 +146,10 @@ def test_timeout_of_the_environment(mpi_ranks, monkeypatch):
 
 
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
-@with_each
 def test_a_persistent_request_times_out(mpi_ranks, levels):
     comm = new_comm(levels, timeout=0.5)
     request = comm.Allreduce_init(np.ones(100), np.zeros(100))
-    request.Start()
-    request.Wait()
+    run(request)
     request.Start()
     MPI.COMM_WORLD.Barrier()
     request.Wait()
@@ -171,9 +168,7 @@ def test_a_persistent_request_times_out(mpi_ranks, levels):
 
 @pytest.mark.own_job("a late SIGINT would interrupt the next test")
 @pytest.mark.mpi(ranks=3, timeout=60, unit="s")
-@with_each
 def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
-    world = MPI.COMM_WORLD
     for call in CALLS.values():
         comm = new_comm(levels)
         comm.Barrier()
@@ -191,16 +186,14 @@ def test_an_interrupt_reaches_a_rank_in_a_collective(mpi_ranks, levels):
         if name:
             with pytest.raises(han.RevokedError):
                 comm.Barrier()
-        world.Barrier()
+        WORLD.Barrier()
 
 
 # ---- no memory --------------------------------------------------------------------------------
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
-@with_each
 def test_no_room_for_shared_memory(mpi_ranks, levels, monkeypatch):
-    world = MPI.COMM_WORLD
     with tiny_memory(512) as place:
         monkeypatch.setenv("HAN_SHM_DIR", str(place))
         for _ in range(2):
@@ -210,7 +203,7 @@ def test_no_room_for_shared_memory(mpi_ranks, levels, monkeypatch):
                          "remount", "HAN_MEMORY"):  # fmt: skip
                 assert part in str(caught.value), caught.value
             assert caught.value.errno == errno.ENOSPC
-            world.Barrier()
+            WORLD.Barrier()
             assert not list(place.iterdir())
         monkeypatch.setenv("HAN_SHM_DIR", str(place / "missing"))
         with pytest.raises(han.SharedMemoryError, match=r"missing: No such file") as caught:
@@ -233,8 +226,7 @@ def test_no_room_for_a_persistent_request(mpi_ranks, monkeypatch):
         assert requests
         assert not list(place.iterdir())
         for request in requests:
-            request.Start()
-            request.Wait()
+            run(request)
             assert (recv == 2).all()
             request.Free()
         comm.Allreduce(send, recv)
@@ -247,23 +239,21 @@ def test_no_room_for_a_persistent_request(mpi_ranks, monkeypatch):
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
-@with_each
 def test_a_pending_send_of_the_application_moves_on(mpi_ranks, levels):
     """Rank 1 enters the collective after it has a message that rank 0 sends inside the call."""
-    world = MPI.COMM_WORLD
     comm = new_comm(levels)
     data = np.arange(1 << 20, dtype="f8")
     for call in (CALLS["small allreduce"], CALLS["large allreduce"], CALLS["barrier"],
                  CALLS["nonblocking"]):  # fmt: skip
         begun = time.monotonic()
-        if world.rank == 0:
-            request = world.Isend(data, dest=1)
+        if WORLD.rank == 0:
+            request = WORLD.Isend(data, dest=1)
             call(comm)
             request.Wait()
-        elif world.rank == 1:
+        elif WORLD.rank == 1:
             time.sleep(0.1)
             received = np.empty_like(data)
-            world.Recv(received, source=0)
+            WORLD.Recv(received, source=0)
             call(comm)
             np.testing.assert_array_equal(received, data)
         else:
@@ -406,7 +396,6 @@ def test_a_rank_is_killed_within_calls(tmp_path, what):
         assert any(text in error for text in gone), error
 
 
-@pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 def test_a_job_with_a_killed_rank_ends(tmp_path, levels):
     status, output, seconds = job(tmp_path, killed(levels, 1, "comm.Barrier()"), 3)
     assert status, output
@@ -437,7 +426,6 @@ note("done")
 )
 
 
-@pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one level", "two levels"])
 def test_leaving_without_free_is_clean(tmp_path, levels):
     status, output, seconds = job(tmp_path, LEAVING.replace("LEVELS", repr(levels)), 4)
     assert not status, output

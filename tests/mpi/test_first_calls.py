@@ -12,6 +12,7 @@ from _support import (
     TWO_LEVELS,
     WORLD,
     check_works,
+    comms,
     mapped,
     new_comm,
     on_both,
@@ -30,6 +31,7 @@ from han.memory import arena
 from han.model.topology import MAX_LEVELS
 from han.runtime.making import TOLD
 
+usual = on_two
 CALLS = {
     "blocking": lambda comm: comm.Barrier(),
     "persistent": lambda comm: comm.Barrier_init().Free(),
@@ -45,7 +47,6 @@ def is_used(comm):
     return "not used yet" not in repr(comm)
 
 
-@on_two
 def test_a_communicator_that_is_never_used_takes_no_memory(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place, opened(new_comm()) as comm:
         before = mapped(place)
@@ -60,22 +61,20 @@ def test_a_communicator_that_is_never_used_takes_no_memory(mpi_ranks, monkeypatc
 
 @on_both
 def test_every_kind_of_first_call_sets_up_whenever_the_ranks_come(mpi_ranks):
-    for levels in LEVELS:
-        with opened(new_comm(levels)) as comm:
-            for late, (name, call) in enumerate(CALLS.items()):
-                child = comm.Split(0, -comm.rank)
-                if comm.rank == late % comm.size:
-                    time.sleep(0.05)
-                call(child)
-                assert is_used(child), name
-                check_works(child)
-                child.Free()
+    for comm in comms():
+        for late, (name, call) in enumerate(CALLS.items()):
+            child = comm.Split(0, -comm.rank)
+            if comm.rank == late % comm.size:
+                time.sleep(0.05)
+            call(child)
+            assert is_used(child), name
+            check_works(child)
+            child.Free()
 
 
-@on_two
-def test_nonblocking_first_calls_wait_for_nobody(mpi_ranks):
+def test_nonblocking_first_calls_wait_for_nobody(mpi_ranks, comm):
     """Ranks may start them on two communicators in different orders, and before a message."""
-    with opened(new_comm()) as comm, opened(comm.Dup()) as one, opened(comm.Split(0)) as other:
+    with opened(comm.Dup()) as one, opened(comm.Split(0)) as other:
         for number in range(3):
             data, total = np.full(4, number + comm.rank), np.zeros(4, int)
             first, second = (one, other) if comm.rank else (other, one)
@@ -94,9 +93,9 @@ def test_nonblocking_first_calls_wait_for_nobody(mpi_ranks):
 
 
 @on_both
-def test_buffers_in_a_list_of_their_own_are_quick_and_left_to_mpi_alike(mpi_ranks):
+def test_buffers_in_a_list_of_their_own_are_quick_and_left_to_mpi_alike(mpi_ranks, comm):
     """mpi4py does not take ``[array]``."""
-    with opened(new_comm()) as comm, opened(new_comm(TWO_LEVELS)) as apart:
+    with opened(new_comm(TWO_LEVELS)) as apart:
         send, total, blocks = np.ones(4), np.zeros(4), np.zeros(4 * comm.size)
         comm.Iallreduce([send], [total]).Wait()
         assert (total == comm.size).all()
@@ -109,9 +108,8 @@ def test_buffers_in_a_list_of_their_own_are_quick_and_left_to_mpi_alike(mpi_rank
             blocks[:] = 0
 
 
-@on_two
-def test_explain_tells_that_nothing_is_decided_yet(mpi_ranks):
-    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+def test_explain_tells_that_nothing_is_decided_yet(mpi_ranks, comm):
+    with opened(comm.Dup()) as child:
         if comm.rank:
             with pytest.raises(han.HanError, match="call Barrier"):
                 child.explain("bcast", 8)
@@ -135,9 +133,8 @@ def test_a_group_of_a_communicator_that_inherits_nothing(mpi_ranks):
     comm.Free()
 
 
-@on_two
-def test_what_is_not_collective_does_not_wait_for_a_first_call(mpi_ranks):
-    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+def test_what_is_not_collective_does_not_wait_for_a_first_call(mpi_ranks, comm):
+    with opened(comm.Dup()) as child:
         if comm.rank:
             assert child.cache_info().made == 0
             assert child.zeros(3).sum() == 0
@@ -149,9 +146,7 @@ def test_what_is_not_collective_does_not_wait_for_a_first_call(mpi_ranks):
         check_works(child)
 
 
-@on_two
-def test_another_handle_finds_what_a_communicator_inherits(mpi_ranks):
-    comm = new_comm()
+def test_another_handle_finds_what_a_communicator_inherits(mpi_ranks, comm):
     child = comm.Dup()
     one, other = han.Comm.fromhandle(child.handle), han.Comm.fromhandle(child.handle)
     assert not is_used(one)
@@ -160,31 +155,27 @@ def test_another_handle_finds_what_a_communicator_inherits(mpi_ranks):
     assert one._han.parts.config == comm._han.parts.config
     other.Free()
     assert one._han.closed
-    comm.Free()
 
 
-@on_two
-def test_another_handle_of_an_idup_finds_what_it_inherits(mpi_ranks):
+def test_another_handle_of_an_idup_finds_what_it_inherits(mpi_ranks, comm):
     """MPI would lose an attribute of a communicator whose request is under way."""
-    with opened(new_comm()) as comm:
-        for _ in range(3):  # MPI may give the handle of a freed communicator to the next one
-            child, request = comm.Idup()
-            request.Wait()
-            other = han.Comm.fromhandle(child.handle)
-            assert not is_used(other)
-            check_works(other)
-            assert other._han.parts.config == comm._han.parts.config
-            assert other._han.health.notices.mail is comm._han.health.notices.mail
-            assert child._han is other._han
-            child.Free()
-        plain = WORLD.Dup()
-        assert attached.kept(plain) is None
-        plain.Free()
+    for _ in range(3):  # MPI may give the handle of a freed communicator to the next one
+        child, request = comm.Idup()
+        request.Wait()
+        other = han.Comm.fromhandle(child.handle)
+        assert not is_used(other)
+        check_works(other)
+        assert other._han.parts.config == comm._han.parts.config
+        assert other._han.health.notices.mail is comm._han.health.notices.mail
+        assert child._han is other._han
+        child.Free()
+    plain = WORLD.Dup()
+    assert attached.kept(plain) is None
+    plain.Free()
 
 
-@on_two
-def test_a_configuration_must_be_the_inherited_one(mpi_ranks):
-    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+def test_a_configuration_must_be_the_inherited_one(mpi_ranks, comm):
+    with opened(comm.Dup()) as child:
         with pytest.raises(han.ConfigError, match="another configuration"):
             han.Comm(MPI.Intracomm(child), config={"levels": FLAT, "memory": "4MiB"})
         check_works(child)
@@ -230,8 +221,8 @@ def test_making_communicators_does_not_set_up_the_one_they_are_made_of(mpi_ranks
 
 
 @on_both
-def test_wrong_arguments_leave_a_communicator_that_is_not_used_yet_usable(mpi_ranks):
-    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+def test_wrong_arguments_leave_a_communicator_that_is_not_used_yet_usable(mpi_ranks, comm):
+    with opened(comm.Dup()) as child:
         last = comm.size - 1
         error, _ = outcome(lambda: child.Split("red" if comm.rank == last else 0))
         assert type(error) is (TypeError if comm.rank == last else han.PeerError)
@@ -244,9 +235,8 @@ def test_wrong_arguments_leave_a_communicator_that_is_not_used_yet_usable(mpi_ra
         check_works(child)
 
 
-@on_two
-def test_ranks_come_to_split_a_communicator_that_is_not_used_yet_at_any_time(mpi_ranks):
-    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+def test_ranks_come_to_split_a_communicator_that_is_not_used_yet_at_any_time(mpi_ranks, comm):
+    with opened(comm.Dup()) as child:
         data, total = np.ones(2), np.zeros(2)
         request = child.Iallreduce(data, total)  # MPI's, which does not keep the buffers
         if comm.rank:
@@ -257,7 +247,6 @@ def test_ranks_come_to_split_a_communicator_that_is_not_used_yet_at_any_time(mpi
         assert (total == comm.size).all()
 
 
-@on_two
 def test_a_child_may_be_used_first_after_its_parent_is_freed(mpi_ranks):
     comm = new_comm()
     child = comm.Split(0)
@@ -266,7 +255,6 @@ def test_a_child_may_be_used_first_after_its_parent_is_freed(mpi_ranks):
     child.Free()
 
 
-@on_two
 def test_an_error_of_one_rank_in_the_set_up_makes_the_communicator_unusable(mpi_ranks, monkeypatch):
     comm = han.Comm(MPI.COMM_SELF.Dup())
     child = comm.Dup()
@@ -287,7 +275,6 @@ def interrupted(*arguments):
     raise KeyboardInterrupt("here")
 
 
-@on_two
 def test_every_handle_knows_that_the_set_up_failed_on_this_rank(mpi_ranks, monkeypatch):
     """Another attempt would wait for ranks that have gone on."""
     with opened(han.Comm(MPI.COMM_SELF.Dup())) as comm:
@@ -308,7 +295,6 @@ def test_every_handle_knows_that_the_set_up_failed_on_this_rank(mpi_ranks, monke
             assert handle == MPI.COMM_NULL
 
 
-@on_two
 def test_every_handle_knows_that_a_split_failed_on_this_rank(mpi_ranks, monkeypatch):
     with opened(han.Comm(MPI.COMM_SELF.Dup())) as comm:
         child = comm.Dup()
@@ -322,7 +308,6 @@ def test_every_handle_knows_that_a_split_failed_on_this_rank(mpi_ranks, monkeypa
             handle.Free()
 
 
-@on_two
 def test_a_first_call_ends_at_the_time_limit(mpi_ranks, monkeypatch):
     monkeypatch.setattr("han.ranks.meeting.SETUP_LEAST", 0.2)
     comm = new_comm(timeout=0.2)
@@ -353,9 +338,9 @@ ASKED = (
 
 
 @on_both
-def test_a_child_does_not_ask_what_its_parent_knows(mpi_ranks, monkeypatch):
+def test_a_child_does_not_ask_what_its_parent_knows(mpi_ranks, monkeypatch, comm):
     plain = WORLD.Split(0, -WORLD.rank)
-    with opened(new_comm()) as comm, opened(han.Comm(plain, settings(FLAT))) as asked:
+    with opened(han.Comm(plain, settings(FLAT))) as asked:
         with monkeypatch.context() as patch:
             for name in ASKED:
                 patch.delattr(name)
@@ -372,8 +357,8 @@ def test_a_child_does_not_ask_what_its_parent_knows(mpi_ranks, monkeypatch):
 
 
 @on_four
-def test_ranks_that_the_parent_lacks_are_asked(mpi_ranks):
-    with opened(new_comm()) as comm, opened(comm.Split(comm.rank % 2)) as half:
+def test_ranks_that_the_parent_lacks_are_asked(mpi_ranks, comm):
+    with opened(comm.Split(comm.rank % 2)) as half:
         check_works(half)
         inter = half.Create_intercomm(0, comm, 1 - comm.rank % 2, 7)
         whole = inter.Merge(comm.rank % 2 == 1)

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from _support import check_works, comm_with, interleaved, opened, run_in_threads
+from _support import WORLD, check_works, comm_with, interleaved, opened, run_in_threads
 from mpi4py import MPI
 
 on_ranks = pytest.mark.mpi(ranks=[1, 3, 6], timeout=60, unit="s")
 on_six = pytest.mark.mpi(ranks=6, timeout=60, unit="s")
 on_four = pytest.mark.mpi(ranks=4, timeout=60, unit="s")
-WORLD = MPI.COMM_WORLD
 
 
 def open_interleaved(use=None, shared_to=0):

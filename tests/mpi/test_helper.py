@@ -26,6 +26,7 @@ import han
 from han import _native
 from han.runtime import waiting
 
+usual = on_both
 SIZES = (1, 1000, 300_000)  # elements of 8 bytes
 WAYS = ("auto", "thread")
 
@@ -89,7 +90,6 @@ def compute(comm, request):
         sum(range(1000))
 
 
-@on_both
 def test_a_receive_before_the_wait(mpi_ranks):
     for way in WAYS:
         for comm in comms(wait={"progress": way, "timeout": 20}):
@@ -97,14 +97,12 @@ def test_a_receive_before_the_wait(mpi_ranks):
             assert comm.rank or _native.helper_runs()
 
 
-@on_both
 def test_a_wait_in_mpi(mpi_ranks):
     for way in (*WAYS, "off"):
         for comm in comms(wait={"progress": way, "timeout": 20}):
             programs(comm, wait_in_mpi)
 
 
-@on_both
 def test_a_rank_that_computes(mpi_ranks):
     window = MPI.Win.Allocate_shared(WORLD.size if WORLD.rank == 0 else 0, 1, comm=WORLD)
     done = np.frombuffer(window.Shared_query(0)[0], np.uint8)
@@ -124,10 +122,9 @@ def test_threads_below_multiple_are_told_once(mpi_ranks, monkeypatch):
     monkeypatch.setattr(waiting, "_told", [])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for levels in LEVELS:
-            with opened(new_comm(levels)) as comm:
-                for n in (1, 2, 3):
-                    comm.Iallreduce(np.ones(n), np.empty(n)).Wait()
+        for comm in comms():
+            for n in (1, 2, 3):
+                comm.Iallreduce(np.ones(n), np.empty(n)).Wait()
     monkeypatch.undo()
     said = [str(one.message) for one in caught if "MPI_THREAD_MULTIPLE" in str(one.message)]
     assert len(said) == 1

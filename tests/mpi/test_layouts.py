@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from _support import FORMS, comms, finish, method_of
+from _support import FORMS, WORLD, comms, finish, in_python, method_of
 from mpi4py import MPI
 
 import han
 
-WORLD = MPI.COMM_WORLD
 COUNT = 3  # elements of a block
 BASE, ROOM = 64, 128  # bytes in front of element 0; words of a buffer
 PERMUTED = [((0, 4), 0, 8), ((4, 0), 0, 8), ((0, 12), 0, 16), ((8, 4), 0, 12)]
 OUTSIDE = [((-8, 0), -8, 16), ((8, 12), 8, 8), ((0, 12), 0, 20)]
-on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 4], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[1, 2, 3, 4], timeout=120, unit="s")
 
 
 class Layout:
@@ -70,7 +69,6 @@ def call(comm: han.Comm, name: str, send: list, recv: list, one: Layout) -> None
         finish(method_of(comm, form, name)(send, recv, one.op, *more))
 
 
-@on_ranks
 def test_sums_are_right_whatever_the_layouts(mpi_ranks):
     size, rank = WORLD.size, WORLD.rank
     scale = size * (size + 1) // 2
@@ -91,7 +89,6 @@ def test_sums_are_right_whatever_the_layouts(mpi_ranks):
             one.free()
 
 
-@on_ranks
 def test_elements_in_place(mpi_ranks):
     size, rank = WORLD.size, WORLD.rank
     for comm in comms():
@@ -104,7 +101,6 @@ def test_elements_in_place(mpi_ranks):
             one.free()
 
 
-@on_ranks
 def test_two_derived_types_are_refused_as_by_mpi4py(mpi_ranks):
     one, other = Layout(*PERMUTED[0]), Layout(*PERMUTED[1])
     _, send = one.buffer(COUNT)
@@ -116,7 +112,6 @@ def test_two_derived_types_are_refused_as_by_mpi4py(mpi_ranks):
     other.free()
 
 
-@on_ranks
 def test_types_without_data(mpi_ranks):
     size = WORLD.size
     empty = MPI.DOUBLE.Create_contiguous(0).Commit()
@@ -138,13 +133,7 @@ def test_types_without_data(mpi_ranks):
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 def test_many_and_large_elements(mpi_ranks):
     """Elements of more than a step are combined one by one, small ones in several steps."""
-    size = WORLD.size
-
-    def add(x, y, kind):
-        a, b = (np.frombuffer(m, np.int64) for m in (x, y))
-        b += a
-
-    op = MPI.Op.Create(add, commute=True)
+    size, op = WORLD.size, MPI.Op.Create(in_python(np.add), commute=True)
     for length, count in ((2, 200_000), (200_000, 3)):  # words of an element, elements
         kind = MPI.INT64_T.Create_vector(length // 2, 1, 1).Commit()
         whole = kind.Create_contiguous(2).Commit()

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from _support import TWO_BY_TWO, comms, new_comm, opened
+from _support import TWO_BY_TWO, WORLD, comms, new_comm, opened
 from mpi4py import MPI
 
 from han.message.dtypes import FORTRAN_PAIRS, library_refusal
 
-WORLD = MPI.COMM_WORLD
 on_ranks = pytest.mark.mpi(ranks=[2, 3, 4, 5], timeout=120, unit="s")
 on_four = pytest.mark.mpi(ranks=4, timeout=60, unit="s")
 FORTRAN_HANDLES = (*range(20, 30), 0x4C000821, 0x4C001023, 0x4C000820)  # Open MPI's, MPICH's

@@ -10,7 +10,6 @@ from unittest import mock
 import numpy as np
 import pytest
 from _support import (
-    FLAT,
     LEVELS,
     SECONDS,
     WORLD,
@@ -25,11 +24,13 @@ from _support import (
     opened,
     outcome,
     own_memory,
+    run,
     taken,
 )
 
 import han
 
+usual = on_both
 ODD = 1  # the rank that errs
 MANY = 1000  # communicators
 FILES = 256  # descriptors that a process may have
@@ -84,7 +85,6 @@ def test_many_used_communicators_take_little(mpi_ranks, monkeypatch):
         first.Free()
 
 
-@on_both
 def test_rings_grow_when_a_call_needs_them(mpi_ranks):
     for levels, nonblocking in ((one, how) for one in LEVELS for how in (False, True)):
         with opened(new_comm(levels)) as comm, opened(comm.Dup()) as child:
@@ -103,9 +103,9 @@ def test_rings_grow_when_a_call_needs_them(mpi_ranks):
 
 
 @on_two
-def test_a_nonblocking_call_that_needs_memory_waits_for_nobody(mpi_ranks):
+def test_a_nonblocking_call_that_needs_memory_waits_for_nobody(mpi_ranks, comm):
     """The lender may come late: the other rank's run begins when there is memory."""
-    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+    with opened(comm.Dup()) as child:
         child.Barrier()
         data = np.full(50_000, child.rank)
         if child.rank == 0:
@@ -127,89 +127,74 @@ def check_no_room(child, call):
     assert "no room for" in str(error)
 
 
-@on_both
-def test_no_room_when_rings_grow(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        for nonblocking in (False, True):
-            child = comm.Dup()
-            check_no_room(child, partial(allreduce, child, 100_000, nonblocking))
-            assert type(outcome(child.Barrier)[0]) is han.RevokedError
-            child.Free()
-        check_works(comm)
+def test_no_room_when_rings_grow(mpi_ranks, comm):
+    for nonblocking in (False, True):
+        child = comm.Dup()
+        check_no_room(child, partial(allreduce, child, 100_000, nonblocking))
+        assert type(outcome(child.Barrier)[0]) is han.RevokedError
+        child.Free()
+    check_works(comm)
 
 
-@on_both
-def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks):
+def test_no_room_for_the_rings_of_a_persistent_request(mpi_ranks, comm):
     """The lender raises in the call that makes the request; the others in it or at its start."""
-    with opened(new_comm(FLAT)) as comm:
-        child = comm.Dup()
-        send, recv = np.ones(20_000), np.empty(20_000)
+    child = comm.Dup()
+    send, recv = np.ones(20_000), np.empty(20_000)
 
-        def use():
-            request = child.Allreduce_init(send, recv)
-            request.Start()
-            request.Wait()
+    def use():
+        request = child.Allreduce_init(send, recv)
+        run(request)
 
-        check_no_room(child, use)
-        child.Free()
-        check_works(comm)
+    check_no_room(child, use)
+    child.Free()
+    check_works(comm)
 
 
-@on_both
-def test_different_calls_are_noticed_while_ranks_wait_for_rings(mpi_ranks):
+def test_different_calls_are_noticed_while_ranks_wait_for_rings(mpi_ranks, comm):
     """The lender makes a call that needs no cells, so the others would wait for ever."""
-    with opened(new_comm(FLAT)) as comm:
+    child = comm.Dup()
+    allreduce(child, 8)
+    error, seconds = outcome(lambda: allreduce(child, 64_000) if child.rank else child.Barrier())
+    assert type(error) is han.MismatchError, error
+    assert seconds < SECONDS
+    WORLD.Barrier()
+    child.Free()
+
+
+def test_persistent_requests_give_their_memory_back(mpi_ranks, comm):
+    first, before = comm.Dup(), taken()
+    check_works(first)
+    first.Free()
+    forget(comm)
+    for _ in range(3):
         child = comm.Dup()
-        allreduce(child, 8)
-        error, seconds = outcome(
-            lambda: allreduce(child, 64_000) if child.rank else child.Barrier()
-        )
-        assert type(error) is han.MismatchError, error
-        assert seconds < SECONDS
-        WORLD.Barrier()
+        data = np.full(1000, child.rank)
+        with child.Bcast_init(data, root=0) as request:
+            run(request)
         child.Free()
+    forget(comm)
+    assert taken() == before
 
 
-@on_both
-def test_persistent_requests_give_their_memory_back(mpi_ranks):
-    with opened(new_comm()) as comm:
-        first, before = comm.Dup(), taken()
-        check_works(first)
-        first.Free()
-        forget(comm)
-        for _ in range(3):
-            child = comm.Dup()
-            data = np.full(1000, child.rank)
-            with child.Bcast_init(data, root=0) as request:
-                request.Start()
-                request.Wait()
-            child.Free()
-        forget(comm)
-        assert taken() == before
-
-
-@on_both
-def test_memory_stays_until_the_last_rank_has_closed_it(mpi_ranks):
+def test_memory_stays_until_the_last_rank_has_closed_it(mpi_ranks, comm):
     """A rank that frees a communicator early leaves the others at work in it."""
-    with opened(new_comm()) as comm:
-        first, before = comm.Dup(), taken()
-        check_works(first)
-        first.Free()
-        for late in range(comm.size):
-            child = comm.Dup()
-            data = np.full(20_000, child.rank)
-            child.Bcast(data, root=0)
-            if comm.rank == late:
-                time.sleep(0.02)
-            child.Free()
-            again = comm.Dup()  # may get the same memory
-            allreduce(again, 80_000)
-            again.Free()
-            forget(comm)
-        assert taken() == before
+    first, before = comm.Dup(), taken()
+    check_works(first)
+    first.Free()
+    for late in range(comm.size):
+        child = comm.Dup()
+        data = np.full(20_000, child.rank)
+        child.Bcast(data, root=0)
+        if comm.rank == late:
+            time.sleep(0.02)
+        child.Free()
+        again = comm.Dup()  # may get the same memory
+        allreduce(again, 80_000)
+        again.Free()
+        forget(comm)
+    assert taken() == before
 
 
-@on_both
 def test_a_communicator_works_after_the_one_it_was_made_from(mpi_ranks):
     comm = new_comm()
     child = comm.Split(0, -comm.rank)
@@ -227,34 +212,33 @@ def test_a_communicator_works_after_the_one_it_was_made_from(mpi_ranks):
 
 @impatient
 @on_two
-def test_a_notice_reaches_the_communicator_that_it_is_about(mpi_ranks):
+def test_a_notice_reaches_the_communicator_that_it_is_about(mpi_ranks, comm):
     """Communicators share the messages that tell of errors: another one may receive them first."""
-    with opened(new_comm()) as comm:
-        for levels_of in (lambda c: c.Dup(), lambda c: c.Split(0, c.rank)):
-            one, other = levels_of(comm), levels_of(comm)
-            one.Barrier()
+    for levels_of in (lambda c: c.Dup(), lambda c: c.Split(0, c.rank)):
+        one, other = levels_of(comm), levels_of(comm)
+        one.Barrier()
+        other.Barrier()
+        if comm.rank == ODD:
+            wrong, _ = outcome(lambda c=one: c.Bcast(np.zeros(4), root=7))
+            assert "root" in str(wrong)
+            time.sleep(0.02)
             other.Barrier()
-            if comm.rank == ODD:
-                wrong, _ = outcome(lambda c=one: c.Bcast(np.zeros(4), root=7))
-                assert "root" in str(wrong)
-                time.sleep(0.02)
-                other.Barrier()
-            else:
-                other.Barrier()  # waits, and receives the notice about `one`
-                error, _ = outcome(lambda c=one: c.Bcast(np.zeros(4), root=0))
-                assert type(error) in (han.PeerError, type(None))
-                error, _ = outcome(one.Barrier) if error is None else (error, 0)
-                assert type(error) is han.PeerError
-                assert "root" in str(error)
-            WORLD.Barrier()
-            check_works(other)
-            one.Free()
-            other.Free()
+        else:
+            other.Barrier()  # waits, and receives the notice about `one`
+            error, _ = outcome(lambda c=one: c.Bcast(np.zeros(4), root=0))
+            assert type(error) in (han.PeerError, type(None))
+            error, _ = outcome(one.Barrier) if error is None else (error, 0)
+            assert type(error) is han.PeerError
+            assert "root" in str(error)
+        WORLD.Barrier()
+        check_works(other)
+        one.Free()
+        other.Free()
 
 
 @on_four
-def test_no_duplicate_is_made_for_a_communicator_that_sends_no_messages(mpi_ranks):
-    with opened(new_comm()) as comm, opened(comm.Dup()) as child:
+def test_no_duplicate_is_made_for_a_communicator_that_sends_no_messages(mpi_ranks, comm):
+    with opened(comm.Dup()) as child:
         check_works(child)
         assert child._han.health.meeting.own is None
         rule = {"rules": [{"use": {"levels": {"everyone": {"submodule": "adapt"}}}}]}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from _support import FLAT, NETWORK, SECONDS, WORLD, impatient, new_comm, opened, outcome
+from _support import APART, SECONDS, TWO_BY_TWO, WORLD, impatient, new_comm, outcome, run
 from mpi4py import MPI
 
 import han
@@ -17,12 +17,10 @@ SLACK = 64  # elements beyond each buffer
 COUNTS = (1, 100, 1000, 16_384, 131_072)  # 8 B to 1 MiB
 # Open MPI 5 writes all of a large message over a shorter receive buffer's end.
 BETWEEN = COUNTS[: 2 if "Open MPI" in MPI.Get_library_version() else 3]
-NODES = [{"name": "node", "symbol": "s", "scope": {"size": 1}}, NETWORK]  # a rank each
-PAIRS = [{"name": "node", "symbol": "s", "scope": {"size": 2}}, NETWORK]  # of three: 0 and 1, 2
 USE = {"submodule": "sm", "read_parent_flag": False}
 ONE_BY_ONE = {"rules": [{"use": {"levels": {"everyone": USE}}}]}
 
-on_few = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 
 Way = Callable[[han.Comm], object]
 
@@ -141,31 +139,27 @@ def check_told(case: Case, **more: object) -> None:
     comm.Free()
 
 
-@on_few
 @pytest.mark.parametrize("more", [{}, ONE_BY_ONE], ids=["a flag for all", "a flag for each"])
 def test_sizes_on_a_node(mpi_ranks, more):
     for case in of_sizes():
-        check_told(case, levels=FLAT, **more)
+        check_told(case, **more)
 
 
-@on_few
 def test_types_operations_roots_and_collectives_on_a_node(mpi_ranks):
     for case in KINDS:
-        check_told(case, levels=FLAT)
+        check_told(case)
 
 
-@on_few
-@pytest.mark.parametrize("levels", [NODES, PAIRS], ids=["a rank a node", "two and one"])
+@pytest.mark.parametrize("levels", [APART, TWO_BY_TWO], ids=["a rank a node", "two and one"])
 def test_sizes_between_nodes(mpi_ranks, levels):
     for case in of_sizes(ON_NODES, BETWEEN):
         check_told(case, levels=levels)
 
 
-@on_few
 def test_sizes_that_differ_by_whole_segments_between_nodes_end(mpi_ranks):
     """No message shows them: the time limit ends the wait for the last segment."""
     n, ended = 131_072, (han.MismatchError, han.CollectiveTimeoutError, han.PeerError)
-    comm = new_comm(NODES, timeout=0.5)
+    comm = new_comm(APART, timeout=0.5)
     error, seconds = outcome(lambda: comm.Bcast(f(n + (comm.rank == LAST)), 0))
     later, _ = outcome(comm.Barrier)
     assert any(isinstance(e, ended) for e in (error, later)), (error, later)
@@ -173,31 +167,22 @@ def test_sizes_that_differ_by_whole_segments_between_nodes_end(mpi_ranks):
     WORLD.Barrier()
 
 
-def use(make):
-    """Make a request, which raises where the call is not that of rank 0; start it elsewhere."""
-    request = make()
-    request.Start()
-    request.Wait()
-
-
-@on_few
 def test_persistent_requests_of_other_sizes(mpi_ranks):
     for count in COUNTS:
-        comm = new_comm(FLAT)
+        comm = new_comm()
         n = count + (comm.rank == LAST)
         with pytest.raises(han.MismatchError) as caught:
-            use(lambda: comm.Allreduce_init(f(n), f(n)))  # noqa: B023
+            run(comm.Allreduce_init(f(n), f(n)))
         for size in (count, count + 1):
             assert f"allreduce of {format_size(8 * size)}" in str(caught.value)
         comm.Free()
 
 
 @impatient
-@on_few
 def test_each_call_of_a_root_that_has_gone_on_is_compared(mpi_ranks, monkeypatch):
     monkeypatch.setattr("han.runtime.reports.ANSWER", 0.1)  # seconds; the root never answers
     for count in (1, 1000):  # in small slots, and in cells
-        comm = new_comm(FLAT)
+        comm = new_comm()
         if comm.rank == 0:  # it waits for no one
             for k in range(6):
                 comm.Bcast(f(count + (k == 3)), 0)
@@ -212,19 +197,17 @@ def test_each_call_of_a_root_that_has_gone_on_is_compared(mpi_ranks, monkeypatch
         comm.Free()
 
 
-@on_few
-def test_calls_that_may_differ_between_ranks_still_pass(mpi_ranks):
+def test_calls_that_may_differ_between_ranks_still_pass(mpi_ranks, comm):
     data = np.arange(6.0)
     column = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()
-    with opened(new_comm(FLAT)) as comm:
-        for k in range(80):
-            bytes_of = [f(3), 24, MPI.BYTE] if comm.rank == LAST else [data[:3].copy(), MPI.DOUBLE]
-            comm.Bcast(bytes_of, 0)
-            comm.Bcast([data.copy(), 1, column] if comm.rank else data[::2].copy(), k % SIZE)
-            send = MPI.IN_PLACE if comm.rank == LAST else f(4)
-            comm.Allreduce(send, f(4))
-            comm.Reduce(f(4), f(4) if comm.rank == 0 else None, root=0)
-            comm.Gather(f(2), f(2 * SIZE) if comm.rank == 0 else None, root=0)
-            comm.Iallreduce(f(4), f(4)).Wait()
-            comm.Barrier()
+    for k in range(80):
+        bytes_of = [f(3), 24, MPI.BYTE] if comm.rank == LAST else [data[:3].copy(), MPI.DOUBLE]
+        comm.Bcast(bytes_of, 0)
+        comm.Bcast([data.copy(), 1, column] if comm.rank else data[::2].copy(), k % SIZE)
+        send = MPI.IN_PLACE if comm.rank == LAST else f(4)
+        comm.Allreduce(send, f(4))
+        comm.Reduce(f(4), f(4) if comm.rank == 0 else None, root=0)
+        comm.Gather(f(2), f(2 * SIZE) if comm.rank == 0 else None, root=0)
+        comm.Iallreduce(f(4), f(4)).Wait()
+        comm.Barrier()
     column.Free()

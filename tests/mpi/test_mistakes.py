@@ -1,16 +1,11 @@
 """A user's mistake is printed once if all ranks make it, and all ranks exit with one status."""
 
-import os
-import shutil
-import subprocess
-import sys
-
 import pytest
+from _jobs import LONGEST, launch
 
 import han
 
 RANKS = 4
-LONGEST = 60  # seconds, after which a job counts as hung
 
 # Every rank writes its exit status to a file, as the launcher returns only one. It exits after all
 # ranks have written, as a launcher may kill the others when one exits with an error.
@@ -65,15 +60,10 @@ main.main()
 """
 
 
-def launch(folder, source, *arguments):
+def launch_all(folder, source, *arguments):
     """Run a program on all ranks in a folder."""
-    program = folder / "program.py"
-    program.write_text(source)
-    command = [shutil.which("mpiexec"), "-n", str(RANKS), sys.executable, str(program), *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=LONGEST,
-        env=dict(os.environ), stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    (folder / "program.py").write_text(source)
+    return launch(folder, RANKS, "program.py", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +78,7 @@ def launch(folder, source, *arguments):
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_the_command_prints_a_mistake_once(tmp_path, arguments, status, said):
-    done = launch(tmp_path, HAN, *arguments)
+    done = launch_all(tmp_path, HAN, *arguments)
     assert done.returncode
     assert done.stderr.count("Error: ") == 1, done.stderr
     assert said in done.stderr
@@ -97,18 +87,18 @@ def test_the_command_prints_a_mistake_once(tmp_path, arguments, status, said):
 
 
 def test_help_and_version_are_printed_once(tmp_path):
-    assert launch(tmp_path, HAN, "--version").stdout == f"han {han.__version__}\n"
-    assert launch(tmp_path, HAN, "plan", "--help").stdout.count("Usage: ") == 1
+    assert launch_all(tmp_path, HAN, "--version").stdout == f"han {han.__version__}\n"
+    assert launch_all(tmp_path, HAN, "plan", "--help").stdout.count("Usage: ") == 1
 
 
 def test_a_mistake_that_one_rank_makes_is_printed(tmp_path):
-    done = launch(tmp_path, ONE_RANK)
+    done = launch_all(tmp_path, ONE_RANK)
     assert done.returncode
     assert done.stderr.count("Error: only rank 2") == 1, done.stderr
 
 
 def test_a_program_prints_a_configuration_error_once(tmp_path):
-    done = launch(tmp_path, PROGRAM)
+    done = launch_all(tmp_path, PROGRAM)
     assert done.returncode
     assert done.stderr.count("han.ConfigError: ") == 1, done.stderr
     assert done.stderr.count("2 problems in the configuration:") == 1
@@ -118,7 +108,7 @@ def test_a_program_prints_a_configuration_error_once(tmp_path):
 
 
 def test_a_program_catches_the_error_on_all_ranks_and_prints_other_errors(tmp_path):
-    done = launch(tmp_path, CAUGHT)
+    done = launch_all(tmp_path, CAUGHT)
     assert done.returncode
     assert "RuntimeError: mine" in done.stderr
     assert "no such file" not in done.stderr

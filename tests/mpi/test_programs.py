@@ -1,14 +1,11 @@
 """Unchanged programs under ``han run`` and ``han.install``, and their statistics."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
+from _jobs import launch
 from _support import FLAT, TWO_BY_TWO, new_comm, opened
 from mpi4py import MPI
 from tensors import OnDevice
@@ -20,7 +17,7 @@ from han.ranks import last_words as _last_words
 from han.ranks.last_words import hear, tell
 from han.statistics import Counting
 
-LONGEST = 100  # seconds, after which a job counts as hung
+usual = pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 HAN_RUN = ["-m", "han", "run"]
 FOR_EVER = 1e6  # seconds
 
@@ -134,15 +131,6 @@ else:
 """
 
 
-def launch(folder, ranks, *arguments, **variables):
-    """Run Python on all ranks in a folder; return the finished mpiexec."""
-    command = [shutil.which("mpiexec"), "-n", str(ranks), sys.executable, *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=LONGEST,
-        env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-
-
 def write(folder, **sources):
     for name, source in sources.items():
         (folder / f"{name}.py").write_text(source)
@@ -239,7 +227,6 @@ def test_a_rank_that_does_not_come_is_not_waited_for(mpi_ranks, monkeypatch):
         MPI.COMM_WORLD.send(None, 2)
 
 
-@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_ranks_that_do_not_wait_end_at_once(mpi_ranks, monkeypatch):
     monkeypatch.setattr(_last_words, "WAIT", FOR_EVER)
     comm = MPI.COMM_WORLD.Dup()
@@ -251,7 +238,6 @@ def test_ranks_that_do_not_wait_end_at_once(mpi_ranks, monkeypatch):
     MPI.COMM_WORLD.Barrier()
 
 
-@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_ranks_agree_about_statistics(mpi_ranks, monkeypatch):
     world = MPI.COMM_WORLD.Dup()
     for value, said in (("maybe", "HAN_STATS = 'maybe'"), ("1", "HAN_STATS differs between")):
@@ -292,13 +278,12 @@ def test_calls_left_to_mpi_are_counted_with_the_reason(mpi_ranks, counting):
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
-def test_calls_on_memory_of_a_device_are_counted_with_the_reason(mpi_ranks, counting):
+def test_calls_on_memory_of_a_device_are_counted_with_the_reason(mpi_ranks, counting, comm):
     one, total = OnDevice(np.ones(4)), OnDevice(np.empty(4))
-    with opened(new_comm()) as comm:
-        comm.Allreduce(one, total)
-        comm.Iallreduce(one, total).Wait()
-        comm.Allreduce_init(one, total).Free()
-        comm.Allreduce(np.ones(4), np.ones(4))
+    comm.Allreduce(one, total)
+    comm.Iallreduce(one, total).Wait()
+    comm.Allreduce_init(one, total).Free()
+    comm.Allreduce(np.ones(4), np.ones(4))
     whys = {(key.call, key.most_bytes, key.why) for key in counting.record}
     assert whys == {
         ("Allreduce", 64, DEVICE), ("Iallreduce", 64, DEVICE), ("Allreduce_init", 64, DEVICE),
@@ -334,7 +319,6 @@ def test_ranks_of_communicators_that_overlap_report_once_together(tmp_path, grou
     assert "without rank" not in done.stderr
 
 
-@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
 def test_methods_are_as_before_after_counting(mpi_ranks):
     before = {
         name: getattr(han.Comm, name) for name in ("Allreduce", "Alltoallw", "bcast", "_mpi4pys")

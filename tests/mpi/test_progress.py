@@ -27,6 +27,7 @@ from mpi4py import MPI
 
 import han
 
+usual = on_four
 MANY = 300_000  # elements of 8 bytes: a rank cannot finish before its peers enter
 
 
@@ -191,7 +192,6 @@ def check_calls(comm, n):
     comm.Barrier()
 
 
-@on_four
 def test_checked_calls_let_the_others_finish(mpi_ranks):
     for comm in comms(check=True):
         outstanding = Outstanding(comm)
@@ -201,7 +201,6 @@ def test_checked_calls_let_the_others_finish(mpi_ranks):
         outstanding.free()
 
 
-@on_four
 def test_first_calls_over_collectives_of_mpi_let_the_others_finish(mpi_ranks):
     cases = itertools.product(
         LEVELS, ("libnbc", "mpi"), ("bcast", "allreduce", None), some_first(WORLD.size)
@@ -213,7 +212,6 @@ def test_first_calls_over_collectives_of_mpi_let_the_others_finish(mpi_ranks):
                 cross(outstanding, early, partial(check_calls, comm, n))
 
 
-@on_four
 def test_persistent_ones_over_nonblocking_collectives_of_mpi(mpi_ranks):
     """Ranks wait in different orders, and make their first calls before or after that."""
     for levels in LEVELS:
@@ -275,7 +273,6 @@ NEVER = {
 }
 
 
-@on_four
 @pytest.mark.parametrize("what", NEVER)
 def test_a_rank_that_never_comes_to_a_step_is_told_in_time(mpi_ranks, what):
     levels, (named, more, call) = LEVELS[WORLD.size // 4], NEVER[what]
@@ -308,7 +305,6 @@ FIRST = [
 ]
 
 
-@on_four
 def test_a_rank_that_errs_does_not_leave_the_others_in_a_first_call(mpi_ranks):
     odd = WORLD.size // 2  # the leader of the last node
     for levels, (concerned, first) in itertools.product(LEVELS, FIRST):

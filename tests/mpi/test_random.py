@@ -3,14 +3,13 @@
 from random import Random
 
 import pytest
-from _support import Call, Checker, Reference, all_pairs, comm_on, opened
+from _support import WORLD, Call, Checker, Reference, all_pairs, comm_on, opened
 from mpi4py import MPI
 from random_plans import TARGETS, draw_level, draw_topology
 
 from han.model import loops
 from han.tasks.signature import Signature
 
-WORLD = MPI.COMM_WORLD
 EXAMPLES = 20
 
 

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 import han
 
+usual = on_two
 TAG = 5
 
 
@@ -106,7 +107,6 @@ class Mixed:
 # ---- one request ----------------------------------------------------------------------------
 
 
-@on_two
 def test_one_request_fills_the_status_in(mpi_ranks):
     for comm in comms():
         total = np.empty(3000)
@@ -134,7 +134,6 @@ def test_one_request_fills_the_status_in(mpi_ranks):
         lasting.Free()
 
 
-@on_two
 def test_get_status_tells_and_leaves_the_request_active(mpi_ranks):
     for comm in comms():
         total = np.empty(3000)
@@ -158,7 +157,6 @@ def test_get_status_tells_and_leaves_the_request_active(mpi_ranks):
             assert (total == comm.size).all()
 
 
-@on_two
 def test_requests_are_waited_for_in_any_order(mpi_ranks):
     for comm in comms():
         size = comm.size
@@ -182,7 +180,6 @@ def test_requests_are_waited_for_in_any_order(mpi_ranks):
         lasting.Free()
 
 
-@on_two
 def test_a_collective_cannot_be_cancelled(mpi_ranks):
     for comm in comms():
         request = comm.Ibarrier()
@@ -198,7 +195,6 @@ def test_a_collective_cannot_be_cancelled(mpi_ranks):
             request.Wait()
 
 
-@on_two
 def test_a_request_is_one_of_mpis(mpi_ranks):
     """MPI's functions take a single request, also by copies of its handle."""
     for comm in comms():
@@ -214,7 +210,6 @@ def test_a_request_is_one_of_mpis(mpi_ranks):
             assert request == MPI.REQUEST_NULL
 
 
-@on_two
 def test_persistent_requests_are_mpis(mpi_ranks):
     for comm in comms():
         for n in (1, 50_000):
@@ -237,7 +232,6 @@ def test_persistent_requests_are_mpis(mpi_ranks):
             assert request == MPI.REQUEST_NULL
 
 
-@on_two
 def test_mpi_unpacks_what_it_completes(mpi_ranks):
     column = MPI.DOUBLE.Create_vector(100, 1, 3).Commit()
     for comm in comms():
@@ -249,7 +243,6 @@ def test_mpi_unpacks_what_it_completes(mpi_ranks):
     column.Free()
 
 
-@on_two
 def test_many_requests_at_once(mpi_ranks):
     """More than the pool of handles keeps; completed by MPI, by han, or dropped."""
     for comm in comms():
@@ -271,20 +264,14 @@ def test_many_requests_at_once(mpi_ranks):
 def test_waitall_and_testall_of_mixed_requests(mpi_ranks, kind):
     for comm in comms():
         for n in (1, 50_000):
-            mixed = Mixed(comm, n)
-            statuses = statuses_of(mixed.requests)
-            assert kind.Waitall(mixed.requests, statuses) is True
-            mixed.check()
-            for index, status in enumerate(statuses):
-                mixed.check_status(index, status)
-
-            mixed = Mixed(comm, n)
-            statuses = statuses_of(mixed.requests)
-            while not kind.Testall(mixed.requests, statuses):
-                pass
-            mixed.check()
-            for index, status in enumerate(statuses):
-                mixed.check_status(index, status)
+            for complete in (kind.Waitall, kind.Testall):
+                mixed = Mixed(comm, n)
+                statuses = statuses_of(mixed.requests)
+                while not complete(mixed.requests, statuses):
+                    assert complete == kind.Testall
+                mixed.check()
+                for index, status in enumerate(statuses):
+                    mixed.check_status(index, status)
             assert kind.Testall(mixed.requests) is True
             assert kind.Waitall(mixed.requests) is True
         assert kind.Waitall([]) is True
@@ -343,7 +330,6 @@ def test_waitsome_and_testsome_give_each_request_once(mpi_ranks, kind):
 
 
 @both_kinds
-@on_two
 def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks, kind):
     """The last rank enters only after the others' tests have returned."""
     for comm in comms():
@@ -373,7 +359,6 @@ def test_tests_of_lists_come_back_when_nothing_is_complete(mpi_ranks, kind):
 
 
 @both_kinds
-@on_two
 def test_testall_completes_none_unless_all_are(mpi_ranks, kind):
     for comm in comms():
         got, last = np.zeros(1), comm.size - 1
@@ -406,7 +391,6 @@ def exchange(comm):
 
 
 @both_kinds
-@on_two
 def test_lower_case_forms_return_messages(mpi_ranks, kind):
     for comm in comms():
         rank, size = comm.rank, comm.size
@@ -443,7 +427,6 @@ def test_lower_case_forms_return_messages(mpi_ranks, kind):
 
 
 @both_kinds
-@on_two
 def test_persistent_requests_in_lists_are_started_again(mpi_ranks, kind):
     def waitany(requests):
         assert sorted(kind.Waitany(requests) for _ in requests) == [0, 1, 2, 3]
@@ -514,7 +497,6 @@ def test_waits_for_lists_end_when_a_peer_does_not_come(mpi_ranks, wait):
             comm.Barrier()
 
 
-@on_two
 def test_waits_for_lists_end_when_a_peer_errs(mpi_ranks):
     levels, odd = LEVELS[WORLD.size // 4], WORLD.size - 1
     for wait in WAITS:
@@ -532,7 +514,6 @@ def test_waits_for_lists_end_when_a_peer_errs(mpi_ranks):
             assert seconds < SECONDS
 
 
-@on_two
 def test_mpis_functions_pass_an_inactive_persistent_request_over(mpi_ranks):
     send, results = np.ones(3), [np.zeros(3) for _ in range(2)]
     for comm in comms():

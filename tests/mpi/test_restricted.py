@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from _support import (
     COLLECTIVES,
+    WORLD,
     Call,
     Checker,
     Reference,
@@ -22,6 +23,7 @@ from _support import (
     mpi_op,
     new_comm,
     opened,
+    run,
     tiny_memory,
 )
 from machines import topology_of
@@ -45,7 +47,6 @@ from han.tasks.lower import lower
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.rules import RuleTable
 
-WORLD = MPI.COMM_WORLD
 CAPABILITIES, CAP_SYS_PTRACE, PR_SET_DUMPABLE = 0x20080522, 19, 4
 ENVIRONMENT = {  # MPI libraries use cross-memory attach too, and fail or hang if it is refused
     "MPIR_CVAR_CH4_CMA_ENABLE": "0",
@@ -150,8 +151,7 @@ def twice(request, begin, look):
     """Run a persistent request twice, and free it."""
     for _ in range(2):
         begin()
-        request.Start()
-        request.Wait()
+        run(request)
         look()
     request.Free()
     WORLD.Barrier()  # the memory is free when all ranks have freed the request

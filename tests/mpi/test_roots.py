@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, TWO_LEVELS, check_works, new_comm, opened, run_in_threads
+from _support import TWO_LEVELS, WORLD, check_works, new_comm, opened, run_in_threads
 from mpi4py import MPI
 
 import han
@@ -15,7 +15,7 @@ from han.runtime.measured import MOST_ROOTS
 from han.runtime.roots import ROOTS
 from han.tuning.tuned.find import Search
 
-on_some = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
 
 
 @pytest.fixture(autouse=True)
@@ -30,19 +30,18 @@ def mail_of(comm):
 
 def made_and_freed(**more):
     """Make a communicator, use it and free it; return its parts and its mail."""
-    with opened(new_comm(FLAT, **more)) as comm:
+    with opened(new_comm(**more)) as comm:
         return comm._han.parts, mail_of(comm)
 
 
-@on_some
-def test_a_communicator_made_apart_takes_over_what_an_earlier_one_left(comm):
+def test_a_communicator_made_apart_takes_over_what_an_earlier_one_left(mpi_ranks):
     root, mail = made_and_freed()
     first, others = made_and_freed()
     assert mail is others
     assert first is not root
     for _ in range(3):
         assert made_and_freed() == (first, mail)
-    with opened(new_comm(FLAT)) as one, opened(new_comm(FLAT)) as other:
+    with opened(new_comm()) as one, opened(new_comm()) as other:
         assert one._han.parts is first
         assert mail_of(one) is mail_of(other) is mail
         assert other._han.parts is not first
@@ -50,20 +49,18 @@ def test_a_communicator_made_apart_takes_over_what_an_earlier_one_left(comm):
             assert mail_of(child) is mail
 
 
-@on_some
-def test_memory_does_not_grow(comm):
+def test_memory_does_not_grow(mpi_ranks):
     arena, taken = process_arena(), []
     for _ in range(6):
         made_and_freed()
-        comm.Barrier()
+        WORLD.Barrier()
         take_back()
         taken.append(arena.usage().taken)
     assert len({*taken[1:]}) == 1
 
 
-@on_some
-def test_a_live_root_has_descendants_too(comm):
-    with opened(new_comm(FLAT)) as root:
+def test_a_live_root_has_descendants_too(mpi_ranks):
+    with opened(new_comm()) as root:
         mail = mail_of(root)
         half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank > 0)
         with opened(han.Comm(half, config=root._han.parts.config)) as part:
@@ -71,20 +68,18 @@ def test_a_live_root_has_descendants_too(comm):
     assert made_and_freed()[1] is mail
 
 
-@on_some
-def test_other_settings_make_another_root(comm):
+def test_other_settings_make_another_root(mpi_ranks):
     mails = [made_and_freed(**more)[1] for more in ({}, {"plans": 5}, {"timeout": 19.0})]
     with opened(new_comm(TWO_LEVELS)) as apart:
         mails.append(mail_of(apart))
     assert len({id(mail) for mail in mails}) == len(mails)
 
 
-@on_some
-def test_a_root_needs_all_ranks(comm):
+def test_a_root_needs_all_ranks(mpi_ranks):
     """A rank may have none: it has lost it, or is bound to other processors."""
     _, mail = made_and_freed()
     moved = mock.patch("os.sched_getaffinity", return_value={0, 1, 2, 3})
-    if comm.rank == 1:
+    if WORLD.rank == 1:
         with moved:
             assert made_and_freed()[1] is not mail
     else:
@@ -92,22 +87,20 @@ def test_a_root_needs_all_ranks(comm):
     assert len(ROOTS.kept) == 1, "the later one takes its place"
     found = made_and_freed()[1]
     assert made_and_freed()[1] is found
-    if comm.rank == 0:
+    if WORLD.rank == 0:
         ROOTS.forget()
     assert made_and_freed()[1] is not found
 
 
-@on_some
-def test_nothing_descends_from_a_communicator_with_an_error(comm):
-    with opened(new_comm(FLAT)) as root:
+def test_nothing_descends_from_a_communicator_with_an_error(mpi_ranks):
+    with opened(new_comm()) as root:
         mail = mail_of(root)
         root._han.health.give_up(RuntimeError("enough"))
-        comm.Barrier()
+        WORLD.Barrier()
     assert made_and_freed()[1] is not mail
 
 
-@on_some
-def test_a_process_has_few_roots(comm):
+def test_a_process_has_few_roots(mpi_ranks):
     for plans in range(1, MOST_ROOTS + 4):
         made_and_freed(plans=plans)
     assert len(ROOTS.kept) == MOST_ROOTS
@@ -117,8 +110,7 @@ def test_a_process_has_few_roots(comm):
     assert last[0] is not last[1]
 
 
-@on_some
-def test_threads_make_communicators_at_the_same_time(comm):
+def test_threads_make_communicators_at_the_same_time(mpi_ranks):
     """Of one root, whose parts each thread finds again."""
     made_and_freed()
     config = ROOTS.kept[0].given.config
@@ -137,10 +129,9 @@ def test_threads_make_communicators_at_the_same_time(comm):
         one.Free()
 
 
-@on_some
-def test_a_rank_with_a_tuned_table_of_its_own_finds_the_root_again(comm, monkeypatch):
+def test_a_rank_with_a_tuned_table_of_its_own_finds_the_root_again(mpi_ranks, monkeypatch):
     """The ranks use no table then; later communicators descend from the first one all the same."""
-    if comm.rank:
+    if WORLD.rank:
         own = Search(SimpleNamespace(digest="of this rank"))
         monkeypatch.setattr("han.runtime.given.tuned_table", lambda config: own)
     first = made_and_freed(plans=7, tuned="off")

@@ -1,60 +1,38 @@
 """Scan and Exscan in all forms, on one node and on several, beside the MPI library's."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from _support import comm_with, opened
+from _support import (
+    FORMS,
+    WORLD,
+    Call,
+    Checker,
+    Reference,
+    comm_with,
+    finish,
+    in_python,
+    method_of,
+    opened,
+)
 from mpi4py import MPI
 
 import han
+from han.tasks.signature import Signature
 
-WORLD = MPI.COMM_WORLD
 COUNTS = (0, 1, 6, 7, 513, 30_000)
-KINDS = (("f8", MPI.SUM), ("i4", MPI.MAX), ("c16", MPI.PROD))
+SIGNATURE = Signature("scan", 1000, 8, "sum", "float64")
+KINDS = (("float64", "sum"), ("int32", "max"), ("complex128", "prod"))
 ALL_VARIANTS = True
 
 
-def multiply(left, right, _):
-    """Multiply matrices of 2 x 2 numbers, which does not commute."""
-    a, b = (np.frombuffer(x, "i8").reshape(-1, 2, 2) for x in (left, right))
-    b[:] = a @ b % 10007
-
-
-def run(comm, name, form, *arguments):
-    """Make a call in one of its forms."""
-    if form == "blocking":
-        getattr(comm, name)(*arguments)
-    elif form == "nonblocking":
-        getattr(comm, f"I{name.lower()}")(*arguments).Wait()
-    else:
-        request = getattr(comm, f"{name}_init")(*arguments)
-        for _ in range(2 if arguments[0] is not MPI.IN_PLACE else 1):
-            request.Start()
-            request.Wait()
-        request.Free()
-
-
-def check(comm, name, count, kind, form, in_place):
-    """Compare a call with that of the MPI library; rank 0 of an Exscan keeps what it has."""
-    (dtype, op), rank = kind, comm.rank
-    send = ((np.arange(count) + rank) % 3 + 1).astype(dtype)
-    before = send if in_place else np.full(count, 5, dtype)
-    wanted, found = before.copy(), before.copy()
-    WORLD.Scan(send, wanted, op)
-    if name == "Exscan":
-        WORLD.Exscan(send, wanted, op)
-    if name == "Exscan" and rank == 0:
-        wanted = before
-    run(comm, name, form, MPI.IN_PLACE if in_place else send, found, op)
-    np.testing.assert_allclose(found, wanted)
-
-
 def check_all(comm):
-    forms = ("blocking", "nonblocking", "persistent")
-    for name, count in itertools.product(("Scan", "Exscan"), COUNTS):
-        for kind, form, in_place in itertools.product(KINDS, forms, (False, True)):
-            check(comm, name, count, kind, form, in_place)
+    ways = itertools.product(("scan", "exscan"), COUNTS, KINDS, (False, True))
+    calls = [Call(name, n, *kind, in_place=in_place) for name, n, kind, in_place in ways]
+    for form in FORMS:
+        Checker(comm, Reference(WORLD), form).every(calls, form)
 
 
 @pytest.mark.mpi(ranks=[1, 2, 3, 4, 5], timeout=120, unit="s")
@@ -62,16 +40,10 @@ def test_scans_on_one_node(mpi_ranks):
     with opened(han.Comm(WORLD.Dup())) as comm:
         check_all(comm)
         hits = comm._han.calls.hits
-        for name in ("Scan", "Exscan"):
-            check(comm, name, 513, KINDS[0], "blocking", False)
+        for name in ("scan", "exscan"):
+            Checker(comm, Reference(WORLD))(Call(name, 513, *KINDS[0]))
         assert comm._han.calls.hits == hits + 2, "the look-up in C serves known calls"
-        assert not comm._han.parts.planner.leaves(signature_of("scan"))
-
-
-def signature_of(collective):
-    from han.tasks.signature import Signature
-
-    return Signature(collective, 1000, 8, "sum", "float64")
+        assert not comm._han.parts.planner.leaves(SIGNATURE)
 
 
 @pytest.mark.mpi(ranks=[3, 4, 5], timeout=120, unit="s")
@@ -81,7 +53,7 @@ def test_scans_on_several_nodes(mpi_ranks, nodes):
     inner = [r // 2 if nodes == "consecutive" else r % 2 for r in range(size)]
     with opened(comm_with(WORLD, [inner, [0] * size])) as comm:
         check_all(comm)
-        assert not comm._han.parts.planner.leaves(signature_of("exscan"))
+        assert not comm._han.parts.planner.leaves(replace(SIGNATURE, collective="exscan"))
 
 
 NODES = {"of two": [0, 0, 1, 1, 2, 2, 3, 3, 4], "uneven": [0, 1, 1, 1, 2, 3, 3, 3, 3]}
@@ -103,8 +75,8 @@ def test_scans_over_nodes_give_the_same_in_each_run(mpi_ranks):
     with opened(comm_with(WORLD, [[0, 0, 1, 1], [0] * 4], {"composition": "tree"})) as comm:
         first, again = np.empty_like(send), np.empty_like(send)
         comm.Scan(send, first)
-        for form in ("blocking", "nonblocking", "persistent"):
-            run(comm, "Scan", form, send, again, MPI.SUM)
+        for form in FORMS:
+            finish(method_of(comm, form, "Scan")(send, again), 2)
             np.testing.assert_array_equal(again, first)
 
 
@@ -121,9 +93,15 @@ def test_definitions_of_the_user_over_nodes(mpi_ranks, name):
     check_definitions(comm_with(WORLD, levels, {"composition": "tree"}), name)
 
 
+def product(left, right):
+    """Multiply matrices of 2 x 2 numbers, which does not commute."""
+    a, b = (m.reshape(-1, 2, 2) for m in (left, right))
+    return (a @ b % 10007).ravel()
+
+
 def check_definitions(scanning, name):
     """Compare calls with types and operations of the user with the MPI library's."""
-    op = MPI.Op.Create(multiply, commute=False)
+    op = MPI.Op.Create(in_python(product), commute=False)
     matrix = MPI.INT64_T.Create_contiguous(4).Commit()
     pairs = np.dtype([("value", "f8"), ("at", "i4")], align=True)
     with opened(scanning) as comm:

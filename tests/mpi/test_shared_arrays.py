@@ -12,11 +12,13 @@ from _support import (
     comm_on,
     data_of,
     error_of,
+    in_python,
     mpi_op,
     new_comm,
     on_both,
     on_two,
     opened,
+    run,
 )
 from machines import topology_of
 from mpi4py import MPI
@@ -26,6 +28,7 @@ from han.cli import info as _cli_info
 from han.memory import arena
 from han.model.program import PEER
 
+usual = on_two
 COUNTS = (1, 1000, 40_001)  # less than a line, shares of less than a block, several pieces
 KINDS = (("float64", "sum"), ("int32", "max"), ("uint8", "bxor"))
 SOCKETS = topology_of([[0, 0, 1], [0, 0, 0]], 1)  # two sockets of one node
@@ -68,16 +71,10 @@ def array(comm, like, shared=True):
     return made
 
 
-def run(request, times=2):
-    for _ in range(times):
-        request.Start()
-        request.Wait()
-
-
 def runs_mapped(comm, request):
     """Run a request; return whether it reads mapped buffers where ranks share memory."""
     before = request._engine.alternatives
-    run(request)
+    run(request, 2)
     if comm._han.parts.topology.whole is None:
         return newest(comm).signature.mapped
     return request._engine.alternatives > before
@@ -99,7 +96,7 @@ def reduction(comm, reference, dtype, op, count, root, in_place):
     before = request._engine.alternatives
     for turn in range(2):
         recv[:] = data if in_place else turn
-        run(request, 1)
+        run(request)
         if gets:
             np.testing.assert_allclose(recv, wanted, rtol=1e-14 if op == "sum" else 0)
         np.testing.assert_array_equal(send, data)
@@ -113,7 +110,7 @@ def broadcast(comm, dtype, count, root):
     request = comm.Bcast_init(buffer, root)
     before = request._engine.alternatives
     for _ in range(2):
-        run(request, 1)
+        run(request)
         np.testing.assert_array_equal(buffer, wanted)
         if comm.rank != root:
             buffer[:] = 0
@@ -206,13 +203,12 @@ def blocks_are_read_where_they_are(comm, count):
         assert by_solo(comm) == reads
         assert reads_peers(comm) == reads
         result[:] = send[: result.size] if not reads else 0
-        run(request, 1)
+        run(request)
         assert (request._engine.alternatives > before) == reads
         np.testing.assert_array_equal(result, wanted)
         request.Free()
 
 
-@on_two
 def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks):
     comm = new_comm()
     with han.shared_arrays(comm):
@@ -225,7 +221,7 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
     ordinary, alternative = str(comm.explain("allreduce", x.nbytes)).split("  or, where all")
     assert "solo" not in ordinary
     assert "solo split" in alternative
-    run(request)
+    run(request, 2)
     np.testing.assert_allclose(y, wanted)
     for call in (comm.Allreduce, lambda *a: comm.Iallreduce(*a).Wait()):
         y[:] = 0  # see test_alternatives.py
@@ -235,13 +231,13 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
     for k in range(5):
         other = comm.asarray(np.arange(20_000) * k)
         total = comm.zeros(20_000, int)
-        run(comm.Allreduce_init(other, total))
+        run(comm.Allreduce_init(other, total), 2)
         np.testing.assert_array_equal(total, 2 * k * np.arange(20_000))
-        run(comm.Allreduce_init(MPI.IN_PLACE, again))
+        run(comm.Allreduce_init(MPI.IN_PLACE, again), 2)
         del other, total
         gc.collect()
     assert (again == 3 * 2**9).all()
-    run(request)
+    run(request, 2)
     request.Free()
     comm.Free()
     assert (x == np.linspace(0, 1, 50_000) * (MPI.COMM_WORLD.rank + 1)).all()
@@ -252,47 +248,36 @@ def test_programs_as_they_are_and_arrays_that_outlive_the_communicator(mpi_ranks
 
 
 @pytest.mark.any_library
-@on_two
-def test_results_that_no_cache_holds(mpi_ranks):
+def test_results_that_no_cache_holds(mpi_ranks, comm):
     """Ranks write such results by streaming stores, which need a fence before the flag."""
     count = (68 << 20) // 8
-    with opened(new_comm()) as comm:
-        send, recv, both = comm.empty(count), comm.empty(count), comm.empty((2, count // 2))
-        requests = [
-            comm.Allreduce_init(send, recv), comm.Allgather_init(send[: count // 2], both),
-            comm.Bcast_init(recv),
-        ]  # fmt: skip
-        for turn in range(2):
-            send[:] = np.arange(count) * (comm.rank + 1) + turn
-            run(requests[0], 1)
-            np.testing.assert_array_equal(recv, np.arange(count) * 3 + 2 * turn)
-            run(requests[1], 1)
-            for rank, block in enumerate(both):
-                np.testing.assert_array_equal(block, np.arange(count // 2) * (rank + 1) + turn)
-            recv[:] = send
-            run(requests[2], 1)
-            np.testing.assert_array_equal(recv, np.arange(count) + turn)
-        for request in requests:
-            request.Free()
-
-
-@on_two
-def test_elements_that_no_cell_holds_go_another_way(mpi_ranks):
-    large, each = MPI.BYTE.Create_contiguous(8192).Commit(), 8192 * 8
-
-    def greatest(a, b, datatype):
-        np.maximum(
-            np.frombuffer(a, np.uint8), np.frombuffer(b, np.uint8), np.frombuffer(b, np.uint8)
-        )
-
-    op = MPI.Op.Create(greatest, commute=True)
-    with opened(new_comm()) as comm:
-        send, recv = comm.full(2 * each, comm.rank, np.uint8), comm.zeros(each, np.uint8)
-        request = comm.Reduce_scatter_block_init([send, large], [recv, large], op)
-        request.Start()
-        request.Wait()
-        assert (recv == 1).all()
+    send, recv, both = comm.empty(count), comm.empty(count), comm.empty((2, count // 2))
+    requests = [
+        comm.Allreduce_init(send, recv), comm.Allgather_init(send[: count // 2], both),
+        comm.Bcast_init(recv),
+    ]  # fmt: skip
+    for turn in range(2):
+        send[:] = np.arange(count) * (comm.rank + 1) + turn
+        run(requests[0])
+        np.testing.assert_array_equal(recv, np.arange(count) * 3 + 2 * turn)
+        run(requests[1])
+        for rank, block in enumerate(both):
+            np.testing.assert_array_equal(block, np.arange(count // 2) * (rank + 1) + turn)
+        recv[:] = send
+        run(requests[2])
+        np.testing.assert_array_equal(recv, np.arange(count) + turn)
+    for request in requests:
         request.Free()
+
+
+def test_elements_that_no_cell_holds_go_another_way(mpi_ranks, comm):
+    large, each = MPI.BYTE.Create_contiguous(8192).Commit(), 8192 * 8
+    op = MPI.Op.Create(in_python(np.maximum, np.uint8), commute=True)
+    send, recv = comm.full(2 * each, comm.rank, np.uint8), comm.zeros(each, np.uint8)
+    request = comm.Reduce_scatter_block_init([send, large], [recv, large], op)
+    run(request, 2)
+    assert (recv == 1).all()
+    request.Free()
     op.Free()
     large.Free()
 
@@ -306,23 +291,21 @@ def cannot_move(comm, send):
         send.resize(10 * send.size)
     send = np.full(7, -1.0)  # the request keeps the former array
     gc.collect()
-    run(request)
+    run(request, 2)
     np.testing.assert_array_equal(recv, comm.size * first)
     request.Free()
 
 
-@on_two
-def test_an_array_that_a_request_holds_cannot_move(mpi_ranks):
-    with opened(new_comm()) as comm:
-        cannot_move(comm, comm.full(50_000, 2.0))
-        cannot_move(comm, np.full(50_000, 3.0))
-        grown = bytearray(8 * 50_000)
-        request = comm.Bcast_init(grown)
-        with pytest.raises(BufferError):
-            grown.extend(b"more")
-        run(request)
-        request.Free()
+def test_an_array_that_a_request_holds_cannot_move(mpi_ranks, comm):
+    cannot_move(comm, comm.full(50_000, 2.0))
+    cannot_move(comm, np.full(50_000, 3.0))
+    grown = bytearray(8 * 50_000)
+    request = comm.Bcast_init(grown)
+    with pytest.raises(BufferError):
         grown.extend(b"more")
+    run(request, 2)
+    request.Free()
+    grown.extend(b"more")
 
 
 @on_both
@@ -339,7 +322,7 @@ def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
         send, recv = comm.full(40_000, 1), comm.zeros(40_000, int)
         request = comm.Allreduce_init(send, recv)
         assert not reads_peers(comm)
-        run(request)
+        run(request, 2)
         assert (recv == comm.size).all()
         request.Free()
         text = "no: rank 1 cannot map the shared arrays of rank 0: Permission denied"
@@ -347,7 +330,7 @@ def test_a_rank_that_cannot_map_is_known_to_all(mpi_ranks):
     with opened(new_comm()) as comm:
         request = comm.Allreduce_init(send, recv)
         assert reads_peers(comm)
-        run(request)
+        run(request, 2)
         assert (recv == comm.size).all()
         request.Free()
         assert "shared arrays memfd" in _cli_info.as_text(_cli_info.collect(comm))

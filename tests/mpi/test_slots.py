@@ -1,7 +1,6 @@
 """Persistent requests that come and go: ranks agree on their slots, and memory stays bounded."""
 
 import random
-import resource
 import signal
 import time
 from contextlib import nullcontext
@@ -9,14 +8,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import FLAT, LEVELS, WORLD, descriptors, error_of, impatient, new_comm, on_two, opened
+from _support import WORLD, comms, descriptors, error_of, impatient, new_comm, on_two
 from mpi4py import MPI
+from test_loans import at_most
 
 import han
 from han.runtime.measured import FIRST_SMALL
 
 RANKS = [1, 2, 3, 4]
-on_all = pytest.mark.mpi(ranks=RANKS, timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=RANKS, timeout=120, unit="s")
 SIZES = (0, 1, 6, 500, 3000, 40_000)  # numbers: in small slots, and in large ones
 
 
@@ -61,137 +61,123 @@ def shuffled(items, seed):
     return items
 
 
-@on_all
 def test_requests_are_started_and_freed_in_other_orders_on_each_rank(mpi_ranks):
-    for number, levels in enumerate(LEVELS):
-        with opened(new_comm(levels)) as comm:
-            dice, mine, live = random.Random(number), 100 * comm.rank, []
-            total = np.empty(3)
-            for turn in range(12):
-                live += [Live(comm, dice) for _ in range(dice.randrange(1, 6))]
-                active = dice.sample(live, len(live) // 2 + 1)
-                other = comm.Iallreduce(np.ones(3), total)
-                for one in shuffled(active, mine + turn):
-                    one.start()
-                comm.Barrier()
-                for one in shuffled(active, mine - turn):
-                    one.finish()
-                other.Wait()
-                assert (total == comm.size).all()
-                leaving = dice.sample(live, len(live) // 2)
-                for one in shuffled(leaving, mine + 7 * turn):
-                    live.remove(one)
-                    one.request.Free()
-            most = comm.allreduce(len(comm._han.parts.persistent.slots), MPI.MAX)
-            assert len(comm._han.parts.persistent.slots) == most <= 64
-            for one in live:
+    for number, comm in enumerate(comms()):
+        dice, mine, live = random.Random(number), 100 * comm.rank, []
+        total = np.empty(3)
+        for turn in range(12):
+            live += [Live(comm, dice) for _ in range(dice.randrange(1, 6))]
+            active = dice.sample(live, len(live) // 2 + 1)
+            other = comm.Iallreduce(np.ones(3), total)
+            for one in shuffled(active, mine + turn):
+                one.start()
+            comm.Barrier()
+            for one in shuffled(active, mine - turn):
+                one.finish()
+            other.Wait()
+            assert (total == comm.size).all()
+            leaving = dice.sample(live, len(live) // 2)
+            for one in shuffled(leaving, mine + 7 * turn):
+                live.remove(one)
                 one.request.Free()
+        most = comm.allreduce(len(comm._han.parts.persistent.slots), MPI.MAX)
+        assert len(comm._han.parts.persistent.slots) == most <= 64
+        for one in live:
+            one.request.Free()
 
 
-@on_all
-def test_a_known_request_is_made_without_a_message(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        send, recv = np.full(4, comm.rank), np.empty(4, int)
-        plans, meeting = comm._han.parts.maker.living, comm._han.health.meeting
-        for turn in range(60):
-            request = comm.Allreduce_init(send, recv)
-            request.Start()
-            request.Wait()
-            assert (recv == sum(range(comm.size))).all()
-            request.Free()
-            if turn == 20:
-                before = meeting.steps
-        assert meeting.steps == before
-        assert max(plans) <= FIRST_SMALL
+def test_a_known_request_is_made_without_a_message(mpi_ranks, comm):
+    send, recv = np.full(4, comm.rank), np.empty(4, int)
+    plans, meeting = comm._han.parts.maker.living, comm._han.health.meeting
+    for turn in range(60):
+        request = comm.Allreduce_init(send, recv)
+        request.Start()
+        request.Wait()
+        assert (recv == sum(range(comm.size))).all()
+        request.Free()
+        if turn == 20:
+            before = meeting.steps
+    assert meeting.steps == before
+    assert max(plans) <= FIRST_SMALL
 
 
 @on_two
-def test_the_first_rank_waits_for_no_one(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        comm.Barrier_init().Free()
-        comm.Barrier()  # all ranks have left the slot
-        if comm.rank:
-            WORLD.recv(source=0)
-        requests = [comm.Bcast_init(np.full(4, comm.rank)) for _ in range(FIRST_SMALL)]
-        for request in requests:
-            request.Start()
-        if not comm.rank:
-            WORLD.send(None, 1)
-        han.Request.Waitall(requests)
-        for request in requests:
-            request.Free()
+def test_the_first_rank_waits_for_no_one(mpi_ranks, comm):
+    comm.Barrier_init().Free()
+    comm.Barrier()  # all ranks have left the slot
+    if comm.rank:
+        WORLD.recv(source=0)
+    requests = [comm.Bcast_init(np.full(4, comm.rank)) for _ in range(FIRST_SMALL)]
+    for request in requests:
+        request.Start()
+    if not comm.rank:
+        WORLD.send(None, 1)
+    han.Request.Waitall(requests)
+    for request in requests:
+        request.Free()
 
 
-@on_all
-def test_requests_that_are_dropped_leave_their_slots(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        for turn in range(40):
-            count = (5, 20_000)[turn % 2]
-            recv = np.empty(count)
-            request = comm.Allreduce_init(np.ones(count), recv)
-            request.Start()
-            request.Wait()
-            assert (recv == comm.size).all()
-            del request
-        assert len(comm._han.parts.persistent.slots) <= 8
+def test_requests_that_are_dropped_leave_their_slots(mpi_ranks, comm):
+    for turn in range(40):
+        count = (5, 20_000)[turn % 2]
+        recv = np.empty(count)
+        request = comm.Allreduce_init(np.ones(count), recv)
+        request.Start()
+        request.Wait()
+        assert (recv == comm.size).all()
+        del request
+    assert len(comm._han.parts.persistent.slots) <= 8
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
-def test_a_rank_that_is_ahead_takes_no_more_slots_than_are_alive(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        for count in (5, 20_000):
-            data = np.empty(count)
-            for turn in range(100):
-                data[:] = turn
-                with comm.Bcast_init(data, 0) as request:  # the root need not wait for the others
-                    request.Start()
-                    request.Wait()
-                if comm.rank and turn % 10 == 0:
-                    time.sleep(0.01)
-        assert len(comm._han.parts.persistent.slots) <= 8
+def test_a_rank_that_is_ahead_takes_no_more_slots_than_are_alive(mpi_ranks, comm):
+    for count in (5, 20_000):
+        data = np.empty(count)
+        for turn in range(100):
+            data[:] = turn
+            with comm.Bcast_init(data, 0) as request:  # the root need not wait for the others
+                request.Start()
+                request.Wait()
+            if comm.rank and turn % 10 == 0:
+                time.sleep(0.01)
+    assert len(comm._han.parts.persistent.slots) <= 8
 
 
 @pytest.mark.mpi(ranks=4, timeout=240, unit="s")
-def test_a_thousand_requests_at_once(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
-        files = descriptors()
-        try:
-            data = [np.full(1 + k % 5, comm.rank + k) for k in range(1000)]
-            requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
-            assert descriptors() - files <= 16
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        for request in requests[:: 1 if comm.rank % 2 else -1]:
-            request.Start()
-        for request in requests:
-            request.Wait()
-        for k, one in enumerate(data):
-            assert (one == 4 * k + 6).all()
-        for request in shuffled(requests, comm.rank):
-            request.Free()
-        slots = len(comm._han.parts.persistent.slots)
-        again = [comm.Barrier_init() for _ in range(900)]
-        assert len(comm._han.parts.persistent.slots) == slots < 1100
-        for request in again:
-            request.Free()
+def test_a_thousand_requests_at_once(mpi_ranks, comm):
+    files = descriptors()
+    with at_most(256):
+        data = [np.full(1 + k % 5, comm.rank + k) for k in range(1000)]
+        requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
+        assert descriptors() - files <= 16
+    for request in requests[:: 1 if comm.rank % 2 else -1]:
+        request.Start()
+    for request in requests:
+        request.Wait()
+    for k, one in enumerate(data):
+        assert (one == 4 * k + 6).all()
+    for request in shuffled(requests, comm.rank):
+        request.Free()
+    slots = len(comm._han.parts.persistent.slots)
+    again = [comm.Barrier_init() for _ in range(900)]
+    assert len(comm._han.parts.persistent.slots) == slots < 1100
+    for request in again:
+        request.Free()
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
-def test_large_requests_share_a_bounded_amount_of_memory(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        data = [np.full(20_000, comm.rank + k) for k in range(60)]
-        requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
-        slots = comm._han.parts.persistent.slots
-        large = [slot.memory for slot in slots._every if slot.memory]
-        assert 1 < len(large) < len(requests)
-        for request in requests:
-            request.Start()
-        for k, request in enumerate(requests):
-            request.Wait()
-            assert (data[k] == sum(range(comm.size)) + k * comm.size).all()
-            request.Free()
+def test_large_requests_share_a_bounded_amount_of_memory(mpi_ranks, comm):
+    data = [np.full(20_000, comm.rank + k) for k in range(60)]
+    requests = [comm.Allreduce_init(MPI.IN_PLACE, one) for one in data]
+    slots = comm._han.parts.persistent.slots
+    large = [slot.memory for slot in slots._every if slot.memory]
+    assert 1 < len(large) < len(requests)
+    for request in requests:
+        request.Start()
+    for k, request in enumerate(requests):
+        request.Wait()
+        assert (data[k] == sum(range(comm.size)) + k * comm.size).all()
+        request.Free()
 
 
 def unmappable(here):
@@ -202,36 +188,35 @@ def unmappable(here):
 
 @pytest.mark.mpi(ranks=[2, 3, 4], timeout=60, unit="s")
 def test_no_room_for_slots_is_an_error_on_all_ranks(mpi_ranks):
-    for levels in LEVELS:
-        with opened(new_comm(levels)) as comm:
-            with mock.patch("han.runtime.slots.Slots._more", return_value=0):
-                if comm._han.parts.topology.whole is None:
-                    name, text, _ = error_of(comm.Barrier_init)
-                    assert (name, "no room" in text) == ("SharedMemoryError", True), text
-                else:
-                    some = [comm.Barrier_init() for _ in range(FIRST_SMALL)]
-                    name, text, _ = error_of(comm.Barrier_init)
-                    assert name == "SharedMemoryError", text
-                    assert "no room for another persistent request: 2 are alive" in text
-                    for one in some:
-                        one.Free()
-                    comm.Barrier_init().Free()
-            comm._han.parts.shared.reach = None  # channels are made in files
-            alive = [comm.Barrier_init() for _ in range(FIRST_SMALL)]
-            for _ in range(2):
-                with unmappable(comm.rank == comm.size - 1):
-                    name, text, _ = error_of(comm.Barrier_init)
-                assert (name, "No space left" in text) == ("SharedMemoryError", True), text
-            alive.pop().Free()
-            with unmappable(comm.rank == 0):  # a small slot serves a large message too
-                recv = np.empty(9999)
-                with comm.Allreduce_init(np.ones(9999), recv) as request:
-                    request.Start()
-                    request.Wait()
-                assert (recv == comm.size).all()
-            comm.Barrier_init().Free()
-            for one in alive:
-                one.Free()
+    for comm in comms():
+        with mock.patch("han.runtime.slots.Slots._more", return_value=0):
+            if comm._han.parts.topology.whole is None:
+                name, text, _ = error_of(comm.Barrier_init)
+                assert (name, "no room" in text) == ("SharedMemoryError", True), text
+            else:
+                some = [comm.Barrier_init() for _ in range(FIRST_SMALL)]
+                name, text, _ = error_of(comm.Barrier_init)
+                assert name == "SharedMemoryError", text
+                assert "no room for another persistent request: 2 are alive" in text
+                for one in some:
+                    one.Free()
+                comm.Barrier_init().Free()
+        comm._han.parts.shared.reach = None  # channels are made in files
+        alive = [comm.Barrier_init() for _ in range(FIRST_SMALL)]
+        for _ in range(2):
+            with unmappable(comm.rank == comm.size - 1):
+                name, text, _ = error_of(comm.Barrier_init)
+            assert (name, "No space left" in text) == ("SharedMemoryError", True), text
+        alive.pop().Free()
+        with unmappable(comm.rank == 0):  # a small slot serves a large message too
+            recv = np.empty(9999)
+            with comm.Allreduce_init(np.ones(9999), recv) as request:
+                request.Start()
+                request.Wait()
+            assert (recv == comm.size).all()
+        comm.Barrier_init().Free()
+        for one in alive:
+            one.Free()
 
 
 @impatient
@@ -246,7 +231,7 @@ def test_wrong_arguments_of_one_rank_end_the_others_and_those_of_all_do_not(mpi_
 
     for known in (False, True):
         for odd in (0, WORLD.size - 1, None):
-            comm = new_comm(FLAT)
+            comm = new_comm()
             if known:
                 use(comm, wrong=False)
             name, text, _ = error_of(lambda: use(comm, odd in (None, comm.rank)))  # noqa: B023
@@ -262,11 +247,10 @@ def test_wrong_arguments_of_one_rank_end_the_others_and_those_of_all_do_not(mpi_
 
 
 @on_two
-def test_an_interrupt_while_a_rank_waits_for_the_first_one(mpi_ranks):
+def test_an_interrupt_while_a_rank_waits_for_the_first_one(mpi_ranks, comm):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    comm = new_comm(FLAT)
     comm.Barrier_init().Free()
     if comm.rank:
         before = signal.signal(signal.SIGALRM, interrupt)
@@ -280,7 +264,6 @@ def test_an_interrupt_while_a_rank_waits_for_the_first_one(mpi_ranks):
         name, text, _ = error_of(lambda: comm.Barrier_init().Free() or comm.Barrier())
         assert (name, "KeyboardInterrupt" in text) == ("PeerError", True), text
     WORLD.Barrier()
-    comm.Free()
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")

@@ -3,39 +3,28 @@
 import gc
 import os
 import random
-import tempfile
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from _support import descriptors
+from _support import TWO_BY_TWO, descriptors, mapped, own_memory, run
 from mpi4py import MPI
 
 import han
 from han.runtime.alike import ALIKE
 from han.tuning import planner
 
-RANK = MPI.COMM_WORLD.rank
 CALLS = 12_000
 WINDOW = 2_000
 LARGEST = 40_000  # elements
 MOST_REQUESTS = 3  # persistent ones that stay alive
 GROWTH = 512 << 10  # bytes per window; a leak grows in every window, a cache that fills does not
-NODES = [
-    {"name": "node", "symbol": "s", "scope": {"size": 2}},
-    {"name": "network", "symbol": "i", "scope": "all"},
-]
 
 
 def resident() -> int:
     fields = Path("/proc/self/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def channels_mapped() -> int:
-    """Return the number of mapped channels, by their unlinked files."""
-    return sum("/han-" in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 def mappings() -> int:
@@ -103,8 +92,7 @@ class Mix:
 
     def persistent(self, request: han.Request) -> None:
         for _ in range(self.dice.randrange(1, 5)):
-            request.Start()
-            request.Wait()
+            run(request)
 
     def make_request(self, comm: han.Comm) -> None:
         n = self.size()
@@ -153,7 +141,7 @@ def measure(mix: Mix) -> dict[str, int]:
         "resident": resident(),
         "descriptors": descriptors(),
         "mappings": mappings(),
-        "channels": channels_mapped(),
+        "channels": mapped("/han-"),
     }
 
 
@@ -161,23 +149,21 @@ def measure(mix: Mix) -> dict[str, int]:
 @pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 @pytest.mark.parametrize("levels", [1, 2])
 def test_nothing_grows_over_many_calls(mpi_ranks, levels, monkeypatch):
-    shared = MPI.COMM_WORLD.bcast(tempfile.mkdtemp(dir="/dev/shm") if not RANK else None)
-    monkeypatch.setenv("HAN_SHM_DIR", shared)
     monkeypatch.setattr(ALIKE, "_most", 1 << 20)  # bytes: what is kept fills soon, also
     monkeypatch.setattr(planner, "REMEMBERED", 16)
-    config = {"levels": NODES[-levels:], "memory": "1MiB", "plans": 64}
-    mix = Mix(han.Comm(MPI.COMM_WORLD, config=config))
-    mix.fill_slots()
+    config = {"levels": TWO_BY_TWO[-levels:], "memory": "1MiB", "plans": 64}
     seen = []
-    for _ in range(CALLS // WINDOW):
-        for _ in range(WINDOW):
-            mix.step()
-        seen.append(measure(mix))
-        print(seen[-1])
+    with own_memory(monkeypatch) as place:
+        mix = Mix(han.Comm(MPI.COMM_WORLD, config=config))
+        mix.fill_slots()
+        for _ in range(CALLS // WINDOW):
+            for _ in range(WINDOW):
+                mix.step()
+            seen.append(measure(mix))
+            print(seen[-1])
+        assert not list(place.iterdir())
     for before, after in pairwise(seen):
         assert after["descriptors"] == before["descriptors"]
         assert after["channels"] == before["channels"]
     assert seen[-1]["mappings"] - seen[0]["mappings"] <= 8  # the allocator maps and unmaps some
     assert min(b["resident"] - a["resident"] for a, b in pairwise(seen)) < GROWTH
-    if not RANK:
-        os.rmdir(shared)  # fails unless the folder is empty

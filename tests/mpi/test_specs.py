@@ -20,7 +20,7 @@ from tensors import BFLOAT16, CPU, FLOAT8, GPU, PINNED, OnDevice, Tensor
 import han
 
 WORLD = MPI.COMM_WORLD
-on_ranks = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[1, 2, 3], timeout=120, unit="s")
 N = 4
 D = MPI.DOUBLE
 NO_NUMBERS = (
@@ -194,7 +194,6 @@ def largest(objects: Any, name: str) -> Any:
     return (None, thing, MPI.MAX), [memory]
 
 
-@on_ranks
 @pytest.mark.parametrize("objects", [arrays, buffers, tensors, on_device])
 def test_objects_that_hold_memory(mpi_ranks, objects):
     for levels in (FLAT, TWO_LEVELS):
@@ -208,17 +207,15 @@ def test_objects_that_hold_memory(mpi_ranks, objects):
                     check(comm, collective, partial(make, objects, name), (name, make), forms)
 
 
-@on_ranks
-def test_numbers_of_numpy_are_sent(mpi_ranks):
-    with opened(new_comm()) as comm:
-        for code in "?bhilqefdgFDG":
-            for collective in ("Allgather", "Allreduce"):
+def test_numbers_of_numpy_are_sent(mpi_ranks, comm):
+    for code in "?bhilqefdgFDG":
+        for collective in ("Allgather", "Allreduce"):
 
-                def make(code=code, collective=collective):
-                    room = np.zeros(comm.size if collective == "Allgather" else (), code)
-                    return (numbers(code)[1], room), [room]
+            def make(code=code, collective=collective):
+                room = np.zeros(comm.size if collective == "Allgather" else (), code)
+                return (numbers(code)[1], room), [room]
 
-                check(comm, collective, make, code, FORMS[:2])
+            check(comm, collective, make, code, FORMS[:2])
 
 
 # ---- lists --------------------------------------------------------------------------------------
@@ -237,21 +234,19 @@ def lists(a: np.ndarray[Any, Any]) -> list[Any]:
     ]  # fmt: skip
 
 
-@on_ranks
-def test_lists_that_describe_a_message(mpi_ranks):
-    with opened(new_comm()) as comm:
-        for k in range(len(lists(np.zeros(6)))):
+def test_lists_that_describe_a_message(mpi_ranks, comm):
+    for k in range(len(lists(np.zeros(6)))):
 
-            def one(k=k):
-                a = np.arange(6) + 10.0 * comm.rank
-                return (lists(a)[k], comm.size - 1), [a]
+        def one(k=k):
+            a = np.arange(6) + 10.0 * comm.rank
+            return (lists(a)[k], comm.size - 1), [a]
 
-            def two(k=k):
-                a, b = np.arange(6) + 10.0 * comm.rank, np.zeros(6)
-                return (lists(a)[k], lists(b)[k]), [a, b]
+        def two(k=k):
+            a, b = np.arange(6) + 10.0 * comm.rank, np.zeros(6)
+            return (lists(a)[k], lists(b)[k]), [a, b]
 
-            check(comm, "Bcast", one, k, FORMS)
-            check(comm, "Allreduce", two, k, FORMS)
+        check(comm, "Bcast", one, k, FORMS)
+        check(comm, "Allreduce", two, k, FORMS)
 
 
 def vectors(a: np.ndarray[Any, Any], size: int) -> list[Any]:
@@ -267,22 +262,20 @@ def vectors(a: np.ndarray[Any, Any], size: int) -> list[Any]:
     ]  # fmt: skip
 
 
-@on_ranks
-def test_lists_that_describe_blocks(mpi_ranks):
-    with opened(new_comm()) as comm:
-        size = comm.size
-        for k in range(len(vectors(np.zeros(3 * size), size))):
+def test_lists_that_describe_blocks(mpi_ranks, comm):
+    size = comm.size
+    for k in range(len(vectors(np.zeros(3 * size), size))):
 
-            def gather(k=k):
-                a, b = np.arange(2) + 10.0 * comm.rank, np.full(3 * size, -1.0)
-                return (a, vectors(b, size)[k]), [b]
+        def gather(k=k):
+            a, b = np.arange(2) + 10.0 * comm.rank, np.full(3 * size, -1.0)
+            return (a, vectors(b, size)[k]), [b]
 
-            def inside(k=k):
-                b = np.arange(3.0 * size) + 100 * comm.rank
-                return (None, vectors(b, size)[k]), [b]
+        def inside(k=k):
+            b = np.arange(3.0 * size) + 100 * comm.rank
+            return (None, vectors(b, size)[k]), [b]
 
-            check(comm, "Allgatherv", gather, k, FORMS)
-            check(comm, "Allgatherv", inside, k, FORMS[:2])
+        check(comm, "Allgatherv", gather, k, FORMS)
+        check(comm, "Allgatherv", inside, k, FORMS[:2])
 
 
 # ---- derived types ------------------------------------------------------------------------------
@@ -310,84 +303,77 @@ def types() -> list[tuple[MPI.Datatype, int, int]]:
     ]
 
 
-@on_ranks
-def test_derived_types_are_judged_by_their_true_extent(mpi_ranks):
+def test_derived_types_are_judged_by_their_true_extent(mpi_ranks, comm):
     found = types()
-    with opened(new_comm()) as comm:
-        size = comm.size
-        for k, (datatype, count, first) in enumerate(found):
-            datatype.Commit()
-            n = datatype.size // 8 * count
+    size = comm.size
+    for k, (datatype, count, first) in enumerate(found):
+        datatype.Commit()
+        n = datatype.size // 8 * count
 
-            def matrix():
-                return np.arange(float(ROWS * COLUMNS)) + 100 * comm.rank
+        def matrix():
+            return np.arange(float(ROWS * COLUMNS)) + 100 * comm.rank
 
-            def moved(datatype=datatype, count=count, first=first):
-                a = matrix()
-                return ([a[first:], count, datatype], size - 1), [a]
+        def moved(datatype=datatype, count=count, first=first):
+            a = matrix()
+            return ([a[first:], count, datatype], size - 1), [a]
 
-            def packed(datatype=datatype, count=count, first=first, n=n):
-                a, room = matrix(), np.zeros(n * size)
-                return ([a[first:], count, datatype], room), [room]
+        def packed(datatype=datatype, count=count, first=first, n=n):
+            a, room = matrix(), np.zeros(n * size)
+            return ([a[first:], count, datatype], room), [room]
 
-            def unpacked(datatype=datatype, count=count, first=first, n=n):
-                a, sent = matrix(), np.arange(float(n * size)) + comm.rank
-                return (sent, [a[first:], count, datatype], size - 1), [a]
+        def unpacked(datatype=datatype, count=count, first=first, n=n):
+            a, sent = matrix(), np.arange(float(n * size)) + comm.rank
+            return (sent, [a[first:], count, datatype], size - 1), [a]
 
-            check(comm, "Bcast", moved, k)
-            check(comm, "Allgather", packed, k)
-            check(comm, "Scatter", unpacked, k)
+        check(comm, "Bcast", moved, k)
+        check(comm, "Allgather", packed, k)
+        check(comm, "Scatter", unpacked, k)
     for datatype, *_ in found:
         datatype.Free()
 
 
-@on_ranks
-def test_buffers_that_lie_between_each_other_do_not_overlap(mpi_ranks):
+def test_buffers_that_lie_between_each_other_do_not_overlap(mpi_ranks, comm):
     """Columns of one matrix, and a buffer right behind the last byte that is sent."""
     column = D.Create_resized(0, 8 * COLUMNS).Commit()
-    with opened(new_comm()) as comm:
 
-        def columns():
-            a = np.arange(float(ROWS * COLUMNS * comm.size)) + 100 * comm.rank
-            return ([a, ROWS, column], [a[1:], ROWS, column]), [a]
+    def columns():
+        a = np.arange(float(ROWS * COLUMNS * comm.size)) + 100 * comm.rank
+        return ([a, ROWS, column], [a[1:], ROWS, column]), [a]
 
-        def behind():
-            a = np.arange(float(ROWS * COLUMNS * 2 * comm.size)) + 100 * comm.rank
-            last = (ROWS - 1) * COLUMNS + 1
-            return ([a, ROWS, column], [a[last:], ROWS, D]), [a]
+    def behind():
+        a = np.arange(float(ROWS * COLUMNS * 2 * comm.size)) + 100 * comm.rank
+        last = (ROWS - 1) * COLUMNS + 1
+        return ([a, ROWS, column], [a[last:], ROWS, D]), [a]
 
-        forms = FORMS[:2]  # Intel MPI frees the type with a persistent request
-        check(comm, "Allgather", columns, "columns", forms)
-        check(comm, "Allgather", behind, "behind", forms)
-        a = np.zeros(ROWS * COLUMNS * comm.size)
-        with pytest.raises(ValueError, match="overlap"):
-            comm.Allgather([a, ROWS, column], [a, ROWS, column])
+    forms = FORMS[:2]  # Intel MPI frees the type with a persistent request
+    check(comm, "Allgather", columns, "columns", forms)
+    check(comm, "Allgather", behind, "behind", forms)
+    a = np.zeros(ROWS * COLUMNS * comm.size)
+    with pytest.raises(ValueError, match="overlap"):
+        comm.Allgather([a, ROWS, column], [a, ROWS, column])
     column.Free()
 
 
-@on_ranks
-def test_a_buffer_that_is_too_short_is_refused(mpi_ranks):
+def test_a_buffer_that_is_too_short_is_refused(mpi_ranks, comm):
     wide = D.Create_resized(0, 24).Commit()
     a = np.zeros(10)
-    with opened(new_comm()) as comm:
-        for spec, said in (
-            ([a[4:], 8, D], "holds 48 bytes, 64 expected"),
-            ([a, 5, wide], "holds 80 bytes, 104 expected"),
-            ([a, (1, 11), D], "displacement 11 begins at byte 88 of 80"),
-            ([a[2:], 3, D.Create_hvector(4, 1, -8).Commit()], "bytes -24 to 72 of a buffer of 64"),
-            ([Tensor(a[:4]), 5, D], "holds 32 bytes, 40 expected"),
-        ):
-            with pytest.raises(ValueError, match=said):
-                comm.Bcast(spec)
-        comm.Bcast([a, 4, wide])
+    for spec, said in (
+        ([a[4:], 8, D], "holds 48 bytes, 64 expected"),
+        ([a, 5, wide], "holds 80 bytes, 104 expected"),
+        ([a, (1, 11), D], "displacement 11 begins at byte 88 of 80"),
+        ([a[2:], 3, D.Create_hvector(4, 1, -8).Commit()], "bytes -24 to 72 of a buffer of 64"),
+        ([Tensor(a[:4]), 5, D], "holds 32 bytes, 40 expected"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            comm.Bcast(spec)
+    comm.Bcast([a, 4, wide])
     wide.Free()
 
 
 # ---- None for MPI.IN_PLACE ----------------------------------------------------------------------
 
 
-@on_ranks
-def test_none_is_in_place_where_mpi4py_takes_it(mpi_ranks):
+def test_none_is_in_place_where_mpi4py_takes_it(mpi_ranks, comm):
     size, rank, root = WORLD.size, WORLD.rank, WORLD.size - 1
     at_root = rank == root
 
@@ -406,36 +392,32 @@ def test_none_is_in_place_where_mpi4py_takes_it(mpi_ranks):
         yield "Reduce_scatter_block", (None, a), a[:4]
         yield "Reduce_scatter", (None, a, [4] * size), a[:4]
 
-    with opened(new_comm()) as comm:
-        for name, *_ in calls():
+    for name, *_ in calls():
 
-            def make(name=name):
-                return next(([arguments, [w]]) for n, arguments, w in calls() if n == name)
+        def make(name=name):
+            return next(([arguments, [w]]) for n, arguments, w in calls() if n == name)
 
-            for _ in range(3):  # the look-up in C serves later ones
-                check(comm, name, make, name, FORMS[:2])
-        before = comm.cache_info().hits
-        comm.Allreduce(None, full())
-        assert comm.cache_info().hits > before
+        for _ in range(3):  # the look-up in C serves later ones
+            check(comm, name, make, name, FORMS[:2])
+    before = comm.cache_info().hits
+    comm.Allreduce(None, full())
+    assert comm.cache_info().hits > before
 
 
 # ---- tensors ------------------------------------------------------------------------------------
 
 
-@on_ranks
-def test_tensors_are_kept_while_a_call_is_outstanding(mpi_ranks):
-    with opened(new_comm()) as comm:
-        for version, n in itertools.product((0, 1), (4, 100_000)):
-            wanted = np.arange(float(n))
-            tensor = Tensor(wanted.copy() if comm.rank == 0 else np.zeros(n), version)
-            request = comm.Ibcast(tensor)
-            request.Wait()
-            assert tensor.array.tolist() == wanted.tolist()
-            assert all(how.get("stream") is None for how in tensor.asked)
+def test_tensors_are_kept_while_a_call_is_outstanding(mpi_ranks, comm):
+    for version, n in itertools.product((0, 1), (4, 100_000)):
+        wanted = np.arange(float(n))
+        tensor = Tensor(wanted.copy() if comm.rank == 0 else np.zeros(n), version)
+        request = comm.Ibcast(tensor)
+        request.Wait()
+        assert tensor.array.tolist() == wanted.tolist()
+        assert all(how.get("stream") is None for how in tensor.asked)
     assert Tensor(np.zeros(1)).device == CPU
 
 
-@on_ranks
 def test_bfloat16_is_reduced(mpi_ranks):
     """Powers of two are exact in every order; tests of the kernels look at rounding."""
 
@@ -478,10 +460,8 @@ def test_a_device_on_some_ranks_and_the_host_on_others(mpi_ranks, form):
         WORLD.Barrier()
 
 
-@on_ranks
-def test_memory_of_a_device_is_explained(mpi_ranks):
-    with opened(new_comm()) as comm:
-        text = str(comm.explain("allreduce", 64, device=True))
-        assert "left to the MPI library" in text
-        assert "in memory of a device" in text
-        assert "left to" not in str(comm.explain("allreduce", 64))
+def test_memory_of_a_device_is_explained(mpi_ranks, comm):
+    text = str(comm.explain("allreduce", 64, device=True))
+    assert "left to the MPI library" in text
+    assert "in memory of a device" in text
+    assert "left to" not in str(comm.explain("allreduce", 64))

@@ -29,6 +29,7 @@ from _support import (
     opened,
     outcome,
     own_memory,
+    run,
     run_in_threads,
 )
 from mpi4py import MPI
@@ -37,6 +38,7 @@ import han
 from han.runtime.alike import ALIKE
 from han.runtime.state import State
 
+usual = on_two
 LARGE = 60_000  # elements, in many pieces
 ODD = 1  # the rank that fails
 
@@ -82,7 +84,6 @@ def test_requests_that_one_rank_drops_complete_for_its_peers(mpi_ranks):
                 check_works(comm)
 
 
-@on_two
 def test_requests_that_all_ranks_drop_leave_later_calls_right(mpi_ranks):
     for comm in comms():
         for kind, cyclic in itertools.product(("nonblocking", "persistent"), (False, True)):
@@ -125,7 +126,6 @@ def test_free_completes_what_is_outstanding(mpi_ranks):
         column.Free()
 
 
-@on_two
 def test_stopping_an_engine_again_keeps_no_references(mpi_ranks):
     comm = new_comm()
     comm.Allreduce(MPI.IN_PLACE, np.ones(4))
@@ -137,7 +137,6 @@ def test_stopping_an_engine_again_keeps_no_references(mpi_ranks):
     assert sys.getrefcount(None) - before < 50
 
 
-@on_two
 def test_freeing_what_mpi_does_not_free_frees_the_part_of_han(mpi_ranks):
     comm, second = han.Comm(WORLD), han.Comm(WORLD)
     check_works(comm)
@@ -150,7 +149,6 @@ def test_freeing_what_mpi_does_not_free_frees_the_part_of_han(mpi_ranks):
     check_works(han.Comm(WORLD))
 
 
-@on_two
 def test_a_request_of_a_freed_communicator(mpi_ranks):
     for make in (lambda: han.Comm(WORLD.Dup()), han.Comm(WORLD).Dup):
         comm, total = make(), np.zeros(4)
@@ -166,7 +164,6 @@ def test_a_request_of_a_freed_communicator(mpi_ranks):
         started.Free()
 
 
-@on_two
 def test_free_completes_what_its_owner_has_dropped(mpi_ranks):
     for kind, _ in itertools.product(("nonblocking", "persistent"), range(5)):
         comm = new_comm()
@@ -183,20 +180,15 @@ def test_free_completes_what_its_owner_has_dropped(mpi_ranks):
 # ---- failures before a run --------------------------------------------------------------------
 
 
-def persistent(request):
-    request.Start()
-    request.Wait()
-
-
 ALLREDUCE = {
     "blocking": lambda comm: comm.Allreduce(np.ones(70), np.empty(70)),
     "nonblocking": lambda comm: comm.Iallreduce(np.ones(70), np.empty(70)).Wait(),
-    "persistent": lambda comm: persistent(comm.Allreduce_init(np.ones(70), np.empty(70))),
+    "persistent": lambda comm: run(comm.Allreduce_init(np.ones(70), np.empty(70))),
 }
 BCAST = {  # of the column of a matrix, which the root packs
     "blocking": lambda comm, column: comm.Bcast(column, root=ODD),
     "nonblocking": lambda comm, column: comm.Ibcast(column, root=ODD).Wait(),
-    "persistent": lambda comm, column: persistent(comm.Bcast_init(column, root=ODD)),
+    "persistent": lambda comm, column: run(comm.Bcast_init(column, root=ODD)),
 }
 ERRORS = {
     "memory": lambda: MemoryError("no room for a plan"),
@@ -239,7 +231,6 @@ def test_a_failure_in_planning_reaches_all_ranks(mpi_ranks, place):
         fails_on_one_rank(error, mock.patch(place, side_effect=error), partial(call, comm))
 
 
-@on_two
 def test_a_failure_in_packing_reaches_all_ranks(mpi_ranks):
     matrix = np.zeros((500, 2))
     column = MPI.DOUBLE.Create_vector(500, 1, 2).Commit()
@@ -254,7 +245,6 @@ def test_a_failure_in_packing_reaches_all_ranks(mpi_ranks):
     column.Free()
 
 
-@on_two
 def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(mpi_ranks):
     matrix = np.zeros((500, 2))
     column = MPI.DOUBLE.Create_vector(500, 1, 2).Commit()
@@ -264,10 +254,10 @@ def test_a_persistent_start_that_fails_after_others_went_well_reaches_all_ranks(
         with mock.patch("han.message.blocks.packer", return_value=pack):
             request = comm.Bcast_init([matrix, 1, column], root=ODD)
         for _ in range(3):
-            persistent(request)
+            run(request)
         WORLD.Barrier()  # a rank still in an earlier call would hear of the error there
         pack.side_effect = error
-        fails_on_one_rank(error, contextlib.nullcontext(), partial(persistent, request))
+        fails_on_one_rank(error, contextlib.nullcontext(), partial(run, request))
     column.Free()
 
 
@@ -306,7 +296,6 @@ def test_after_a_timeout_of_one_request_the_rest_is_told_at_once(mpi_ranks, leve
 # ---- creating and freeing communicators -------------------------------------------------------
 
 
-@on_two
 def test_memory_of_freed_communicators_goes(mpi_ranks, monkeypatch):
     """The communicators have requests that were never freed, or were dropped while active."""
     with own_memory(monkeypatch) as place:
@@ -315,7 +304,7 @@ def test_memory_of_freed_communicators_goes(mpi_ranks, monkeypatch):
             kept = comm.Allreduce_init(np.ones(LARGE), np.empty(LARGE))
             start_and_drop(comm, "persistent", LARGE, cyclic=True)
             start_and_drop(comm, "nonblocking", LARGE, cyclic=False)
-            persistent(kept)
+            run(kept)
             assert mapped(place) or (comm.size == 2 and k % 2)
             comm.Free()
             del kept
@@ -370,7 +359,6 @@ def watched():
         yield made, freed
 
 
-@on_two
 def test_a_child_whose_set_up_fails_tries_again_in_its_next_call(mpi_ranks, monkeypatch):
     with own_memory(monkeypatch) as place, opened(new_comm()) as comm:
         before = mapped(place)
@@ -410,7 +398,6 @@ def python_op(first=lambda: None):
     return MPI.Op.Create(add, commute=True)
 
 
-@on_two
 def test_two_threads_with_operations_in_python_do_not_deadlock(mpi_ranks):
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         pytest.skip("MPI gives no THREAD_MULTIPLE")
@@ -434,7 +421,6 @@ def test_two_threads_with_operations_in_python_do_not_deadlock(mpi_ranks):
 LIBNBC = [{"use": {"levels": {FLAT[0]["name"]: {"submodule": "libnbc"}}}}]
 
 
-@on_two
 def test_plans_are_made_while_an_operation_in_python_runs(mpi_ranks):
     """Some MPI libraries lock during the operation; a rank must not wait for it with the GIL."""
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
@@ -470,7 +456,6 @@ INSIDE = {
 }
 
 
-@on_two
 def test_a_collective_inside_of_an_operation_is_refused(mpi_ranks):
     for comm in comms():
         check_works(comm)
@@ -492,7 +477,6 @@ def test_a_collective_inside_of_an_operation_is_refused(mpi_ranks):
             op.Free()
 
 
-@on_two
 def test_waiting_inside_of_an_operation_leaves_the_request_as_it_is(mpi_ranks):
     for finish in ("Wait", "Test", "Get_status", "Free"):
         with opened(new_comm()) as one, opened(new_comm()) as other:
@@ -517,7 +501,6 @@ def test_waiting_inside_of_an_operation_leaves_the_request_as_it_is(mpi_ranks):
             op.Free()
 
 
-@on_two
 def test_an_operation_that_the_mpi_library_runs_is_refused_too(mpi_ranks):
     with opened(new_comm(rules=LIBNBC)) as comm:
         caught = []
@@ -530,7 +513,6 @@ def test_an_operation_that_the_mpi_library_runs_is_refused_too(mpi_ranks):
         op.Free()
 
 
-@on_two
 def test_an_older_error_of_all_ranks_is_nobodys_business(mpi_ranks):
     """Rank 1 has its second error late; rank 0's next call need not wait, and must not fail."""
     with opened(new_comm(timeout=3.0)) as comm:

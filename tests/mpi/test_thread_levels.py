@@ -1,8 +1,6 @@
 """Programs that initialise MPI for one thread only."""
 
-import pytest
 from _jobs import PRELUDE, job
-from _support import FLAT, TWO_BY_TWO
 
 PROGRAM = (
     """
@@ -43,7 +41,6 @@ comm.Free()
 )
 
 
-@pytest.mark.parametrize("levels", [FLAT, TWO_BY_TWO], ids=["one node", "two nodes"])
 def test_a_program_of_one_thread(tmp_path, levels):
     status, output, _ = job(tmp_path, PROGRAM.replace("LEVELS", repr(levels)), 4)
     assert status == 0, output

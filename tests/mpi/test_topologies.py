@@ -6,8 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from _support import Call, Checker, Reference, comm_with, interleaved, opened
-from mpi4py import MPI
+from _support import WORLD, Call, Checker, Reference, comm_with, interleaved, opened
 
 from han.model.channel_layout import CROWDED_BANKS
 
@@ -53,12 +52,11 @@ def calls_of(size):
 @pytest.mark.mpi(ranks=6, timeout=120, unit="s")
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_every_root_on_every_topology(mpi_ranks, name):
-    comm = MPI.COMM_WORLD
-    domains, reference = TOPOLOGIES[name](comm.size), Reference(comm.Dup())
+    domains, reference = TOPOLOGIES[name](WORLD.size), Reference(WORLD.Dup())
     for schedule, shared_to in itertools.product(("dataflow", "lockstep"), (0, 1)):
         use = {"segment": 9000, "schedule": schedule}
-        with opened(comm_with(comm, domains, use, shared_to)) as han_comm:
-            Checker(han_comm, reference).every(calls_of(comm.size), (schedule, shared_to))
+        with opened(comm_with(WORLD, domains, use, shared_to)) as han_comm:
+            Checker(han_comm, reference).every(calls_of(WORLD.size), (schedule, shared_to))
 
 
 def random_calls(size, seed, n):
@@ -80,47 +78,44 @@ def dawdle(rank, size, k):
 
 @pytest.mark.mpi(ranks=[2, 4, 6], timeout=120, unit="s")
 def test_hundreds_of_calls_back_to_back_with_late_ranks(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    reference = Reference(comm.Dup())
+    reference = Reference(WORLD.Dup())
     use = {"segment": 30_000}
     for shared_to in (0, 1):
-        with opened(comm_with(comm, interleaved(comm.size), use, shared_to)) as han_comm:
+        with opened(comm_with(WORLD, interleaved(WORLD.size), use, shared_to)) as han_comm:
             check = Checker(han_comm, reference)
-            for k, call in enumerate(random_calls(comm.size, comm.size + shared_to, 400)):
-                dawdle(comm.rank, comm.size, k)
+            for k, call in enumerate(random_calls(WORLD.size, WORLD.size + shared_to, 400)):
+                dawdle(WORLD.rank, WORLD.size, k)
                 check(call, k)
 
 
 @pytest.mark.mpi(ranks=[3, 5], timeout=60, unit="s")
 def test_a_root_far_ahead_of_its_readers_overwrites_nothing(mpi_ranks):
-    comm = MPI.COMM_WORLD
-    with opened(comm_with(comm, [[0] * comm.size] * 2)) as han_comm:
+    with opened(comm_with(WORLD, [[0] * WORLD.size] * 2)) as han_comm:
         for nbytes, k in itertools.product((8, 2000, 5000, 70_000), range(100)):
             buffer = np.empty(nbytes, np.uint8)
-            root = 0 if k < 60 else k % comm.size
-            if comm.rank == root:
+            root = 0 if k < 60 else k % WORLD.size
+            if WORLD.rank == root:
                 buffer[:] = k
-            elif k % 10 == comm.rank:
+            elif k % 10 == WORLD.rank:
                 time.sleep(0.003)
             han_comm.Bcast(buffer, root)
             assert np.all(buffer == k), f"{nbytes} bytes, call {k}: {np.unique(buffer)}"
-            if comm.rank == root:
+            if WORLD.rank == root:
                 buffer[:] = 255  # the root may reuse its buffer now
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=60, unit="s")
 def test_a_root_is_further_ahead_where_ranks_outnumber_processors(mpi_ranks):
     """The others begin when the root has made all calls."""
-    comm = MPI.COMM_WORLD
-    with opened(comm_with(comm, [[0] * comm.size] * 2)) as han_comm:
+    with opened(comm_with(WORLD, [[0] * WORLD.size] * 2)) as han_comm:
         buffer = np.empty(8, np.uint8)
         for turn in range(3):
-            if comm.rank:
-                comm.recv(source=0)
+            if WORLD.rank:
+                WORLD.recv(source=0)
             for k in range(CROWDED_BANKS):
-                buffer[:] = turn + k if comm.rank == 0 else 255
+                buffer[:] = turn + k if WORLD.rank == 0 else 255
                 han_comm.Bcast(buffer)
                 assert np.all(buffer == turn + k)
-            for rank in range(1, comm.size if comm.rank == 0 else 0):
-                comm.send(None, rank)
+            for rank in range(1, WORLD.size if WORLD.rank == 0 else 0):
+                WORLD.send(None, rank)
             han_comm.Barrier()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _support import WORLD, run
 from mpi4py import MPI
 from typer.testing import CliRunner
 
@@ -28,18 +29,17 @@ from han.trace.timeline_files import load
 from han.trace.timeline_parts import merge
 from han.tuning import planner
 
-on_four = pytest.mark.mpi(ranks=4, timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=4, timeout=120, unit="s")
 MIB = np.ones(1 << 20, np.uint8)
 
 
 @pytest.fixture
 def folder():
     """Yield a folder that rank 0 has created for all ranks, as pytest's differ between ranks."""
-    world = MPI.COMM_WORLD
-    path = world.bcast(tempfile.mkdtemp(prefix="han-trace-") if world.rank == 0 else None)
+    path = WORLD.bcast(tempfile.mkdtemp(prefix="han-trace-") if WORLD.rank == 0 else None)
     yield Path(path)
-    world.Barrier()
-    if world.rank == 0:
+    WORLD.Barrier()
+    if WORLD.rank == 0:
         shutil.rmtree(path)
 
 
@@ -58,7 +58,6 @@ def segments(times, kind, rank, call):
     return [t for t in times if (t.kind, t.rank, t.call) == (kind, rank, call)]
 
 
-@on_four
 def test_a_broadcast_on_two_levels_is_complete_and_in_order(mpi_ranks):
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
     comm.Bcast(MIB)
@@ -103,7 +102,6 @@ def check_data(timeline, call, count):
             assert came.end >= sent.start - slack, (kind, root, child, k)
 
 
-@on_four
 def test_clocks_that_start_at_other_times_are_put_on_one(mpi_ranks, monkeypatch):
     """Ranks 2 and 3 get a clock of their own that is hours behind."""
     away = 9_876_543_210_000
@@ -127,7 +125,6 @@ def test_clocks_that_start_at_other_times_are_put_on_one(mpi_ranks, monkeypatch)
     assert everyone[2] == everyone[3]
 
 
-@on_four
 def test_a_clock_read_at_both_ends_tells_the_drift(mpi_ranks, monkeypatch):
     if MPI.COMM_WORLD.rank == 1:
         monkeypatch.setattr(clocks, "identity", lambda: ("elsewhere", "", ""))
@@ -140,7 +137,6 @@ def test_a_clock_read_at_both_ends_tells_the_drift(mpi_ranks, monkeypatch):
         assert timeline.ranks == [0, 1, 2, 3]
 
 
-@on_four
 def test_whoever_fails_to_save_is_named_by_all(mpi_ranks, folder):
     comm = han.Comm(MPI.COMM_WORLD.Dup())
     trace = trace_of(comm)
@@ -153,14 +149,12 @@ def test_whoever_fails_to_save_is_named_by_all(mpi_ranks, folder):
 
 
 @pytest.mark.any_library
-@on_four
 def test_a_folder_of_traces_is_read_by_the_command(mpi_ranks, folder, monkeypatch):
     monkeypatch.setenv("HAN_TRACE", str(folder))
     comm = han.Comm(MPI.COMM_WORLD.Dup(), config="virtual-2x2")
     comm.Bcast(MIB)
     with comm.Allreduce_init(np.ones(100), np.empty(100)) as request:
-        request.Start()
-        request.Wait()
+        run(request)
     requests = [comm.Iallreduce(np.ones(100), np.empty(100)) for _ in range(2)]
     han.Request.Waitall(requests)
     half = comm.Split(comm.rank % 2)
@@ -217,7 +211,6 @@ def test_ranks_that_free_late_are_not_waited_for_and_do_not_wait(mpi_ranks, fold
         comm.Free()
 
 
-@on_four
 def test_bad_folders_are_refused_by_all_ranks(mpi_ranks, folder, monkeypatch):
     rank = MPI.COMM_WORLD.rank
     other, file = folder / "other", folder / "file"
@@ -256,7 +249,6 @@ def test_a_rank_that_does_not_come_is_not_waited_for_for_ever(mpi_ranks):
     MPI.COMM_WORLD.Isend(bytearray(0), 2) if comm.rank else MPI.COMM_WORLD.send(None, 2)
 
 
-@on_four
 def test_a_program_with_loops_has_the_trace_of_one_without(mpi_ranks, monkeypatch):
     def traced(change):
         monkeypatch.setattr(planner, "lower_with_loops", change)

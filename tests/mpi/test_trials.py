@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from _support import NETWORK, check_works, error_of, opened, settings
+from _support import TWO_LEVELS, WORLD, check_works, error_of, opened, run, settings
 from mpi4py import MPI
 
 import han
@@ -18,17 +18,15 @@ from han.tuning.tuned.files import as_text
 from han.tuning.tuned.points import Candidate, Point, key_of
 from han.tuning.tuned.table import of_points
 
-WORLD = MPI.COMM_WORLD
 FEW, MANY = 32, 4096  # elements of 8 bytes: the largest of their classes of sizes
 FIRST = 101  # runs before a trial of a rival that takes next to no time
 TRIAL = FIRST + 8 + 4  # runs up to its end
 BURST = 64  # runs between two meetings of a broadcast
 MET = 4 * FIRST + 2 * BURST + 5  # runs of one up to the end of its trial
-NODES = [{"name": "node", "symbol": "s", "scope": {"size": max(1, WORLD.size // 2)}}, NETWORK]
 OTHER = Use("whole", "dataflow", {"network": LevelUse("adapt", "binary", {"segment": 8192})})
 BY_ROWS = ("bcast", "reduce", "allreduce")
 
-on_few = pytest.mark.mpi(ranks=[2, 3, 4], timeout=60, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3, 4], timeout=60, unit="s")
 
 
 def timing(seconds):
@@ -51,11 +49,11 @@ def table(comm, keeps=False, usual=1e-4, other=1e-6):
 def tuned_comm(tmp_path, keeps=False, times=(), **more):
     """Return a communicator of two nodes whose calls a table decides."""
     path = WORLD.bcast(tmp_path / "tuned.json")
-    with opened(han.Comm(WORLD.Dup(), settings(NODES, tuned="off"))) as comm:
+    with opened(han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned="off"))) as comm:
         if not comm.rank:
             path.write_text(as_text(table(comm, keeps, *times)))
     WORLD.Barrier()
-    return han.Comm(WORLD.Dup(), settings(NODES, tuned=str(path), **more))
+    return han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned=str(path), **more))
 
 
 def ways(comm):
@@ -130,7 +128,6 @@ def test_all_ranks_run_the_same_plan_and_the_result_is_right(mpi_ranks, tmp_path
         assert f"which {said.tried[1]} of {sum(said.tried)} calls ran" in str(said)
 
 
-@on_few
 def test_the_look_up_finds_the_second_call(mpi_ranks, tmp_path):
     with opened(tuned_comm(tmp_path)) as comm:
         for name in NAMES:
@@ -140,7 +137,6 @@ def test_the_look_up_finds_the_second_call(mpi_ranks, tmp_path):
             assert comm._han.calls.hits == found + 2, name
 
 
-@on_few
 def test_ranks_that_are_late_meet_before_and_after_a_burst(mpi_ranks, tmp_path):
     """Ranks of broadcasts and reductions run ahead of each other, but in meetings."""
     with opened(tuned_comm(tmp_path)) as comm:
@@ -158,14 +154,12 @@ def test_ranks_that_are_late_meet_before_and_after_a_burst(mpi_ranks, tmp_path):
         request = comm.Bcast_init(data := np.zeros(FEW, int), comm.size - 1)
         for step in range(MET + 5):
             data[:] = step if comm.rank == comm.size - 1 else -1
-            request.Start()
-            request.Wait()
+            run(request)
             assert (data == step).all()
         request.Free()
         assert len(agree(comm)) == 3
 
 
-@on_few
 def test_persistent_requests_have_trials_of_their_own(mpi_ranks, tmp_path):
     with opened(tuned_comm(tmp_path)) as comm:
         pairs = [(np.zeros(n, int), np.zeros(n, int)) for n in (FEW, MANY)]
@@ -189,7 +183,6 @@ def test_persistent_requests_have_trials_of_their_own(mpi_ranks, tmp_path):
             request.Free()
 
 
-@on_few
 def test_nonblocking_calls_that_overlap(mpi_ranks, tmp_path):
     """Ranks wait in orders of their own, some late; no start of a call waits."""
     with opened(tuned_comm(tmp_path)) as comm:
@@ -216,7 +209,6 @@ def test_nonblocking_calls_that_overlap(mpi_ranks, tmp_path):
         assert sum(other for _, other in told.values()) >= 4
 
 
-@on_few
 def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks, tmp_path):
     """A rank with a new plan counts the runs of those that it has dropped."""
     with opened(tuned_comm(tmp_path)) as comm:
@@ -231,23 +223,21 @@ def test_plans_that_are_dropped_on_some_ranks_only(mpi_ranks, tmp_path):
         assert state.parts.plans.info().misses >= (TRIAL if last else 2)
 
 
-@on_few
 def test_communicators_that_are_freed_in_the_middle_of_a_trial(mpi_ranks, tmp_path):
     """Those made later for the same ranks work, whatever they take over."""
     path = WORLD.bcast(tmp_path / "tuned.json")
     tuned_comm(tmp_path).Free()
     for steps in (FIRST + 3, TRIAL - 2, TRIAL, TRIAL + 1, TRIAL):
-        comm = han.Comm(WORLD.Dup(), settings(NODES, tuned=str(path)))
+        comm = han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned=str(path)))
         make(comm, steps)
         requests = [comm.Iallreduce(*call(comm, "Allreduce", 1)[0]) for _ in range(3)]
         MPI.Request.Waitall(requests)
         comm.Free()
-    with opened(han.Comm(WORLD.Dup(), settings(NODES, tuned=str(path)))) as comm:
+    with opened(han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned=str(path)))) as comm:
         make(comm, 2 * TRIAL)
         assert agree(comm)
 
 
-@on_few
 def test_a_call_that_errs_in_place_of_the_one_in_which_the_ranks_agree(mpi_ranks, tmp_path):
     comm = tuned_comm(tmp_path)
     make(comm, TRIAL)
@@ -265,7 +255,6 @@ def test_a_call_that_errs_in_place_of_the_one_in_which_the_ranks_agree(mpi_ranks
     comm.Free()
 
 
-@on_few
 @pytest.mark.parametrize(("kind", "runs"), [("Allreduce", TRIAL), ("Bcast", 4 * FIRST)])
 def test_a_rank_that_does_not_come_is_named(mpi_ranks, tmp_path, kind, runs):
     """In the agreement after a trial, and in the meeting before a burst.
@@ -287,7 +276,6 @@ def test_a_rank_that_does_not_come_is_named(mpi_ranks, tmp_path, kind, runs):
     check_works(tuned_comm(tmp_path))
 
 
-@on_few
 def test_calls_that_have_no_trials(mpi_ranks, tmp_path):
     with opened(tuned_comm(tmp_path, trials=False)) as comm:
         make(comm, 5)
@@ -301,12 +289,11 @@ def test_calls_that_have_no_trials(mpi_ranks, tmp_path):
             results.add(total.tobytes())
         assert not ways(comm), "a repeated sum of floating numbers gives the same bits"
         assert len(results) == 1
-    with opened(han.Comm(WORLD.Dup(), settings(NODES, tuned="off"))) as comm:
+    with opened(han.Comm(WORLD.Dup(), settings(TWO_LEVELS, tuned="off"))) as comm:
         make(comm, 5)
         assert not ways(comm), "no table compares anything"
 
 
-@on_few
 def test_the_first_trial_comes_later_the_more_its_rival_is_known_to_cost(mpi_ranks, tmp_path):
     for times, first in (((1e-4, 1e-4), 200), ((1e-4, 2e-4), 700)):
         with opened(tuned_comm(tmp_path, times=times)) as comm:

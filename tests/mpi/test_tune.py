@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from _jobs import job
+from _support import WORLD
 from mpi4py import MPI
 
 import han
@@ -28,7 +29,6 @@ from han.tuning.tuned.points import Candidate, MeasuredCall, Point
 from han.tuning.tuned.table import of_points
 
 ALL_VARIANTS = True  # the first MPI library runs all of them, the others none
-WORLD = MPI.COMM_WORLD
 LIMITS = Limits(submodules=("sm",), algorithms=("flat", "knomial"), parameters={})
 INPUTS = (Input("bcast", 1024), Input("allreduce", 1024))
 

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _support import FLAT, FORMS, finish, method_of, new_comm, opened
+from _support import FORMS, WORLD, finish, method_of, new_comm
 from mpi4py import MPI
 from tensors import Tensor
 
 import han
 
-WORLD = MPI.COMM_WORLD
 D = MPI.DOUBLE
-on_ranks = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
+usual = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 
 
 def rows_of(size: int) -> list[list[int]]:
@@ -65,18 +64,16 @@ def allgatherv(
     return a.tolist()
 
 
-@on_ranks
-def test_usual_spellings_of_allgatherv_take_the_quick_way(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        for counts, form in itertools.product(rows_of(comm.size), range(4)):
-            a = np.zeros(sum(counts) + 1)
-            wanted = allgatherv(WORLD, [a, counts], a, counts, form)
-            for how, spell in TARGETS.items():
-                for _ in range(3):  # the first calls plan, and teach the reader
-                    assert allgatherv(comm, spell(a, counts), a, counts, form) == wanted, how
-                before = comm._han.calls.hits
+def test_usual_spellings_of_allgatherv_take_the_quick_way(mpi_ranks, comm):
+    for counts, form in itertools.product(rows_of(comm.size), range(4)):
+        a = np.zeros(sum(counts) + 1)
+        wanted = allgatherv(WORLD, [a, counts], a, counts, form)
+        for how, spell in TARGETS.items():
+            for _ in range(3):  # the first calls plan, and teach the reader
                 assert allgatherv(comm, spell(a, counts), a, counts, form) == wanted, how
-                assert comm._han.calls.hits == before + 1, (how, counts, form)
+            before = comm._han.calls.hits
+            assert allgatherv(comm, spell(a, counts), a, counts, form) == wanted, how
+            assert comm._han.calls.hits == before + 1, (how, counts, form)
 
 
 def reduce_scatter(
@@ -91,37 +88,33 @@ def reduce_scatter(
     return recv.tolist()
 
 
-@on_ranks
-def test_reduce_scatter_with_counts_takes_the_quick_way(mpi_ranks):
+def test_reduce_scatter_with_counts_takes_the_quick_way(mpi_ranks, comm):
     later = MPI.Op.Create(lambda a, b, t: None, commute=True)  # keeps one of the operands
-    with opened(new_comm(FLAT)) as comm:
-        ops = (MPI.SUM, MPI.MAX, later)
-        for numbers, op, starts in itertools.product(rows_of(comm.size), ops, (False, True)):
-            for kind in (list, tuple, np.array, lambda n: np.array(n, "i4")):
-                for _ in range(3):
-                    found = reduce_scatter(comm, kind(numbers), numbers, op, starts)
-                before = comm._han.calls.hits
-                assert reduce_scatter(comm, kind(numbers), numbers, op, starts) == found
-                assert comm._han.calls.hits == before + 1, (numbers, kind, starts)
-                if op != later:
-                    assert found == reduce_scatter(WORLD, numbers, numbers, op, starts)
+    ops = (MPI.SUM, MPI.MAX, later)
+    for numbers, op, starts in itertools.product(rows_of(comm.size), ops, (False, True)):
+        for kind in (list, tuple, np.array, lambda n: np.array(n, "i4")):
+            for _ in range(3):
+                found = reduce_scatter(comm, kind(numbers), numbers, op, starts)
+            before = comm._han.calls.hits
+            assert reduce_scatter(comm, kind(numbers), numbers, op, starts) == found
+            assert comm._han.calls.hits == before + 1, (numbers, kind, starts)
+            if op != later:
+                assert found == reduce_scatter(WORLD, numbers, numbers, op, starts)
     later.Free()
 
 
-@on_ranks
-def test_a_list_of_counts_that_changes(mpi_ranks):
+def test_a_list_of_counts_that_changes(mpi_ranks, comm):
     """What is compared are the numbers, not the list."""
-    with opened(new_comm(FLAT)) as comm:
-        size, rank = comm.size, comm.rank
-        counts = [0] * size
-        a = np.zeros(size * size + 1)
-        target = [a, counts, D]
-        for numbers in rows_of(size) * 3:
-            counts[:] = numbers
-            found = allgatherv(comm, target, a, counts, 0)
-            assert found == allgatherv(WORLD, [a, numbers], a, numbers, 0)
-            result = reduce_scatter(comm, counts, numbers, MPI.SUM, False)
-            assert result == reduce_scatter(WORLD, numbers, numbers, MPI.SUM, False), rank
+    size, rank = comm.size, comm.rank
+    counts = [0] * size
+    a = np.zeros(size * size + 1)
+    target = [a, counts, D]
+    for numbers in rows_of(size) * 3:
+        counts[:] = numbers
+        found = allgatherv(comm, target, a, counts, 0)
+        assert found == allgatherv(WORLD, [a, numbers], a, numbers, 0)
+        result = reduce_scatter(comm, counts, numbers, MPI.SUM, False)
+        assert result == reduce_scatter(WORLD, numbers, numbers, MPI.SUM, False), rank
 
 
 def allgathered(comm: MPI.Intracomm, form: str, counts: Any) -> Any:
@@ -143,23 +136,20 @@ def scattered(comm: MPI.Intracomm, form: str, counts: Any) -> Any:
     return recv.tolist()
 
 
-@on_ranks
-def test_calls_of_many_counts_share_few_plans(mpi_ranks):
+def test_calls_of_many_counts_share_few_plans(mpi_ranks, comm):
     draw = np.random.default_rng(11)
-    with opened(new_comm(FLAT)) as comm:
-        for k in range(240):
-            most = int(2 ** draw.uniform(0, 17))
-            counts = draw.integers(0, most + 1, comm.size)
-            counts[draw.integers(comm.size)] = most
-            for call in (allgathered, scattered):
-                assert call(comm, FORMS[k % 3], counts) == call(WORLD, "{}", counts), (call, counts)
-        assert len(comm._han.parts.plans._kept) < 100, comm.cache_info()
+    for k in range(240):
+        most = int(2 ** draw.uniform(0, 17))
+        counts = draw.integers(0, most + 1, comm.size)
+        counts[draw.integers(comm.size)] = most
+        for call in (allgathered, scattered):
+            assert call(comm, FORMS[k % 3], counts) == call(WORLD, "{}", counts), (call, counts)
+    assert len(comm._han.parts.plans._kept) < 100, comm.cache_info()
 
 
-@on_ranks
 def test_ranks_that_pass_other_counts_are_told(mpi_ranks):
     for form in ("{}", "{}_init"):
-        comm = new_comm(FLAT)
+        comm = new_comm()
         counts = [4] * (comm.size - 1) + [7]
         for _ in range(3):
             allgathered(comm, form, counts)
@@ -169,84 +159,78 @@ def test_ranks_that_pass_other_counts_are_told(mpi_ranks):
         WORLD.Barrier()
 
 
-@on_ranks
-def test_equal_blocks_share_the_plan_of_allgather(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        send, recv = np.full(3, comm.rank), np.zeros(3 * comm.size, int)
-        comm.Allgather(send, recv)
-        before = comm._han.calls.hits
-        for target in ([recv, 3], recv, [recv, [3] * comm.size]):
-            comm.Allgatherv(send, target)
-        assert comm._han.calls.hits == before + 1
-        assert comm.cache_info().misses == 1
-        assert recv.tolist() == np.repeat(range(comm.size), 3).tolist()
+def test_equal_blocks_share_the_plan_of_allgather(mpi_ranks, comm):
+    send, recv = np.full(3, comm.rank), np.zeros(3 * comm.size, int)
+    comm.Allgather(send, recv)
+    before = comm._han.calls.hits
+    for target in ([recv, 3], recv, [recv, [3] * comm.size]):
+        comm.Allgatherv(send, target)
+    assert comm._han.calls.hits == before + 1
+    assert comm.cache_info().misses == 1
+    assert recv.tolist() == np.repeat(range(comm.size), 3).tolist()
 
 
-@on_ranks
-def test_blocks_in_other_places_and_with_gaps_still_work(mpi_ranks):
+def test_blocks_in_other_places_and_with_gaps_still_work(mpi_ranks, comm):
     pair = D.Create_vector(1, 1, 2).Create_resized(0, 16).Commit()
-    with opened(new_comm(FLAT)) as comm:
-        size, rank = comm.size, comm.rank
-        counts = [r + 1 for r in range(size)]
-        total = sum(counts)
-        backward = [sum(counts[r + 1 :]) for r in range(size)]
-        apart = [r * (size + 1) for r in range(size)]
-        mine = np.arange(float(rank + 1)) + 100 * rank
-        targets = [
-            [0, (counts, backward), D], [0, counts, pair], [0, (counts, apart), D],
-            [0, counts, apart, D], [0, (counts, backward), pair], [0, counts, D],
-        ]  # fmt: skip
-        for _ in range(4):
-            for target in targets:
-                found = []
-                for made in (WORLD, comm):
-                    target[0] = np.full(2 * total + size * (size + 1), -1.0)
-                    made.Allgatherv(mine, target)
-                    found.append(target[0].tolist())
-                assert found[0] == found[1]
+    size, rank = comm.size, comm.rank
+    counts = [r + 1 for r in range(size)]
+    total = sum(counts)
+    backward = [sum(counts[r + 1 :]) for r in range(size)]
+    apart = [r * (size + 1) for r in range(size)]
+    mine = np.arange(float(rank + 1)) + 100 * rank
+    targets = [
+        [0, (counts, backward), D], [0, counts, pair], [0, (counts, apart), D],
+        [0, counts, apart, D], [0, (counts, backward), pair], [0, counts, D],
+    ]  # fmt: skip
+    for _ in range(4):
         for target in targets:
-            for make in (comm.Iallgatherv, comm.Allgatherv_init):
-                for _ in range(3):
-                    target[0] = np.full(2 * total + size * (size + 1), -1.0)
-                    request = make(mine, target)
-                    if make == comm.Allgatherv_init:
-                        request.Start()
-                    request.Wait()
-                    wanted = np.full_like(target[0], -1.0)
-                    WORLD.Allgatherv(mine, [wanted, *target[1:]])
-                    assert (target[0] == wanted).all()
+            found = []
+            for made in (WORLD, comm):
+                target[0] = np.full(2 * total + size * (size + 1), -1.0)
+                made.Allgatherv(mine, target)
+                found.append(target[0].tolist())
+            assert found[0] == found[1]
+    for target in targets:
+        for make in (comm.Iallgatherv, comm.Allgatherv_init):
+            for _ in range(3):
+                target[0] = np.full(2 * total + size * (size + 1), -1.0)
+                request = make(mine, target)
+                if make == comm.Allgatherv_init:
+                    request.Start()
+                request.Wait()
+                wanted = np.full_like(target[0], -1.0)
+                WORLD.Allgatherv(mine, [wanted, *target[1:]])
+                assert (target[0] == wanted).all()
     pair.Free()
 
 
-@on_ranks
-def test_wrong_blocks_are_refused_after_right_ones(mpi_ranks):
-    with opened(new_comm(FLAT)) as comm:
-        size = comm.size
-        counts = [r + 1 for r in range(size)]
-        total = sum(counts)
-        mine, a, fixed = np.zeros(comm.rank + 1), np.zeros(total), np.zeros(total)
-        fixed.flags.writeable = False
-        for _ in range(3):
-            comm.Allgatherv(mine, [a, counts, D])
-            comm.Reduce_scatter(a, mine, counts)
-        for send, recv, said in (
-            (mine, [fixed, counts, D], "read-only"),
-            (np.zeros(size + 1), [a, counts], "expected"),
-            (mine, [a[1:], counts], "."),
-            (mine, [a, [*counts[:-1], -1]], "negative"),
-            (mine, [a, counts[:-1]], "one for each rank"),
-            (a[comm.rank : 2 * comm.rank + 1], [a, counts], "overlap"),
-            (mine, [a, (counts, 0)], "overlap"),
-        ):
-            with pytest.raises((ValueError, TypeError), match=said):
-                comm.Allgatherv(send, recv)
-        for send, recv, numbers, said in (
-            (a, mine, [*counts[:-1], -1], "negative"),
-            (a, mine, counts[:-1], "one for each rank"),
-            (a, np.zeros(size + 1), counts, "expected"),
-            (a[1:], mine, counts, "expected"),
-            (a, np.zeros(mine.size, "f4"), counts, "element types"),
-            (a, a[: mine.size], counts, "overlap"),
-        ):
-            with pytest.raises((ValueError, TypeError), match=said):
-                comm.Reduce_scatter(send, recv, numbers)
+def test_wrong_blocks_are_refused_after_right_ones(mpi_ranks, comm):
+    size = comm.size
+    counts = [r + 1 for r in range(size)]
+    total = sum(counts)
+    mine, a, fixed = np.zeros(comm.rank + 1), np.zeros(total), np.zeros(total)
+    fixed.flags.writeable = False
+    for _ in range(3):
+        comm.Allgatherv(mine, [a, counts, D])
+        comm.Reduce_scatter(a, mine, counts)
+    for send, recv, said in (
+        (mine, [fixed, counts, D], "read-only"),
+        (np.zeros(size + 1), [a, counts], "expected"),
+        (mine, [a[1:], counts], "."),
+        (mine, [a, [*counts[:-1], -1]], "negative"),
+        (mine, [a, counts[:-1]], "one for each rank"),
+        (a[comm.rank : 2 * comm.rank + 1], [a, counts], "overlap"),
+        (mine, [a, (counts, 0)], "overlap"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=said):
+            comm.Allgatherv(send, recv)
+    for send, recv, numbers, said in (
+        (a, mine, [*counts[:-1], -1], "negative"),
+        (a, mine, counts[:-1], "one for each rank"),
+        (a, np.zeros(size + 1), counts, "expected"),
+        (a[1:], mine, counts, "expected"),
+        (a, np.zeros(mine.size, "f4"), counts, "element types"),
+        (a, a[: mine.size], counts, "overlap"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=said):
+            comm.Reduce_scatter(send, recv, numbers)

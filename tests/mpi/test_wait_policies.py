@@ -5,7 +5,6 @@ import time
 import numpy as np
 import pytest
 from _support import (
-    FLAT,
     LEVELS,
     WORLD,
     Call,
@@ -19,6 +18,8 @@ from _support import (
 
 import han
 from han.config.parts import POLICIES
+
+usual = on_four
 
 
 def calls(size):
@@ -44,10 +45,9 @@ def test_every_policy_and_all_of_them_together(mpi_ranks):
             comm.Free()
 
 
-@on_four
 def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
     """Its peer enters the collective only after it has a large message from the sleeping rank."""
-    comm = new_comm(FLAT, wait={"policy": "futex", "timeout": 20})
+    comm = new_comm(wait={"policy": "futex", "timeout": 20})
     large = np.ones(1 << 20)
     if WORLD.rank == 0:
         request = WORLD.Isend(large, 1)
@@ -60,7 +60,6 @@ def test_a_rank_that_sleeps_still_drives_mpi(mpi_ranks):
     comm.Free()
 
 
-@on_four
 def test_a_rank_that_sleeps_leaves_the_processor_alone(mpi_ranks):
     """It may wait for flags, for messages, or as the root of broadcasts for room in its ring."""
     last, data = WORLD.size - 1, np.zeros(1 << 17)
@@ -79,9 +78,8 @@ def test_a_rank_that_sleeps_leaves_the_processor_alone(mpi_ranks):
         comm.Free()
 
 
-@on_four
 def test_a_time_limit_ends_a_sleep(mpi_ranks):
-    comm = new_comm(FLAT, wait={"policy": "futex", "timeout": 1})
+    comm = new_comm(wait={"policy": "futex", "timeout": 1})
     if WORLD.rank:
         with pytest.raises((han.CollectiveTimeoutError, han.PeerError), match="waited for 1 s"):
             comm.Barrier()

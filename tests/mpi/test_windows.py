@@ -7,16 +7,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from _support import COLLECTIVES, FLAT, TWO_LEVELS, data_of, error_of, new_comm, opened
+from _support import COLLECTIVES, FLAT, TWO_LEVELS, WORLD, data_of, error_of, new_comm, opened, run
 from mpi4py import MPI
+from test_shared_arrays import newest, reads_peers
 
 from han.cli import info as _cli_info
-from han.model.program import PEER
 
 COUNT = 40_001  # elements of a block: large enough for the built-in choice to read it in place
 BLOCKS = ("gather", "scatter", "allgather")
 MAPPED = (*COLLECTIVES[:3], *BLOCKS)
-WORLD = MPI.COMM_WORLD
 SIZE = WORLD.size
 WINDOW = (2 * SIZE + 2) * COUNT * 8  # bytes of a rank's segment, for all its buffers
 
@@ -49,16 +48,10 @@ def window(comm, nbytes=WINDOW, over=None, **info):
     win.Free()
 
 
-def newest(comm):
-    living = comm._han.parts.maker.living
-    return living[max(living)]
-
-
 def mapped(comm):
     """Return whether the newest plan is for mapped buffers, and check that some rank reads them."""
     said = newest(comm).signature.mapped
-    reads = bool((newest(comm).program.code["base"] >= PEER).any())
-    assert comm.allreduce(reads, MPI.LOR) == said
+    assert comm.allreduce(reads_peers(comm), MPI.LOR) == said
     return said
 
 
@@ -97,8 +90,7 @@ def check(comm, name, send_in, recv_in, root, in_place):
             buffer[:] = 0
         elif turn and in_place and name in ("reduce", "allreduce"):
             result[:] = mine
-        request.Start()
-        request.Wait()
+        run(request)
         if result is not None:
             np.testing.assert_allclose(result, wanted, rtol=1e-14, err_msg=name)
     request.Free()
@@ -153,8 +145,7 @@ def test_windows_are_read_where_they_are_wherever_in_them_buffers_lie(mpi_ranks)
             comm.Barrier()
             request = comm.Scatter_init(whole if rank == 0 else None, block)
             assert mapped(comm)
-            request.Start()
-            request.Wait()
+            run(request)
             np.testing.assert_array_equal(block, np.arange(whole.size)[rank * COUNT :][:COUNT])
             request.Free()
         text = _cli_info.as_text(_cli_info.collect(comm))
@@ -263,8 +254,7 @@ def freed_windows(comm):
         if end == "detach":
             other.detach_window(win)
             recv[:] = 0
-            request.Start()
-            request.Wait()
+            run(request)
             assert (recv == 3).all()
             again = other.Allreduce_init(send, recv, MPI.MAX)  # does not read mapped buffers
             assert not mapped(other)

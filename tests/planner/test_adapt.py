@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from machines import topology_of
+from plans import rules_of
 
 from han.model.opcodes import Code
 from han.submodules.registry import plan_of_choice
@@ -13,8 +14,6 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tasks.verify.verifier import lower_all
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 
 SUM = Signature("reduce", 600, 8, "MPI.SUM", "f8")
 
@@ -68,7 +67,7 @@ def refused(collective, **kinds):
     level = level_choice("adapt", "binomial", order="arrival")
     for kind, own in kinds.items():
         level = level.where(kind, own)
-    table = RuleTable(None, topology_of([[0] * 6], -1), NodeTraits())
+    table = rules_of(topology_of([[0] * 6], -1))
     return table.objection(signature, Choice((level,)))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plans import programs_of, rules_of
 from test_planner import quick
 
 from han._native import Operations, each_piece, joined
@@ -17,10 +18,7 @@ from han.submodules.parts.fold import fold
 from han.submodules.registry import plan_of_choice
 from han.tasks.canonical import canonical, linear, rooms
 from han.tasks.choice import Choice, level_choice
-from han.tasks.lower import lower
 from han.tasks.signature import Signature
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 
 ELEMENT, GRAIN, GRAINS = 8, 64, 64
 SEND, RECV, SCRATCH = Ref(Base.SEND), Ref(Base.RECV), Ref(Base.SCRATCH)
@@ -47,7 +45,7 @@ def others(number, grains=GRAINS):
 
 def records(plan):
     """Return the operations of all ranks."""
-    programs = [lower(plan, rank) for rank in range(plan.topology.size)]
+    programs = programs_of(plan)
     terms = [None if p.terms is None else p.terms.tobytes() for p in programs]
     return [p.code.tobytes() for p in programs], terms
 
@@ -219,7 +217,7 @@ def pipelined(nbytes):
         between = exchanges if kind == "allreduce" else [level_choice("adapt", "in_order_binary")]
         for tree, outer, segment in product(trees, between, (8192, 20000)):
             choice = Choice((tree, outer), segment)
-            if RuleTable(None, virtual(6, 3), NodeTraits()).objection(signature, choice) is None:
+            if rules_of(virtual(6, 3)).objection(signature, choice) is None:
                 yield plan_of_choice(virtual(6, 3), signature, choice, 1 << 18)
 
 

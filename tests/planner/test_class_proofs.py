@@ -6,19 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from machines import composition_of, topology_of
+from plans import programs_of, rules_of
 from random_plans import TARGETS, Target
-from test_planner import quick
 
 from han.model.collectives import BY_BLOCKS, REDUCING, ROOTED, ROWS
-from han.model.program import positions
 from han.model.topology import Topology
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import LevelChoice
 from han.tasks.compositions import TREE, as_called
-from han.tasks.lower import lower
 from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -26,7 +22,6 @@ from han.tasks.size_classes import bound_of, bounds_of, class_of
 from han.tasks.verify import Refuted, Unproved, verify, verify_class
 from han.tasks.verify.turns import Access, Sizes, out_of_turn
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.rules import RuleTable
 
 SIZED = [target for target in TARGETS if ROWS[target.collective].recv]
 BOUNDS = bounds_of()
@@ -71,7 +66,7 @@ def class_plans(target: Target, topology: Topology, nbytes: int) -> Iterator[Pla
     """Yield plans for the class of a message, for each level that a target can serve."""
     call = signature_of(target.collective, nbytes, topology.size)
     one = class_of(call, bound_of(call, BOUNDS))
-    table = RuleTable(None, topology, NodeTraits())
+    table = rules_of(topology)
     name = composition_of(target.submodule, target.algorithm) or TREE
     for level in levels_of(as_called(topology, call, name), call):
         built_in = choose(one, topology, NodeTraits(), name)
@@ -119,8 +114,7 @@ def test_terms_that_agree_for_the_largest_message_only_are_found():
     """Grains that are shifted together with their origins are the same bytes of it."""
     shifted = 0
     for plan in small_plans():
-        size, largest = plan.topology.size, plan.signature.nbytes
-        programs = [lower(plan, rank) for rank in range(size)]
+        programs, largest = programs_of(plan), plan.signature.nbytes
         for rank, program in enumerate(programs):
             rows = np.flatnonzero(
                 (program.terms["each"] != 0)
@@ -174,7 +168,7 @@ def test_frames_in_common_bytes_are_used_in_turn():
 
 def test_what_is_wrong_for_the_largest_message_is_refuted():
     for plan in small_plans()[:5]:
-        programs = [lower(plan, rank) for rank in range(plan.topology.size)]
+        programs = programs_of(plan)
         terms = programs[0].terms.copy()
         row = int(np.flatnonzero(terms["each"])[0])
         terms["stop"][row] -= 1
@@ -189,17 +183,3 @@ def test_plans_of_one_size_have_no_class():
     verify([plan.of_size(plan.signature.bound)])
     with pytest.raises(ValueError, match="no plan for all sizes"):
         verify_class(plan.of_size(plan.signature.bound))
-
-
-@quick
-@given(st.integers(1, 1 << 20), st.sampled_from([1, 8, 24, 64, 4096]), st.data())
-def test_positions_rise_and_are_never_farther_apart_than_in_the_largest_message(
-    grains, grain, data
-):
-    nbytes = data.draw(st.integers(0, grains * grain))
-    numbers = np.unique([0, *data.draw(st.lists(st.integers(0, grains), max_size=50)), grains])
-    at = positions(numbers.astype("u8"), grains, grain, nbytes).astype(np.int64)
-    assert (at[0], at[-1]) == (0, nbytes)
-    steps = np.diff(at)
-    assert (steps >= 0).all()
-    assert (steps <= np.diff(numbers) * grain).all()

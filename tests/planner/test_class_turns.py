@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from machines import topology_of
-from test_exchange_halves import planned
+from plans import planned, programs_of
 
 from han.model.program import Area, Base, Program
 from han.tasks.choice import Choice, level_choice
@@ -35,10 +35,6 @@ def broadcast(segment: int = 64 * KiB) -> Plan:
     one = class_of(Signature("bcast", 1024 * KiB), 1024 * KiB)
     levels = level_choice("sm", "flat"), level_choice("adapt", "binary")
     return planned(topology_of([[0] * 4 + [1] * 4, [0] * 8], 0), one, Choice(levels, segment))
-
-
-def lowered(plan: Plan) -> list[Program]:
-    return [lower(plan, rank) for rank in range(plan.topology.size)]
 
 
 def in_frame(program: Program, base: int, frame: Frame) -> npt.NDArray[np.bool_]:
@@ -86,7 +82,7 @@ def test_broadcasts_whose_tasks_use_cells_in_turn_are_proved():
 
 def check_refused(plan: Plan, ranks: slice, base: int, frames: slice, lines: int) -> None:
     """Move frames of some ranks: programs that are right for the largest message are refused."""
-    programs, wrong = lowered(plan), 0
+    programs, wrong = programs_of(plan), 0
     for frame in frames_of(programs[ranks][0], base)[frames]:
         changed = programs.copy()
         changed[ranks] = moved(programs[ranks], base, frame)

@@ -5,6 +5,7 @@ import json
 import pytest
 from commands import call, refuse
 from machines import topology_of
+from plans import programs_of
 
 from han.cli import diff
 from han.cli.imagined import imagine
@@ -16,7 +17,6 @@ from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import VERSION, PlanFileError
 from han.tasks.inspect.compare import figures, remarks, rows, side
 from han.tasks.inspect.traffic import traffic
-from han.tasks.lower import lower
 
 KiB = 1024
 TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}
@@ -25,7 +25,7 @@ TREE = {"network": {"submodule": "adapt", "algorithm": "linear"}}
 def planned(collective, nbytes, ranks, ppn, **use):
     config = {"rules": [{"use": use}]} if use else None
     plan = imagine(ranks, ppn, config, (collective, nbytes, "sum", "f8", 0)).plan
-    return plan, [lower(plan, rank) for rank in range(ranks)]
+    return plan, programs_of(plan)
 
 
 def test_figures_of_a_broadcast_between_four_nodes():
@@ -54,7 +54,7 @@ def in_a_node(collective, submodule, algorithm):
     choice = Choice((level_choice(submodule, algorithm),))
     topology = topology_of([[0] * 4], 0)
     plan = plan_of_choice(topology, make_signature(collective, 64 * KiB), choice, 64 << 20)
-    return plan, [lower(plan, rank) for rank in range(4)]
+    return plan, programs_of(plan)
 
 
 def test_figures_count_bytes_that_cross_memory_attach_copies():

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 from machines import on_nodes
+from plans import built_in, rules_of
 from random_plans import TARGETS, draw_kinds, draw_level, draw_signature, draw_topology
 
 from han.model.collectives import BUNDLED, SCANS
@@ -24,7 +25,6 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.rules import RuleTable
 
 EACH = max(1, round(2 * float(os.environ.get("HAN_TEST_EXAMPLES", "1"))))
 ALL = ("bcast", "reduce", "allreduce", "barrier")
@@ -57,7 +57,7 @@ def draw_machine(draw: Random, depth: int, collective: str = "") -> Topology:
 
 def draw_choice(draw: Random, topology: Topology, signature: Signature, name: str) -> Choice | None:
     """Draw what each level runs among what serves the composition; None if nothing does."""
-    table = RuleTable(None, topology, NodeTraits())
+    table = rules_of(topology)
     choice = choose(signature, topology, NodeTraits(), name)
     segment = draw.choice([None, 1000, max(8, signature.nbytes // 3)])
     tries = [replace(choice, segment=segment), choice]
@@ -131,7 +131,6 @@ def test_every_composition_is_proved_on_machines_of_any_depth(name, capsys):
 def test_compositions_are_proved_for_1024_ranks(name):
     """64 nodes of 16 ranks; `bench_verify.py` proves longer messages."""
     topology, signature = on_nodes(*[16] * 64), Signature("allreduce", 1024, 8, "sum", "uint64")
-    choice = choose(signature, topology, NodeTraits(), name)
-    plan = plan_of_choice(topology, signature, choice, 1 << 24)
+    plan = built_in(topology, signature, name, 1 << 24)
     assert plan.choice.composition == name
     assert verify([plan]).ranks == 1024

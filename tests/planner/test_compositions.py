@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from machines import on_nodes, topology_of
+from plans import MEMORY, built_in, count, objection, planned, programs_of, sent
 
 from han.common.errors import ConfigError
 from han.config.config import load_config
@@ -12,7 +13,7 @@ from han.model.program import Code
 from han.model.topology import Topology
 from han.submodules.names import validate_names
 from han.submodules.registry import plan_of_choice, submodule
-from han.tasks.choice import Choice, LevelChoice, level_choice
+from han.tasks.choice import LevelChoice, level_choice
 from han.tasks.compositions import COMPOSITIONS
 from han.tasks.files.store import PlanFileError, from_json, to_json
 from han.tasks.lanes import Lanes
@@ -22,9 +23,7 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.rules import RuleTable
 
-MEMORY = 1 << 20
 TRAITS = NodeTraits()
 
 
@@ -38,10 +37,6 @@ def call(nbytes: int, collective: str = "allreduce") -> Signature:
     if collective == "bcast":
         return Signature("bcast", nbytes, root=1)
     return Signature(collective, nbytes // 8, 8, "sum", "uint64")
-
-
-def objection(topology: Topology, signature: Signature, choice: Choice) -> str:
-    return RuleTable(None, topology, TRAITS).objection(signature, choice) or ""
 
 
 # ---- the rounds of nap --------------------------------------------------------------------------
@@ -96,63 +91,50 @@ def test_a_rank_sends_one_message_a_round():
 def test_nap_sends_what_the_paper_says():
     """256 nodes of 16 ranks: 2 messages a rank at most, 8 with recursive doubling."""
     topology, signature = on_nodes(*[16] * 256), call(8)
-    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "nap"), MEMORY)
-    sent = [int((lower(plan, r).code["code"] == Code.ISEND).sum()) for r in range(0, 4096, 97)]
-    assert max(sent) == 2
+    plan = built_in(topology, signature, "nap")
+    assert max(count(lower(plan, r), Code.ISEND) for r in range(0, 4096, 97)) == 2
     assert plan.tasks.stage_names() == ["sa", "ia", "sa2", "ia2", "sa3"]
     assert len(plan.streams) == 2, "steps of one kind on one level share a stream"
 
 
 def test_lanes_share_the_traffic_between_nodes():
     topology, signature = on_nodes(4, 4, 5, 4), call(256 * 1024)
-    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "lanes"), MEMORY)
-    sent = [
-        int(code["n"][code["code"] == Code.ISEND].sum())
-        for code in (lower(plan, rank).code for rank in range(topology.size))
-    ]
-    assert sent[:4] == [96 * 1024] * 4, "2 (n - 1) / n of a quarter of the message"
-    assert sent[12] == 0, "the fifth rank of a node is in no lane"
+    plan = built_in(topology, signature, "lanes")
+    found = [*map(sent, programs_of(plan))]
+    assert found[:4] == [96 * 1024] * 4, "2 (n - 1) / n of a quarter of the message"
+    assert found[12] == 0, "the fifth rank of a node is in no lane"
 
 
 def test_lanes_of_a_broadcast_and_a_reduce_send_a_share_each():
     topology = on_nodes(4, 4, 4)
     for collective, senders in (("bcast", (4, 5, 6, 7)), ("reduce", (0, 1, 2, 3))):
         signature = replace(call(256 * 1024, collective), root=6)
-        choice = choose(signature, topology, TRAITS, "lanes")
-        plan = plan_of_choice(topology, signature, choice, MEMORY)
-        sent = Counter()
-        for rank in range(12):
-            code = lower(plan, rank).code
-            sent[rank] = int(code["n"][code["code"] == Code.ISEND].sum())
-        assert sum(sent.values()) == 2 * 256 * 1024
-        assert all(sent[r] for r in senders)
-        assert max(sent.values()) <= 128 * 1024
+        found = [*map(sent, programs_of(built_in(topology, signature, "lanes")))]
+        assert sum(found) == 2 * 256 * 1024
+        assert all(found[r] for r in senders)
+        assert max(found) <= 128 * 1024
 
 
 def senders(plan: Plan) -> dict[int, int]:
     """Return the bytes that each rank sends in messages, of ranks that send any."""
-    codes = ((rank, lower(plan, rank).code) for rank in range(plan.topology.size))
-    sent = {rank: int(code["n"][code["code"] == Code.ISEND].sum()) for rank, code in codes}
-    return {rank: nbytes for rank, nbytes in sent.items() if nbytes}
+    return {rank: n for rank, program in enumerate(programs_of(plan)) if (n := sent(program))}
 
 
 def lanes_plan(topology: Topology, lanes: int, nbytes: int = 64 * 1024) -> Plan:
     signature = call(nbytes)
     choice = choose(signature, topology, TRAITS, "lanes")
     levels = (level_choice("sm", "shares", lanes=lanes), *choice.levels[1:])
-    choice = replace(choice, levels=levels)
-    assert objection(topology, signature, choice) == ""
-    return plan_of_choice(topology, signature, choice, MEMORY)
+    return planned(topology, signature, replace(choice, levels=levels))
 
 
 def test_small_nodes_fold_lanes():
     """Four lanes of nodes of 4, 2 and 1 ranks: local rank i carries lanes i, i + 2 and so on."""
     plan = lanes_plan(on_nodes(4, 2, 1), 4)
     verify([plan, plan])
-    sent = senders(plan)
-    assert set(sent) == set(range(7))
-    assert sent[4] == sent[5], "two lanes each"
-    assert sent[4] > max(sent[r] for r in range(4))
+    found = senders(plan)
+    assert set(found) == set(range(7))
+    assert found[4] == found[5], "two lanes each"
+    assert found[4] > max(found[r] for r in range(4))
 
 
 @pytest.mark.parametrize(
@@ -179,19 +161,19 @@ def test_shares_are_cut_again_on_each_level_inside_nodes():
     size = 24
     domains = [[r // k for r in range(size)] for k in (2, 6, 12, 24)]
     topology, signature = topology_of(domains, 1), call(6 * 64 * 100)
-    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "lanes"), MEMORY)
+    plan = built_in(topology, signature, "lanes")
     assert plan.tasks.stage_names() == ["srs", "nrs", "xr", "ia", "xb", "nag", "sag"]
     verify([plan, plan])
-    sent = senders(plan)
-    assert set(sent) == set(range(size))
-    assert max(sent.values()) == 2 * 64 * 100, "to the other switch, and down in its own"
+    found = senders(plan)
+    assert set(found) == set(range(size))
+    assert max(found.values()) == 2 * 64 * 100, "to the other switch, and down in its own"
 
 
 def test_nap_is_a_tree_inside_nodes():
     """Only leaders of sockets combine on the node level."""
     domains = [[r // k for r in range(16)] for k in (2, 8, 16)]
     topology, signature = topology_of(domains, 1), call(8)
-    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "nap"), MEMORY)
+    plan = built_in(topology, signature, "nap")
     assert plan.tasks.stage_names() == ["sr", "na", "sb", "ia", "sr2", "na2", "sb2"]
     assert "allreduce@level1" not in {s.name for s in lower(plan, 1).streams}
     verify([plan] * 3)
@@ -210,42 +192,39 @@ def test_nodes_of_different_trees_exchange_in_pairs():
 def test_a_ring_overlaps_with_the_tasks_inside_nodes():
     """One task of each kind; a node broadcasts a piece as soon as it has come round."""
     topology, signature = on_nodes(2, 2, 2, 2), call(1 << 20)
-    choice = choose(signature, topology, TRAITS, "ring")
-    assert objection(topology, signature, choice) == ""
-    plan = plan_of_choice(topology, signature, choice, MEMORY)
+    plan = built_in(topology, signature, "ring")
     assert plan.tasks.stage_names() == ["sr", "ia", "sb"]
-    code, nbytes = lower(plan, 2).code, (1 << 20) // 4
-    sent = code["n"][code["code"] == Code.ISEND]
-    assert sum(sent) == 6 * nbytes
-    assert set(sent) == {32 * 1024}
-    awaits = int((code["code"] == Code.AWAIT).sum())
-    assert awaits >= 2 * 32, "of each piece: from the reduction, and from the ring"
+    program, nbytes = lower(plan, 2), (1 << 20) // 4
+    messages = program.code["n"][program.code["code"] == Code.ISEND]
+    assert sum(messages) == 6 * nbytes
+    assert set(messages) == {32 * 1024}
+    assert count(program, Code.AWAIT) >= 2 * 32, (
+        "of each piece: from the reduction, and from the ring"
+    )
     verify([plan, plan])
 
 
 @pytest.mark.parametrize("collective", ["bcast", "reduce"])
 def test_pieces_go_along_a_chain(collective):
     topology, signature = on_nodes(2, 2, 2, 2), replace(call(1 << 20, collective), root=3)
-    choice = choose(signature, topology, TRAITS, "ring")
-    plan = plan_of_choice(topology, signature, choice, MEMORY)
+    plan = built_in(topology, signature, "ring")
     assert len(plan.tasks) == 2
     assert set(senders(plan).values()) == {1 << 20}
-    awaits = [int((lower(plan, r).code["code"] == Code.AWAIT).sum()) for r in range(8)]
-    assert max(awaits) == 32, "one for each piece"
+    assert max(count(one, Code.AWAIT) for one in programs_of(plan)) == 32, "one for each piece"
     verify([plan])
 
 
 def test_trees_are_as_before():
     """A tree's tasks have no numbers in their names, and one stream for each step."""
     topology, signature = on_nodes(3, 2, 4), call(1 << 20)
-    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS), MEMORY)
+    plan = built_in(topology, signature)
     assert {t.name for t in plan.tasks} <= {"sr", "ir", "ib", "ia", "sb"}
     assert all(len({t.step for t in tasks}) == 1 for tasks in plan.streams.values())
 
 
 def test_a_file_with_a_base_of_one_is_refused():
     topology, signature = on_nodes(3, 2, 4), call(8)
-    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "nap"), MEMORY)
+    plan = built_in(topology, signature, "nap")
     pairs = '"algorithm": "pairs", "parameters": ['
     wrong = to_json(plan, MEMORY).replace(pairs, f'{pairs}["base", 1]')
     with pytest.raises(PlanFileError, match="base 1: 2 or more"):
@@ -261,7 +240,7 @@ def refused(topology: Topology, name: str, nbytes: int = 800, collective: str = 
     levels = list(choice.levels)
     for level, one in use.pop("levels", {}).items():
         levels[level] = one
-    return objection(topology, signature, replace(choice, levels=tuple(levels), **use))
+    return objection(topology, signature, replace(choice, levels=tuple(levels), **use)) or ""
 
 
 def test_reasons_have_numbers():
@@ -335,9 +314,7 @@ def test_a_kind_of_tasks_of_a_composition_runs_otherwise(name, domains, level, o
     topology, signature = topology_of([*domains, [0] * size], len(domains) - 1), call(8000)
     choice = choose(signature, topology, TRAITS, name)
     levels = (*choice.levels[:level], one, *choice.levels[level + 1 :])
-    choice = replace(choice, levels=levels)
-    assert objection(topology, signature, choice) == ""
-    verify([plan_of_choice(topology, signature, choice, MEMORY)] * 2)
+    verify([planned(topology, signature, replace(choice, levels=levels))] * 2)
 
 
 def test_a_kind_that_a_level_does_not_have_is_refused():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import topology_of
+from plans import programs_of
 from random_plans import one_plan
 
 from han.config.machine import load_machine
@@ -70,7 +71,7 @@ def check_times(plan, **rates):
     machine = machine_of(plan.topology.depth, **rates)
     shared, own = (
         simulate(plan, machine, programs=programs, runs=2, spans=True)
-        for programs in (None, [lower(plan, rank) for rank in range(plan.topology.size)])
+        for programs in (None, programs_of(plan))
     )
     assert shared == own
 

@@ -6,18 +6,17 @@ from itertools import product
 import numpy as np
 import pytest
 from machines import topology_of
+from plans import planned, prove, rules_of
 from test_exchange import plan_of
-from test_exchange_halves import planned, signature_of
+from test_exchange_halves import signature_of
 
 from han.model.program import PEER, Area, Base, Code
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
-from han.tasks.verify import Unproved, verify, verify_class
-from han.tuning.built_in.choosing import NodeTraits
+from han.tasks.verify import Unproved, verify_class
 from han.tuning.planner import _reads_mapped
-from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of
 
 KiB = 1024
@@ -84,8 +83,7 @@ def test_leaders_with_partial_results_go_through_cells():
     topology = topology_of([[0, 0, 1, 2], [0] * 4], 1)
     plan = planned(topology, signature, Choice((tree, tree)))
     assert [in_arrays(plan, rank) for rank in range(4)] == [True, True, False, False]
-    for in_place in (False, True):
-        verify([plan] * 2, in_place=in_place)
+    prove(plan)
 
 
 def test_operands_of_results_that_come_in_messages_go_through_cells():
@@ -95,8 +93,7 @@ def test_operands_of_results_that_come_in_messages_go_through_cells():
     plan = planned(topology_of([[0] * 4], 0), signature, Choice((level,), 4 * KiB))
     assert not any(in_arrays(plan, rank) for rank in range(4))
     assert not _reads_mapped(plan)
-    for in_place in (False, True):
-        verify([plan] * 2, in_place=in_place)
+    prove(plan)
 
 
 def test_all_sizes_of_a_class_are_proved():
@@ -180,7 +177,7 @@ def test_small_messages_are_read():
 
 
 def test_a_tuner_tries_to_write_and_explanations_say_so():
-    rules = RuleTable(None, topology_of([[0] * 4], 0), NodeTraits())
+    rules = rules_of(topology_of([[0] * 4], 0))
     space = space_of(rules, Signature("allreduce", 1 << 17, 8, "sum", "f8"))
     ours = [choice.levels[0] for choice in space.candidates]
     ours = [one for one in ours if ("writes", True) in one.parameters]

@@ -5,15 +5,13 @@ from itertools import product
 
 import pytest
 from machines import topology_of
+from plans import objection, planned
 
 from han.model.program import Code
-from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 
 KiB = 1024
 
@@ -25,15 +23,6 @@ def signature_of(collective, nbytes, root=0, ordered=True):
         return Signature(collective, nbytes, root=root)
     count = nbytes // 8
     return Signature(collective, count, 8, "op", "u8", not ordered, False, root)
-
-
-def objection(topology, signature, choice):
-    return RuleTable(None, topology, NodeTraits()).objection(signature, choice)
-
-
-def planned(topology, signature, choice, memory=1 << 20):
-    assert objection(topology, signature, choice) is None
-    return plan_of_choice(topology, signature, choice, memory)
 
 
 @pytest.mark.parametrize("members", range(2, 10))

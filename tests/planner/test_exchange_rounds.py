@@ -2,7 +2,8 @@
 
 import pytest
 from machines import on_nodes
-from test_exchange_halves import combined_in, objection, planned, signature_of
+from plans import count, objection, planned
+from test_exchange_halves import combined_in, signature_of
 
 from han.model.program import Code
 from han.submodules.exchange.rounds import Rounds
@@ -67,7 +68,7 @@ def test_small_calls_count_no_pieces():
     plan = planned(on_nodes(*[4] * 16), call(8), nap(own, pairs()))
     rounds = Rounds.of(plan, 0, "allreduce")
     assert (rounds.pieces, rounds.recycled, rounds.whole) == (3, False, True)
-    posts = sum(int((lower(plan, r).code["code"] == Code.POST).sum()) for r in range(4))
+    posts = sum(count(lower(plan, r), Code.POST) for r in range(4))
     assert posts <= 4 * 2 * 3
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import draw_factors, on_nodes, topology_of
+from plans import objection, planned, rules_of
 from test_composition_sweep import draw_machine
-from test_exchange_halves import combined_in, objection, planned, signature_of
+from test_exchange_halves import combined_in, signature_of
 from test_planner import quick
 
 from han.submodules.registry import plan_of_choice
@@ -18,8 +19,6 @@ from han.tasks.lanes import inner_levels, outer_levels
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of
 from han.tasks.verify import verify
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of
 
 KiB = 1024
@@ -175,7 +174,7 @@ def test_why_an_exchange_does_not_serve_lanes():
 
 
 def test_a_tuner_tries_exchanges_in_lanes():
-    rules = RuleTable(None, on_nodes(4, 4), NodeTraits())
+    rules = rules_of(on_nodes(4, 4))
     found = space_of(rules, Signature("allreduce", 1 << 15, 8, "sum", "f8")).candidates
     inside = [one.levels[0] for one in found if one.composition == "lanes"]
     tried = {one.algorithm for one in inside if one.submodule == "exchange"}

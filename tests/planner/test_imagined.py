@@ -4,12 +4,12 @@ import json
 
 import pytest
 from commands import call, refuse
+from machines import simple_machine
 
 from han import _native
 from han.cli.imagined import imagine
 from han.common.errors import ArgumentError
 from han.config.config import load_config
-from han.config.machine import load_machine
 from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import NodeTraits
@@ -60,7 +60,7 @@ def test_configurations_are_compared_on_the_same_imagined_machine():
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_commands_and_predictions_plan_alike(ranks, cores, mesh):
     """The same ranks on the same machine have the same plan in commands and predictions."""
-    machine = machine_of(cores, mesh)
+    machine = simple_machine(cores=cores, mesh=mesh)
     traits = NodeTraits(ranks > cores, mesh)
     where = Where(machine, 1, ranks)
     for nbytes in (8, 64 << 10, 4 * MiB):
@@ -71,24 +71,10 @@ def test_commands_and_predictions_plan_alike(ranks, cores, mesh):
             assert lower(plan, rank).code.tobytes() == lower(asked.plan, rank).code.tobytes()
 
 
-def machine_of(cores, mesh):
-    return load_machine({
-        "about": "cores and a mesh",
-        "levels": [
-            {"name": "node", "latency": "1us", "bandwidth": "1GB/s"},
-            {"name": "network", "latency": "9us", "bandwidth": "1GB/s"},
-        ],
-        "node": {
-            "level": "node", "copy": "1GB/s", "reduce": "1GB/s", "memory": "9GB/s",
-            "injection": "1GB/s", "cores": cores, "mesh": mesh,
-        },
-    })  # fmt: skip
-
-
 def test_a_predicted_machine_is_an_imagined_one():
-    where = Where(machine_of(2, True), 2, 3)
+    where = Where(simple_machine(cores=2, mesh=True), 2, 3)
     assert where.imagined() == ImaginedMachine.even(6, 3, NodeTraits(True, True))
-    assert Where(machine_of(3, False), 2, 3).imagined() == ImaginedMachine.even(6, 3)
+    assert Where(simple_machine(cores=3, mesh=False), 2, 3).imagined() == ImaginedMachine.even(6, 3)
 
 
 def test_the_last_node_may_have_fewer_ranks():
@@ -103,7 +89,7 @@ def test_rules_that_cannot_serve_a_call_are_passed_over():
     _, decision = ImaginedMachine.even(2, 2).plan(config, Signature("bcast", 8))
     assert decision.passed
     with pytest.raises(ArgumentError, match="cannot serve it"):
-        plan_of(Where(machine_of(2, False), 1, 2), config, Signature("bcast", 8))
+        plan_of(Where(simple_machine(cores=2, mesh=False), 1, 2), config, Signature("bcast", 8))
 
 
 @pytest.mark.parametrize("flag", ["--oversubscribed", "--mesh"])

@@ -1,5 +1,7 @@
 """Levels on which reductions run otherwise than broadcasts: rules, proofs, costs, files."""
 
+from plans import MEMORY, rules_of
+
 from han.config import load_config
 from han.model.topology import virtual
 from han.submodules.registry import plan_of_choice, submodule
@@ -15,7 +17,6 @@ from han.tuning.search.space import space_of
 from han.tuning.tuned.uses import spell, use_record
 
 TOPOLOGY = virtual(6, 3)
-MEMORY = 1 << 20
 KiB = 1024
 
 
@@ -49,7 +50,7 @@ def test_a_rule_without_an_algorithm_keeps_what_is_built_in_for_each_kind():
     wide = virtual(32, 16)
     signature = call_signature("allreduce", 64 * KiB)
     names = [{"name": wide.names[0], "scope": {"size": 16}}, {"name": "network", "scope": "all"}]
-    built_in = RuleTable(None, wide, NodeTraits()).decide(signature).choice.levels[0]
+    built_in = rules_of(wide).decide(signature).choice.levels[0]
     assert built_in.of("reduce").algorithm == "kary" != built_in.algorithm
     config = load_config({**rule(wide.names[0], submodule="sm", cells=2), "levels": names})
     found = RuleTable(config, wide, NodeTraits()).decide(signature).choice.levels[0]
@@ -64,7 +65,7 @@ def test_a_kind_needs_an_algorithm_that_serves_it_and_only_reductions_keep_order
     found = decided(rule(submodule="adapt", algorithm="chain", reduce={"algorithm": "binary"}))
     assert not found.passed
     ordered = call_signature("allreduce", 64 * KiB, op="", commutative=False)
-    table = RuleTable(None, TOPOLOGY, NodeTraits())
+    table = rules_of(TOPOLOGY)
     chain, binary = level_choice("adapt", "chain"), level_choice("adapt", "binary")
     node = level_choice("sm", "flat")
     for level, kept in ((chain.where("bcast", binary), True), (binary, False),
@@ -99,7 +100,7 @@ def test_the_space_of_a_search_has_kinds_of_tasks():
         submodules=("sm", "adapt"), algorithms=("flat", "chain", "binary"), segments=(4 * KiB,),
         schedules=("dataflow",), parameters={"adapt.segment": (1024,)},
     )  # fmt: skip
-    table = RuleTable(None, TOPOLOGY, NodeTraits())
+    table = rules_of(TOPOLOGY)
     levels = {
         c.levels[1]
         for c in space_of(table, call_signature("allreduce", 64 * KiB), limits).candidates

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from plans import rules_of
 
 from han.cli.imagined import imagine
 from han.model.program import Code
@@ -13,8 +14,6 @@ from han.tasks.files.store import from_json, to_json
 from han.tasks.inspect.listing import disassemble, listing_record, operations
 from han.tasks.lower import lower
 from han.tasks.verify import verify
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 
 
 def listed(collective, nbytes, ranks, ppn, rank, config=None, root=0):
@@ -56,7 +55,7 @@ def test_flags_are_named_by_their_ranks_and_purposes():
 def test_buffers_of_peers_are_named_by_their_ranks():
     plan, _ = listed("allreduce", 1 << 17, 4, 4, 1)
     signature = replace(plan.signature, mapped=True)
-    choice = RuleTable(None, plan.topology, NodeTraits()).decide(signature).choice
+    choice = rules_of(plan.topology).decide(signature).choice
     plan = plan_of_choice(plan.topology, signature, choice, 1 << 24)
     text = disassemble(plan, lower(plan, 1))
     assert "scratch <- send+32KiB of rank 0 op send+32KiB" in text

@@ -5,9 +5,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from machines import on_nodes, topology_of
+from machines import on_nodes, simple_machine, topology_of
+from plans import MEMORY, count, rules_of
 
-from han.config.machine import load_machine
 from han.model.program import Code
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import level_choice
@@ -17,10 +17,7 @@ from han.tasks.simulate import simulate
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.multi_rail import Hockney, offloaded, whole_offload
-from han.tuning.rules import RuleTable
 from han.tuning.search.space import space_of
-
-MEMORY = 1 << 20
 
 
 def plan_of(topology, signature, composition="tree", memory=MEMORY, **parameters):
@@ -28,13 +25,9 @@ def plan_of(topology, signature, composition="tree", memory=MEMORY, **parameters
     choice = choose(signature, topology, NodeTraits(), composition)
     levels = level_choice("sm", "blocks", **parameters), *choice.levels[1:]
     choice = replace(choice, levels=levels)
-    if RuleTable(None, topology, NodeTraits()).objection(signature, choice) is not None:
+    if rules_of(topology).objection(signature, choice) is not None:
         return None
     return plan_of_choice(topology, signature, choice, memory)
-
-
-def count(program, code):
-    return int((program.code["code"] == code).sum())
 
 
 @pytest.mark.parametrize("nbytes", [8, 1000, 300_000])
@@ -100,12 +93,12 @@ def test_other_collectives_refuse_it():
     topology = on_nodes(4)
     choice = choose(Signature("gather", 64), topology, NodeTraits(), "tree")
     choice = replace(choice, levels=(level_choice("sm", "blocks", offload=1), *choice.levels[1:]))
-    reason = RuleTable(None, topology, NodeTraits()).objection(Signature("gather", 64), choice)
+    reason = rules_of(topology).objection(Signature("gather", 64), choice)
     assert "offload serves allgather only" in reason
 
 
 def test_the_tuner_tries_it():
-    space = space_of(RuleTable(None, on_nodes(4), NodeTraits()), Signature("allgather", 1 << 16))
+    space = space_of(rules_of(on_nodes(4)), Signature("allgather", 1 << 16))
     offloads = {level.get("offload", 0) for one in space.candidates for level in one.levels}
     assert {1, 2} <= offloads
 
@@ -114,20 +107,9 @@ def test_the_tuner_tries_it():
 
 
 def machine(rails=1):
-    """Return a machine in round numbers, on which nothing but bytes takes time."""
-    return load_machine(
-        {
-            "about": "round numbers",
-            "levels": [
-                {"name": "node", "latency": "0us", "bandwidth": "1GB/s"},
-                {"name": "network", "latency": "0us", "bandwidth": "100MB/s", "eager": "1GiB"},
-            ],
-            "node": {
-                "level": "node", "copy": "1GB/s", "reduce": "1GB/s", "memory": "1000GB/s",
-                "injection": "100MB/s", "rails": rails,
-            },
-        }
-    )  # fmt: skip
+    """Return a machine on which nothing but bytes takes time."""
+    link = {"latency": "0us", "eager": "1GiB"}
+    return simple_machine(link, memory="1000GB/s", rails=rails)
 
 
 @pytest.mark.parametrize(("rails", "seconds"), [(1, 40e-3), (2, 20e-3), (4, 10e-3)])

@@ -5,10 +5,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from machines import PLACEMENTS, topology_of
+from machines import PLACEMENTS, simple_machine, topology_of
 
 from han.config.config import Config
-from han.config.machine import load_machine
 from han.model.collectives import ROWS
 from han.model.loops import LEAST
 from han.model.opcodes import Code
@@ -28,17 +27,6 @@ from han.tuning.planner import Planner
 OWN = [name for name, row in ROWS.items() if row.own]
 SIZES = (0, 1, 24, 4096, SMALL, SMALL + 1, 100_000, 600_000)  # of a block, in bytes
 MEMORY = 2 << 20
-SIMPLE = {
-    "about": "round numbers",
-    "levels": [
-        {"name": "node", "latency": "1us", "bandwidth": "1GB/s", "flag": "1us"},
-        {"name": "network", "latency": "10us", "bandwidth": "100MB/s", "eager": "64KiB"},
-    ],
-    "node": {
-        "level": "node", "copy": "1GB/s", "reduce": "500MB/s", "memory": "100GB/s",
-        "injection": "100MB/s",
-    },
-}  # fmt: skip
 TRAITS = NodeTraits(False, False)
 
 
@@ -144,5 +132,5 @@ def test_it_is_simulated():
     topology = machine([0, 0, 1, 1])
     plan = plan_of(topology, "alltoallv")
     few, many = (called(plan, (n,) * 16) for n in (8, 1 << 20))
-    model = load_machine(SIMPLE)
+    model = simple_machine()
     assert simulate(few, model).seconds < simulate(many, model).seconds

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from machines import topology_of
+from plans import MEMORY, programs_of, prove, rules_of
 from random_plans import draw_topology
 
 from han.common.errors import ConfigError
@@ -27,10 +28,7 @@ from han.tasks.outline import geometries
 from han.tasks.signature import Signature
 from han.tasks.steps import chain_of_steps, of_tree, segments
 from han.tasks.verify import Refuted, verify
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 
-MEMORY = 1 << 20
 MPI_RULE = {
     "levels": [{"name": "network", "scope": "all"}],
     "rules": [{"use": {"levels": {"network": {"submodule": "mpi"}}}}],
@@ -149,9 +147,6 @@ def test_segments_and_pieces_cover_the_message_in_whole_elements(count, element,
     assert sum(p.first for p in pieces) == sum(p.last for p in pieces) == len(tasks)
 
 
-# ---- lowering -----------------------------------------------------------------------------------
-
-
 # ---- results ------------------------------------------------------------------------------------
 
 
@@ -166,7 +161,7 @@ WIDE = 10016  # bytes of an element that no cell holds
 @pytest.mark.parametrize("shared_to", [0, -1])
 def test_elements_larger_than_a_cell_are_reduced_in_messages(size, op, nodes, shared_to):
     topology = topology_of([level[:size] for level in nodes], shared_to)
-    table = RuleTable(None, topology, NodeTraits())
+    table = rules_of(topology)
     for count, collective in product((1, 40), ("reduce", "allreduce")):
         for root in range(size if collective == "reduce" else 1):
             commutes = op == "sum"
@@ -174,13 +169,12 @@ def test_elements_larger_than_a_cell_are_reduced_in_messages(size, op, nodes, sh
             choice = table.decide(signature).choice
             assert {part.submodule for part in choice.levels} <= {"adapt", "exchange"}
             plan = plan_of_choice(topology, signature, choice, MEMORY)
-            for in_place in (False, True):
-                verify([plan] * 2, in_place=in_place)
+            prove(plan)
 
 
 def test_blocking_collectives_serve_blocking_calls_only():
     topology, signature = topology_of([[0, 0]], 0), Signature("bcast", 5000)
-    table = RuleTable(None, topology, NodeTraits())
+    table = rules_of(topology)
     choice = Choice((level_choice("mpi", "default"),))
     assert table.objection(signature, choice) is None
     reason = "blocking collectives cannot serve a nonblocking or persistent call"
@@ -224,7 +218,7 @@ def test_operands_that_overlap_are_refused(target, shift):
     choice = Choice((level_choice("sm", "split"),))
     signature = Signature("allreduce", 1000, 8, "sum", "uint64")
     plan = plan_of_choice(topology_of([[0, 0]], 0), signature, choice, MEMORY)
-    programs = [lower(plan, rank) for rank in range(2)]
+    programs = programs_of(plan)
     code = programs[0].code.copy()
     for row in np.flatnonzero(code["code"] == Code.REDUCE2):
         code["base"][row, target] = code["base"][row, 1]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import PLACEMENTS, topology_of
+from plans import rules_of
 from random_plans import TARGETS, draw_plan, draw_topology
 
 from han.config.config import load_config
@@ -200,7 +201,7 @@ def test_the_verifier_refutes_other_orders():
     topology = topology_of([[0] * 7, [0] * 7], 0)
     for level in OTHERS:
         plan = plan_of_choice(topology, SUM, Choice((level, level)), 1 << 20)
-        table = RuleTable(None, topology, NodeTraits())
+        table = rules_of(topology)
         assert "another order" in str(table.objection(SUM, Choice((level, level))))
         with pytest.raises(Refuted, match="reproducible results are combined") as caught:
             verify([plan])

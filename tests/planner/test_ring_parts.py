@@ -4,24 +4,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import topology_of
+from plans import built_in, count
 from test_planner import quick
 
 from han.model.program import Code
-from han.submodules.registry import plan_of_choice
 from han.tasks.graph import Task
 from han.tasks.lower import lower
 from han.tasks.ring import LEAST, SEGMENT, block_at, blocks_of, in_order, parts_of
 from han.tasks.signature import Signature
 from han.tasks.verify import verify
-from han.tuning.built_in.choosing import NodeTraits, choose
 
 
 def ring(nodes: int, ppn: int, nbytes: int):
     """Return the plan of an allreduce by a ring of nodes."""
     topology = topology_of([[r // ppn for r in range(nodes * ppn)], [0] * nodes * ppn], 0)
     signature = Signature("allreduce", nbytes // 8, 8, "sum", "uint64")
-    choice = choose(signature, topology, NodeTraits(), "ring")
-    return plan_of_choice(topology, signature, choice, 1 << 22)
+    return built_in(topology, signature, "ring", 1 << 22)
 
 
 def parts(nodes: int, nbytes: int):
@@ -72,5 +70,4 @@ def test_joined_parts_are_proved(nbytes):
 
 def test_operations_inside_a_node_do_not_grow_with_the_nodes():
     """256 nodes of 16 ranks: the leader waits for 15 ranks in each of 32 parts, not of 256."""
-    code = lower(ring(256, 16, 1 << 20), 0).code["code"]
-    assert int((code == Code.WAIT).sum()) < 2 * 32 * 2 * 15
+    assert count(lower(ring(256, 16, 1 << 20), 0), Code.WAIT) < 2 * 32 * 2 * 15

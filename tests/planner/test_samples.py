@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from machines import plan_of_class, planner_of
+from plans import rules_of
 from random_plans import example
 
 from han.cli.plan import prove
@@ -24,8 +25,6 @@ from han.tasks.lower import lower
 from han.tasks.samples import lower_with_loops
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of, largest_of
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 
 KiB = 1024
 ALIKE = (
@@ -96,7 +95,7 @@ def test_random_plans_from_samples(of_any_size, part):
             size = draw.choice([300, 1000, 1013]) * KiB // element * element
             whole = class_of(plan.signature.changed(count=size // element), size)
             large = plan.alike(whole)
-            table = RuleTable(None, plan.topology, NodeTraits())
+            table = rules_of(plan.topology)
             if not samples._periodic(large) or len(large.tasks) > 500:
                 continue
             if table.objection(largest_of(whole), plan.choice) is not None:

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from machines import on_nodes, topology_of
+from plans import built_in, planned, prove, rules_of
 
 from han.model.topology import Topology, virtual
 from han.submodules.registry import plan_of_choice
@@ -15,7 +16,6 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.rules import RuleTable
 
 CALL = Signature("scan", 0, 8, "my operation", "float64", commutative=False)
 CHOICES = (
@@ -37,8 +37,7 @@ def test_scans_are_proved(collective, choice):
     for size in (1, 2, 3, 5, 9):
         for count in (0, 1, 6, 7, 513, 5000):
             plan = plan_of(collective, size, count, choice)
-            for in_place in (False, True):
-                verify([plan, plan], in_place=in_place)
+            prove(plan)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -65,17 +64,11 @@ COUNTS = (0, 1, 6, 250, 257, 513, 5000)
 EACH = round(60 * float(os.environ.get("HAN_TEST_EXAMPLES", "1")))
 
 
-def rules_of(topology: Topology) -> RuleTable:
-    return RuleTable(None, topology, NodeTraits())
-
-
-def prove(topology: Topology, collective: str, count: int, choice: Choice, memory: int = 1 << 20):
+def proved(topology: Topology, collective: str, count: int, choice: Choice, memory: int = 1 << 20):
     """Prove a scan that a choice must serve, as it stands and in place; return its plan."""
     call = replace(CALL, collective=collective, count=count)
-    assert rules_of(topology).objection(call, choice) is None
-    plan = plan_of_choice(topology, call, choice, memory)
-    for in_place in (False, True):
-        verify([plan, plan], in_place=in_place)
+    plan = planned(topology, call, choice, memory)
+    prove(plan)
     return plan
 
 
@@ -86,7 +79,7 @@ def test_scans_over_nodes_are_proved(collective, nodes):
     for count in COUNTS:
         for schedule, segment in (("dataflow", None), ("dataflow", 8192), ("lockstep", 8192)):
             levels = draw.choice(INSIDE), draw.choice(BETWEEN)
-            plan = prove(on_nodes(*nodes), collective, count, Choice(levels, segment, schedule))
+            plan = proved(on_nodes(*nodes), collective, count, Choice(levels, segment, schedule))
             assert [name for name, _, _ in plan.tasks.passed][-1] == "ir"
 
 
@@ -114,7 +107,7 @@ def test_scans_are_proved_on_machines_of_any_depth():
             levels[active[0]] = draw.choice(INSIDE)
         levels[active[-1]] = draw.choice(BETWEEN)
         choice = replace(usual, levels=tuple(levels), segment=draw.choice([None, 4096]))
-        nested += prove(topology, collective, count, choice, memory).nested_scan
+        nested += proved(topology, collective, count, choice, memory).nested_scan
     assert nested > EACH // 3
 
 
@@ -131,8 +124,7 @@ def test_nodes_whose_ranks_are_not_consecutive_scan_flat():
 def test_ranks_of_one_node_scan_in_one_task_whatever_levels_it_has():
     one = topology_of([[0, 0, 1, 1], [0] * 4], 1)
     for name in (TREE, FLAT):
-        choice = choose(replace(CALL, count=100), one, NodeTraits(), name)
-        plan = plan_of_choice(one, replace(CALL, count=100), choice, 1 << 20)
+        plan = built_in(one, replace(CALL, count=100), name)
         assert [kind for _, kind, _ in plan.tasks.passed] == ["scan"]
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from equations.max_rate import exchange
-from machines import on_nodes, topology_of
+from machines import SIMPLE, on_nodes, simple_machine, topology_of
+from plans import MEMORY, programs_of
 from random_plans import one_plan
 
 from han.common.errors import ArgumentError, ConfigError
@@ -24,26 +25,7 @@ from han.tuning.formulas import MaxRate, recursive_doubling, smp
 from han.tuning.prediction import Where, predict, with_choice
 from han.tuning.prediction import plan_of as decided
 
-MEMORY = 1 << 20
 US = 1e-6
-SIMPLE = {
-    "about": "round numbers",
-    "levels": [
-        {"name": "node", "latency": "1us", "bandwidth": "1GB/s", "flag": "1us"},
-        {"name": "network", "latency": "10us", "bandwidth": "100MB/s", "eager": "64KiB"},
-    ],
-    "node": {
-        "level": "node", "copy": "1GB/s", "reduce": "500MB/s", "memory": "100GB/s",
-        "injection": "100MB/s",
-    },
-}  # fmt: skip
-
-
-def machine(link=(), **node):
-    """Return the simple machine model with other values."""
-    network = {**SIMPLE["levels"][1], **dict(link)}
-    levels = [SIMPLE["levels"][0], network]
-    return load_machine({**SIMPLE, "levels": levels, "node": {**SIMPLE["node"], **node}})
 
 
 def plan_of(collective, topology, nbytes, *levels, segment=None):
@@ -70,21 +52,21 @@ LINEAR = ("adapt", "linear", ("segment", 1 << 20))
 
 def test_one_message_takes_latency_and_bytes_over_bandwidth():
     plan = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)
-    assert simulate(plan, machine()).seconds == pytest.approx(10 * US + 1000 / 100e6)
+    assert simulate(plan, simple_machine()).seconds == pytest.approx(10 * US + 1000 / 100e6)
 
 
 def test_a_long_message_is_asked_for_first():
     nbytes = 128 * 1024
     plan = plan_of("bcast", on_nodes(1, 1), nbytes, SM, LINEAR)
-    found = simulate(plan, machine())
+    found = simulate(plan, simple_machine())
     assert found.seconds == pytest.approx(30 * US + nbytes / 100e6)
-    assert simulate(plan, machine({"eager": "1MiB"})).seconds < found.seconds
+    assert simulate(plan, simple_machine({"eager": "1MiB"})).seconds < found.seconds
 
 
 def test_the_processor_handles_messages_on_both_sides():
     plan = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)
     link = {"overhead": "2us", "copying": "1GB/s"}
-    found = simulate(plan, machine(link))
+    found = simulate(plan, simple_machine(link))
     assert found.seconds == pytest.approx(2 * US + 10 * US + 10 * US + 3 * US)
     assert found.messaging == pytest.approx((3 * US, 3 * US))
 
@@ -94,14 +76,14 @@ def test_an_adapter_takes_messages_in_the_order_in_which_they_come(bandwidth):
     """All members send to all others at once, each to another one first: nobody waits."""
     n, nodes, more = 10_000, 5, (("factors", (5,)), ("whole", 0))
     topology = topology_of([[0] * nodes], -1)
-    model = machine({"bandwidth": bandwidth}, reduce="1000GB/s")
+    model = simple_machine({"bandwidth": bandwidth}, reduce="1000GB/s")
     plan = plan_of("allreduce", topology, n, ("exchange", "recursive", *more))
     found = simulate(plan, model, model.place(nodes, 1))
     assert found.seconds == pytest.approx(10 * US + 4 * n / 100e6, rel=1e-3)
 
 
 def test_long_messages_that_are_due_at_the_same_time_pass_one_after_the_other():
-    n, model = 1 << 20, machine({"bandwidth": "1GB/s"})
+    n, model = 1 << 20, simple_machine({"bandwidth": "1GB/s"})
     plan = plan_of("bcast", on_nodes(1, 1, 1), 8, SM, LINEAR)
     rows = [[(Code.ISEND, 2, n, 0), (Code.TEST, 0, 0, 0)] for _ in range(2)]
     rows.append(
@@ -124,7 +106,7 @@ def test_formulas_and_simulator_mean_the_same_by_a_rail(ppn, rails, bandwidth):
 
     Max-rate (Bienz et al., equation 3): ppn s / min(R_N, ppn R_b).
     """
-    model, n = machine({"bandwidth": bandwidth}, rails=rails), 60_000
+    model, n = simple_machine({"bandwidth": bandwidth}, rails=rails), 60_000
     plan = plan_of("bcast", on_nodes(ppn, ppn), 8, SM, LINEAR)
     test = (Code.TEST, 0, 0, 0)
     rows = [[(Code.ISEND, ppn + r, n, 0), test] for r in range(ppn)]
@@ -149,14 +131,14 @@ def test_exchanges_take_what_their_formula_says(nodes, factors, bandwidth):
     parameters = ("factors", factors), ("whole", 0), ("segment", 1 << 20)
     topology = topology_of([[0] * nodes], -1)
     plan = plan_of("allreduce", topology, n, ("exchange", "recursive", *parameters))
-    model = machine({"bandwidth": bandwidth}, copy="100GB/s", memory="1000GB/s")
+    model = simple_machine({"bandwidth": bandwidth}, copy="100GB/s", memory="1000GB/s")
     found = simulate(plan, model, model.place(nodes, 1)).seconds
     expected = exchange(MaxRate.of(model, 1), n, 1, phases_of("recursive", factors))
     assert found == pytest.approx(expected, rel=1e-2)
 
 
 def test_the_formula_of_exchanges_contains_that_of_recursive_doubling():
-    costs = MaxRate.of(machine(), 1)
+    costs = MaxRate.of(simple_machine(), 1)
     for nodes, n in ((2, 8), (8, 1000), (64, 60_000)):
         doubling = phases_of("recursive", twos(nodes))
         assert exchange(costs, n, 1, doubling) == pytest.approx(
@@ -172,7 +154,7 @@ def test_one_rank_uses_one_rail():
     """A message takes as long where the node has rails that its rank does not use."""
     n, fast = 60_000, {"bandwidth": "1GB/s"}
     plan = plan_of("allreduce", on_nodes(1, 1), n, SM, ("exchange", "recursive_doubling"))
-    one, four = (machine(fast, rails=rails) for rails in (1, 4))
+    one, four = (simple_machine(fast, rails=rails) for rails in (1, 4))
     assert simulate(plan, one).seconds == simulate(plan, four).seconds
     assert smp(MaxRate.of(one, 1), n, 2, 1) == smp(MaxRate.of(four, 1), n, 2, 1)
     assert smp(MaxRate.of(one, 1), n, 2, 1) == recursive_doubling(MaxRate.of(one, 1), n, 2, 1)
@@ -181,7 +163,7 @@ def test_one_rank_uses_one_rail():
 @pytest.mark.parametrize(("rails", "share"), [(1, 1), (2, 1 / 2), (3, 1 / 3)])
 def test_long_messages_are_split_over_all_rails(rails, share):
     """300,000 bytes at 100 MB/s take 3 ms on a rail; one byte less than `stripe` stays whole."""
-    n, model = 300_000, machine({"eager": "1MiB"}, rails=rails, stripe=300_000)
+    n, model = 300_000, simple_machine({"eager": "1MiB"}, rails=rails, stripe=300_000)
     plan = plan_of("bcast", on_nodes(1, 1), n, SM, LINEAR)
     assert simulate(plan, model).seconds == pytest.approx(10 * US + 3e-3 * share)
     plan = plan_of("bcast", on_nodes(1, 1), n - 1, SM, LINEAR)
@@ -199,7 +181,7 @@ def test_striped_messages_of_two_ranks_share_all_rails():
     plan = plan_of("bcast", on_nodes(2, 2), 8, SM, LINEAR)
     programs = [program_of(plan, rank, row) for rank, row in enumerate(rows)]
     times = [
-        simulate(plan, machine({"eager": "1MiB", "bandwidth": b}, rails=2, **more),
+        simulate(plan, simple_machine({"eager": "1MiB", "bandwidth": b}, rails=2, **more),
                  programs=programs).seconds
         for b, more in (("50MB/s", {}), ("50MB/s", {"stripe": n}), ("100MB/s", {"stripe": n}))
     ]  # fmt: skip
@@ -209,7 +191,7 @@ def test_striped_messages_of_two_ranks_share_all_rails():
 def test_links_are_full_duplex():
     n = 50_000
     plan = plan_of("allreduce", on_nodes(1, 1), n, SM, ("exchange", "recursive_doubling"))
-    assert simulate(plan, machine(reduce="1000GB/s")).seconds == pytest.approx(
+    assert simulate(plan, simple_machine(reduce="1000GB/s")).seconds == pytest.approx(
         10 * US + n / 100e6, rel=1e-3
     )
 
@@ -217,7 +199,7 @@ def test_links_are_full_duplex():
 def test_a_burst_passes_an_adapter_at_once():
     """Messages of 50 and 100 bytes at 0, 1.5, 1.5 and 2.75 s; half a second fills the bucket."""
     link = {"bandwidth": "1000GB/s", "latency": "0us"}
-    model = machine(link, injection="100B/s", burst=50, memory="100GB/s")
+    model = simple_machine(link, injection="100B/s", burst=50, memory="100GB/s")
     plan = plan_of("bcast", on_nodes(1, 1, 1, 1, 1), 8, SM, LINEAR)
     send, copy = Code.ISEND, Code.COPY
     rows = [
@@ -234,16 +216,16 @@ def test_a_burst_passes_an_adapter_at_once():
 def test_copies_share_the_memory_of_a_node():
     n = 16 * 1024
     plan = plan_of("bcast", on_nodes(5), n, ("sm", "flat", ("chunk", n)), LINEAR)
-    quick = simulate(plan, machine()).seconds
+    quick = simulate(plan, simple_machine()).seconds
     assert quick == pytest.approx(2 * n / 1e9 + 1 * US)
-    slow = simulate(plan, machine(memory="1GB/s")).seconds
+    slow = simulate(plan, simple_machine(memory="1GB/s")).seconds
     assert slow == pytest.approx(n / 1e9 + 1 * US + 4 * n / 1e9)
 
 
 def test_reductions_take_their_own_rate():
     n = 64 * 1024
     plan = plan_of("reduce", on_nodes(2), n, ("sm", "flat", ("chunk", n)), LINEAR)
-    found = simulate(plan, machine())
+    found = simulate(plan, simple_machine())
     assert found.reducing == pytest.approx((n / 500e6, 0))
     assert found.copying == pytest.approx((0, n / 1e9))
     assert found.seconds == pytest.approx(n / 1e9 + 1 * US + n / 500e6)
@@ -257,7 +239,7 @@ def test_programs_that_name_what_does_not_exist_are_refused(row):
     plan = plan_of("bcast", on_nodes(1, 1), 8, SM, LINEAR)
     programs = [program_of(plan, 0, [row]), lower(plan, 1)]
     with pytest.raises(ValueError, match="rank 0: its program names things that do not exist"):
-        simulate(plan, machine(), programs=programs)
+        simulate(plan, simple_machine(), programs=programs)
 
 
 def test_a_rank_pushes_into_the_memory_of_a_peer():
@@ -266,7 +248,7 @@ def test_a_rank_pushes_into_the_memory_of_a_peer():
     plan = plan_of("bcast", on_nodes(2), n, ("solo", "meet"), LINEAR)
     codes = {code for rank in range(2) for code in lower(plan, rank).code["code"].tolist()}
     assert {Code.PULL, Code.PUSH} <= codes
-    found = simulate(plan, machine())
+    found = simulate(plan, simple_machine())
     assert sum(found.copying) == pytest.approx(n / 1e9)
     assert min(found.copying) > 0
     assert found.seconds < 0.75 * n / 1e9
@@ -304,12 +286,12 @@ def test_copies_and_reductions_have_rates_of_each_level():
 
 def test_ranks_beyond_the_cores_take_turns():
     plan = plan_of("bcast", on_nodes(4), 1 << 16, ("sm", "flat", ("chunk", 1 << 16)), LINEAR)
-    free = simulate(plan, machine(cores=4)).seconds
-    assert simulate(plan, machine(cores=1)).seconds > 1.9 * free
-    late = simulate(plan, machine(cores=3, switch="50us")).seconds
+    free = simulate(plan, simple_machine(cores=4)).seconds
+    assert simulate(plan, simple_machine(cores=1)).seconds > 1.9 * free
+    late = simulate(plan, simple_machine(cores=3, switch="50us")).seconds
     assert late == pytest.approx(free + 50 * US)
     apart = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)
-    emulated = machine(cores=1, switch="50us", together=True)
+    emulated = simple_machine(cores=1, switch="50us", together=True)
     assert simulate(apart, emulated).seconds == pytest.approx(70 * US)
 
 
@@ -317,7 +299,7 @@ def test_a_pipeline_overlaps_the_levels():
     """With segments, the time is little more than that of the slower level."""
     n, topology = 1 << 20, on_nodes(4, 4, 4)
     args = (("sm", "flat", ("chunk", 1 << 16)), ("adapt", "chain", ("segment", 1 << 16)))
-    model = machine(copy="200MB/s")
+    model = simple_machine(copy="200MB/s")
     whole = simulate(plan_of("bcast", topology, n, *args), model).seconds
     flowing = simulate(plan_of("bcast", topology, n, *args, segment=1 << 16), model).seconds
     assert n / 100e6 < flowing < 1.4 * n / 100e6
@@ -327,7 +309,7 @@ def test_a_pipeline_overlaps_the_levels():
 def test_calls_back_to_back_follow_each_other_closely():
     """A root does not wait for the others: it starts the next call before they end the last."""
     plan = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)
-    found = simulate(plan, machine(), runs=10)
+    found = simulate(plan, simple_machine(), runs=10)
     assert found.each == pytest.approx((10 * US + 10 * 10 * US) / 10)
     assert [len(run) for run in found.finish] == [2] * 10
 
@@ -337,7 +319,7 @@ def test_a_run_waits_for_the_memory_that_it_writes():
     node = on_nodes(2)
     for nbytes in (8, 1 << 15):
         plan = plan_of("bcast", node, nbytes, SM, LINEAR)
-        slow = simulate(plan, machine(copy="1GB/s"), runs=30)
+        slow = simulate(plan, simple_machine(copy="1GB/s"), runs=30)
         leaves = list(zip(*slow.finish, strict=True))  # of each rank
         ahead = max(sum(t <= done for t in leaves[0]) - k - 1 for k, done in enumerate(leaves[1]))
         assert 1 <= ahead <= SMALL_BANKS + 1
@@ -346,7 +328,9 @@ def test_a_run_waits_for_the_memory_that_it_writes():
 def test_a_rank_is_not_done_before_its_processor_is():
     """The arrival of a message does not let a rank continue before its processor is free."""
     plan = plan_of("allreduce", on_nodes(1, 1), 8, SM, ("exchange", "recursive_doubling"))
-    found = simulate(plan, machine({"overhead": "100us", "latency": "1us", "copying": "1GB/s"}))
+    found = simulate(
+        plan, simple_machine({"overhead": "100us", "latency": "1us", "copying": "1GB/s"})
+    )
     assert all(done >= busy for done, busy in zip(found.finish[0], found.messaging, strict=True))
     assert found.seconds == pytest.approx(201 * US, rel=1e-2)
 
@@ -365,14 +349,14 @@ def test_adapters_serve_in_the_order_of_time(busy, idle):
         target: [(receive, idle, n, 0), (receive, busy, n, 1), (test, 0, 0, 0), (test, 0, 0, 1)],
     }
     programs = [program_of(plan, rank, rows[rank]) for rank in range(4)]
-    found = simulate(plan, machine({"overhead": "20us"}), programs=programs)
+    found = simulate(plan, simple_machine({"overhead": "20us"}), programs=programs)
     first, second = 20 * US + 10 * US + n / 100e6, n / 100e6
     assert found.finish[0][target] == pytest.approx(first + second + 20 * US, rel=1e-3)
 
 
 def test_tasks_have_what_their_streams_did():
     plan = plan_of("allreduce", on_nodes(3, 3), 60_000, SM, ("adapt", "binary"), segment=9_000)
-    found = simulate(plan, machine(), spans=True)
+    found = simulate(plan, simple_machine(), spans=True)
     for rank in range(6):
         mine = [s for s in found.spans if s.rank == rank]
         assert sum(s.copying for s in mine) == pytest.approx(found.copying[rank])
@@ -383,7 +367,7 @@ def test_tasks_have_what_their_streams_did():
 def test_spans_are_those_of_the_tasks():
     topology = on_nodes(2, 2)
     plan = plan_of("bcast", topology, 40_000, SM, ("adapt", "chain"), segment=10_000)
-    found = simulate(plan, machine(), spans=True, runs=2)
+    found = simulate(plan, simple_machine(), spans=True, runs=2)
     names = {(s.rank, s.call, s.task) for s in found.spans}
     assert {(r, k, f"{t}b({i})") for r in (0, 2) for k in (0, 1) for t in "si" for i in range(4)} \
         <= names  # fmt: skip
@@ -399,26 +383,26 @@ def test_spans_are_those_of_the_tasks():
 
 def test_messages_and_bytes_are_counted_by_level():
     plan = plan_of("bcast", on_nodes(2, 2, 2), 3000, SM, LINEAR)
-    found = simulate(plan, machine())
+    found = simulate(plan, simple_machine())
     assert found.messages == (0, 2)
     assert found.nbytes == (0, 6000)
-    everywhere = simulate(plan_of("bcast", topology_of([[0] * 6], -1), 3000, LINEAR), machine(),
-                          plan.topology.homes)  # fmt: skip
+    apart = plan_of("bcast", topology_of([[0] * 6], -1), 3000, LINEAR)
+    everywhere = simulate(apart, simple_machine(), plan.topology.homes)
     assert everywhere.messages == (1, 4)
 
 
 def test_collectives_of_the_library_take_the_postal_model():
     plan = plan_of("bcast", on_nodes(1, 1, 1, 1), 1000, SM, ("libnbc", "default"))
-    assert simulate(plan, machine()).seconds == pytest.approx(2 * (10 * US + 1000 / 100e6))
+    assert simulate(plan, simple_machine()).seconds == pytest.approx(2 * (10 * US + 1000 / 100e6))
 
 
 def test_programs_that_never_end_are_told():
     plan = plan_of("bcast", on_nodes(2), 3000, SM, LINEAR)
-    programs = [lower(plan, r) for r in range(2)]
+    programs = programs_of(plan)
     code = programs[0].code.copy()
     code["code"][code["code"] == Code.POST] = Code.COPY
     with pytest.raises(RuntimeError, match=r"ranks \[1\] wait for ever"):
-        simulate(plan, machine(), programs=[replace(programs[0], code=code), programs[1]])
+        simulate(plan, simple_machine(), programs=[replace(programs[0], code=code), programs[1]])
 
 
 @pytest.mark.slow
@@ -426,7 +410,7 @@ def test_programs_that_never_end_are_told():
 def test_every_plan_ends_and_does_all_of_its_operations(number):
     plan = one_plan(number, 12, MEMORY)
     topology, signature = plan.topology, plan.signature
-    model = machine()
+    model = simple_machine()
     place = (tuple(range(topology.size)), (0,) * topology.size)
     found = simulate(plan, model, place, runs=3)
     operations = sum(len(lower(plan, r).code) for r in range(topology.size))
@@ -503,7 +487,7 @@ def test_a_machine_of_one_node_has_one_node():
 
 def test_the_choice_can_be_given():
     config = with_choice(load_config(), ["network=adapt.binary:segment=4KiB"], "64KiB")
-    where = Where(machine(), 4, 2)
+    where = Where(simple_machine(), 4, 2)
     found = predict(where, decided(where, config, Signature("bcast", 1 << 20)))
     assert found.plan.choice.segment == 1 << 16
     assert found.plan.choice.levels[1] == level_choice("adapt", "binary", segment=4096)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plans import rules_of
 from random_plans import example
 
 from han._native import Operations, joined
@@ -34,7 +35,6 @@ from han.tasks.size_classes import (
 from han.tasks.verify import verify
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.planner import Planner
-from han.tuning.rules import RuleTable
 
 BOUNDS = bounds_of()
 MEMORY = 1 << 18
@@ -151,7 +151,7 @@ def test_calls_without_a_class(signature):
 
 @given(st.integers(1, 1 << 20), st.sampled_from([1, 8, 24, LINE, 4096]), st.data())
 def test_memory_for_grains_of_the_largest_message_holds_those_of_any(grains, grain, data):
-    nbytes = data.draw(st.integers(1, grains * grain))
+    nbytes = data.draw(st.integers(0, grains * grain))
     cuts = sorted(data.draw(st.lists(st.integers(0, grains), max_size=6)))
     numbers = np.array([0, *cuts, grains], "u8")
     found = positions(numbers, grains, grain, nbytes)
@@ -173,7 +173,7 @@ def of_class(plan: Plan, memory: int) -> Plan | None:
     """Return the plan of a call's class; None if its choice cannot serve the class."""
     bound = bound_of(plan.signature, BOUNDS)
     signature = class_of(plan.signature, bound) if bound else None
-    table = RuleTable(None, plan.topology, NodeTraits())
+    table = rules_of(plan.topology)
     if signature is None or table.objection(signature, plan.choice) is not None:
         return None
     return plan_of_choice(plan.topology, signature, plan.choice, memory)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plans import rules_of
 from random_plans import one_plan
 
 from han.common.errors import HanError
@@ -20,8 +21,6 @@ from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.verify import Refuted, verify
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 
 MEMORY = 1 << 18
 
@@ -29,7 +28,7 @@ MEMORY = 1 << 18
 def a_plan():
     topology = virtual(4, 2)
     signature = Signature("allreduce", 5000, 8, "sum", "float64")
-    choice = RuleTable(None, topology, NodeTraits()).decide(signature).choice
+    choice = rules_of(topology).decide(signature).choice
     return plan_of_choice(topology, signature, choice, MEMORY)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_batches import members
 
 from han._native import Operations, joined
 from han.model.channel_layout import MAX_CHANNELS
@@ -116,13 +117,6 @@ def test_terms_say_which_grains_move(stream):
         ([0, 0, 0, 0], 4, 5, [4, 4, 4, 4], [0, 0, 0, 0], 1),
         ([64, 0, 0, 0], 0, 0, [0, 0, 0, 0], [0, 0, 0, 0], 0),
     ]
-
-
-def members(number):
-    """Return flags, cells and ranks of members."""
-    flags = tuple(channel_ref(0, Area.FLAGS, 64 * k) for k in range(number))
-    cells = tuple(channel_ref(0, Area.CELLS, 640 * k) for k in range(number))
-    return flags, cells, tuple(range(7, 7 + number))
 
 
 def test_members_are_awaited_in_turn(stream):

@@ -6,6 +6,7 @@ from unittest import mock
 
 import pytest
 from machines import topology_of
+from plans import built_in, count, programs_of
 
 from han.common.errors import ConfigError
 from han.config.arrange import Facts, arrange
@@ -108,8 +109,7 @@ def bcasts(nbytes: int, **parameters):
 def test_parents_post_once_for_each_child(nbytes, inline):
     plans = bcasts(nbytes, inline=inline)
     assert verify(plans).events
-    codes = [lower(plans[0], rank).code["code"] for rank in range(5)]
-    assert sum(int((code == Code.POST).sum()) for code in codes) == 4
+    assert sum(count(program, Code.POST) for program in programs_of(plans[0])) == 4
 
 
 def test_flags_that_parents_of_several_runs_write_must_not_be_the_same():
@@ -127,7 +127,7 @@ def test_trailing_synchronisation_waits_for_readers_at_the_end():
         return plan_of_choice(topology_of([[0] * 4], 0), Signature("bcast", 64), choice, MEMORY)
 
     def waits(one):
-        return int((lower(one, 0).code["code"] == Code.WAIT).sum())
+        return count(lower(one, 0), Code.WAIT)
 
     assert (waits(plan()), waits(plan(trailing=True))) == (0, 3)
 
@@ -173,8 +173,7 @@ def test_built_in_reductions_stay_within_sockets():
         assert (usual.skew, usual.leaders) == ("left", "none")
         wanted = usual if radix is None else Tree("kary", radix, "right", "last", "kary", radix)
         assert tree == wanted
-        plan = plan_of_choice(two, signature, choose(signature, two, NodeTraits()), MEMORY)
-        assert verify([plan] * 3).events
+        assert verify([built_in(two, signature)] * 3).events
 
 
 @pytest.mark.parametrize("scope", ["all", "shared_memory", {"regex": "a"}])

@@ -13,10 +13,9 @@ from han.model.program import Area, Base, Code, PeerBase
 from han.model.topology import virtual
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
-from han.tasks.lower import lower
 from han.tasks.signature import Signature
 from han.tasks.spec import SPECS
-from han.tasks.verify import Refuted, verify
+from han.tasks.verify import Refuted, lower_all, verify
 from han.tasks.verify.expressions import Expressions
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.rules import RuleTable
@@ -143,7 +142,8 @@ PLANS = {
 
 
 def programs_of(plans):
-    return [[lower(plan, r) for r in range(plan.topology.size)] for plan in plans]
+    """Lower plans, so that the programs of each run may be changed."""
+    return [list(run) for run in lower_all(plans)]
 
 
 def code_of(programs, rank, run=1):

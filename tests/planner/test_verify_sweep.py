@@ -13,15 +13,10 @@ from random import Random
 
 import pytest
 from machines import composition_of, topology_of
+from plans import rules_of
 from random_plans import TARGETS, Target, draw_signature, example
 
-from han.model.collectives import (
-    BY_BLOCKS,
-    COLLECTIVES,
-    DATALESS,
-    REDUCING,
-    ROOTED,
-)
+from han.model.collectives import BY_BLOCKS, COLLECTIVES, DATALESS, REDUCING, ROOTED
 from han.model.topology import Topology, virtual
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import LevelChoice
@@ -29,7 +24,6 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.verify import Refuted, verify
 from han.tuning.built_in.choosing import NodeTraits, choose
-from han.tuning.rules import RuleTable
 
 PARTS = 2  # parts of the sweep, one for each process
 TIMES = 2  # proofs of each algorithm and collective in each part, at least
@@ -82,7 +76,7 @@ def test_hardly_any_ranks(size):
         built_in = choose(signature, topology, NodeTraits())
         level = LevelChoice(target.submodule, target.algorithm)
         choice = replace(built_in, levels=(level,))
-        if RuleTable(None, topology, NodeTraits()).objection(signature, choice) is not None:
+        if rules_of(topology).objection(signature, choice) is not None:
             choice = built_in
         plan = plan_of_choice(topology, signature, choice, 1 << 16)
         for in_place in (False, True):
@@ -117,5 +111,5 @@ def forced(topology: Topology, target: Target, root: int) -> Plan:
         signature = replace(signature, count=count, element=8, op="op", dtype="u8")
     level = LevelChoice(target.submodule, target.algorithm)
     choice = replace(choose(signature, topology, NodeTraits()), levels=(level,))
-    assert RuleTable(None, topology, NodeTraits()).objection(signature, choice) is None, target
+    assert rules_of(topology).objection(signature, choice) is None, target
     return plan_of_choice(topology, signature, choice, 1 << 22)

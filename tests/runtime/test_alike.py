@@ -1,11 +1,11 @@
 """Communicators that are alike share their planner and its programs."""
 
-import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from mpi4py import MPI
+from threaded import run_in_threads
 
 import han
 from han.config.config import Config, load_config
@@ -117,10 +117,6 @@ def test_threads_share_planners_and_programs():
                 some.put(key_of(planner, signature.nbytes), program)
             found.append((id(planner), program.tasks))
 
-    threads = [threading.Thread(target=use) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(use, (), (), (), ())
     assert len(found) == 800
     assert len({planner for planner, _ in found}) == 1

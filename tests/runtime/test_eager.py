@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from threaded import run_in_threads
 
 import han.object_moves  # noqa: F401 - it tells the compiled module how to pickle
 from han import _native
@@ -52,17 +53,7 @@ class World:
 
     def call(self, act):
         """Let each rank act in a thread of its own; return what they return."""
-        found = [None] * RANKS
-
-        def work(rank):
-            found[rank] = act(rank, self.eagers[rank])
-
-        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(RANKS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return found
+        return run_in_threads(act, *enumerate(self.eagers))
 
 
 def test_objects_that_fit_arrive_and_larger_ones_leave_their_sizes():

@@ -1,10 +1,10 @@
 """What a parent keeps of children that were freed."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
+from threaded import run_in_threads, switching
 
 from han.model.channel_layout import RING_MAX
 from han.runtime.measured import MOST_LEFT, MOST_RESTED, MOST_ROOM
@@ -144,13 +144,8 @@ def test_threads_use_nests_at_the_same_time():
             keep(nest, (thread, turn % 5), Parts(turn))
             nest.take((1 - thread, turn % 5))
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(use, range(2)))  # raises what a thread raised
-    finally:
-        sys.setswitchinterval(before)
+    with switching():
+        run_in_threads(use, (0,), (1,))
     assert outer.sets <= MOST_RESTED
 
 

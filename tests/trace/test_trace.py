@@ -1,13 +1,13 @@
 """Traces and explanations of a communicator of one rank."""
 
-import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 from mpi4py import MPI
+from processes import python
+from threaded import run_in_threads, switching
 
 import han
 from han import _native
@@ -81,7 +81,8 @@ def test_threads_may_trace_at_the_same_time(alone):
                 pass
             traces.append(trace)
 
-    in_threads(work)
+    with switching():
+        run_in_threads(work, (), (), ())
     alone.Allreduce(np.ones(4), np.empty(4))
     assert len(traces) == 600
     assert all(trace.times == [] for trace in traces)
@@ -98,23 +99,10 @@ def test_an_engine_releases_the_memory_of_a_trace(alone):
         for k in range(20_000):
             engine.trace(memories[k % 3])
 
-    in_threads(work)
+    with switching():
+        run_in_threads(work, (), (), ())
     engine.trace(None)
     assert [sys.getrefcount(memory) for memory in memories] == before
-
-
-def in_threads(work, number=3):
-    """Run `work` in several threads that switch as often as possible."""
-    threads = [threading.Thread(target=work) for _ in range(number)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
 
 
 def test_traces_need_not_nest(alone):
@@ -204,15 +192,9 @@ if "fail" in sys.argv:
 """
 
 
-def run(folder, *arguments):
-    command = [sys.executable, "-c", PROGRAM, *arguments]
-    environ = os.environ | {"HAN_TRACE": str(folder)}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
-
-
 @pytest.mark.parametrize("how", ["free", "exit", "fail", "inside"])
 def test_files_are_written_however_a_program_ends(tmp_path, how):
-    done = run(tmp_path, how)
+    done = python("-c", PROGRAM, how, HAN_TRACE=str(tmp_path))
     assert (done.returncode, done.stderr.strip()) == (
         (1, "on purpose") if how == "fail" else (0, "")
     )
@@ -225,10 +207,8 @@ def test_files_are_written_however_a_program_ends(tmp_path, how):
 def test_a_folder_removed_before_the_end_is_reported(tmp_path):
     folder = tmp_path / "t"
     folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", f"import os\n{PROGRAM}\nos.rmdir({str(folder)!r})"],
-        env=os.environ | {"HAN_TRACE": str(folder)}, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    program = f"import os\n{PROGRAM}\nos.rmdir({str(folder)!r})"
+    done = python("-c", program, HAN_TRACE=str(folder))
     assert f"han: HAN_TRACE: no trace is written in {folder}: No such file" in done.stderr
 
 
@@ -240,7 +220,7 @@ def test_a_full_disk_is_reported_and_changes_nothing_else(tmp_path):
     try:
         (tmp_path / "full").write_bytes(bytes(4096))
         for how in ("free", "exit", "fail"):
-            done = run(tmp_path, how)
+            done = python("-c", PROGRAM, how, HAN_TRACE=str(tmp_path))
             assert done.returncode == (how == "fail")
             text = f"han: HAN_TRACE: no trace is written in {tmp_path}: No space left on device"
             assert text in done.stderr.splitlines()

@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+
+from plans import rules_of
 from test_search import SimulatedLab
 
 from han.cli.tune_quality import text_of
@@ -21,15 +24,13 @@ from han.measure.tune.windows import observations
 from han.model.topology import Topology
 from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
-from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.rules import RuleTable
 from han.tuning.search.limits import Limits
 from han.tuning.search.space import space_of
 from han.tuning.search.strategies import STRATEGIES, run
 
 KiB = 1024
 TOPOLOGY = Topology(("node", "network"), ("s", "i"), ((0, 0, 1, 1), (0, 0, 0, 0)), (0, 0, 1, 1))
-RULES = RuleTable(None, TOPOLOGY, NodeTraits())
+RULES = rules_of(TOPOLOGY)
 COLLECTIVES = ("bcast", "reduce")
 SIZES = tuple(8 << 2 * k for k in range(11))  # 8 B to 8 MiB
 NONE = dict.fromkeys(

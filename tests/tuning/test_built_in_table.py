@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from decisions import DIGESTS, TEXT, digest, machines, shown
+from plans import MEMORY, rules_of
 
 from han.common.errors import ConfigError
 from han.model.collectives import COLLECTIVES, ROWS
@@ -17,21 +18,12 @@ from han.tasks.signature import Signature
 from han.tasks.verify import verify
 from han.tuning.built_in import table as place
 from han.tuning.built_in.choosing import BUILT_IN, NodeTraits, choose, rowed
-from han.tuning.built_in.table import (
-    FILE,
-    SECTIONS,
-    ChoicesError,
-    parse,
-    safe_table,
-    shipped,
-)
+from han.tuning.built_in.table import FILE, SECTIONS, ChoicesError, parse, safe_table, shipped
 from han.tuning.explanation import Explanation
 from han.tuning.row import amount_of
-from han.tuning.rules import RuleTable
 from han.tuning.tuned.find import find_table
 
 KiB = 1 << 10
-MEMORY = 1 << 20
 
 
 def allreduce(nbytes, **more):
@@ -74,7 +66,7 @@ def test_every_section_of_the_shipped_table_is_right():
 def test_safe_choices_can_serve_all_calls_that_built_in_ones_can(collective):
     row = ROWS[collective]
     for topology in machines().values():
-        table = RuleTable(None, topology, NodeTraits())
+        table = rules_of(topology)
         for nbytes, commutes in ((0, True), (8, False), (100_000, True), (100_000, False)):
             root = topology.size - 1 if row.rooted else 0
             op = "sum" if row.reduces else ""
@@ -107,7 +99,7 @@ def test_sizes_follow_from_calls():
 def test_explain_names_the_rows():
     topology = virtual(8, 4)
     topology = replace(topology, memory=topology.domains[0])
-    decision = RuleTable(None, topology, NodeTraits()).decide(allreduce(1 << 20))
+    decision = rules_of(topology).decide(allreduce(1 << 20))
     where = ("segment", "level0", "network")
     assert tuple(name for name, _ in decision.rows) == where
     assert decision.rows[0] == ("segment", "large allreduce")
@@ -232,7 +224,7 @@ def ordered_reduce(file, root, **use):
     file.write_bytes(with_row("messages", {"name": "mine", "use": {"submodule": "adapt", **use}}))
     apart = replace(virtual(4), memory=(0, 1, 2, 3))
     call = replace(allreduce(1 << 20, commutative=False), collective="reduce", root=root)
-    return RuleTable(None, apart, NodeTraits()).decide(call)
+    return rules_of(apart).decide(call)
 
 
 def test_a_row_that_cannot_serve_a_call_is_passed_over_for_the_safe_choice(file):

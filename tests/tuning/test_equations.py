@@ -7,6 +7,7 @@ import pytest
 from equations import lanes, pipeline
 from equations.hockney import HOCKNEY
 from equations.max_rate import max_rate
+from plans import built_in
 from schedules import Row, run_steps, seconds_of, stage_times
 
 from han.config.machine import load_machine
@@ -17,7 +18,6 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice, level_choice
 from han.tasks.simulate import simulate
 from han.tuning import multi_rail
-from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.formulas import MaxRate, nap, recursive_doubling, smp
 from han.tuning.multi_rail import Hockney
 
@@ -315,8 +315,7 @@ def test_large_allreduces_in_lanes_come_near_the_bound_of_the_rails(rails):
     model, n = machine("50MB/s", rails, "10GB/s", copy="10GB/s", reduce="10GB/s"), 4 << 20
     topology, signature = virtual(8, 2), call_signature("allreduce", n)
     topology = replace(topology, memory=topology.domains[0])
-    choice = choose(signature, topology, NodeTraits(), "lanes")
-    plan = plan_of_choice(topology, signature, choice, 1 << 24)
+    plan = built_in(topology, signature, "lanes", 1 << 24)
     least = lanes.bound(MaxRate.of(model, 2), n, 4, 2)
     assert least < simulate(plan, model, model.place(4, 2)).seconds < 1.1 * least
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from machines import topology_of
+from plans import built_in
 
 from han.config.machine import load_machine
 from han.model.topology import Topology
@@ -12,7 +13,7 @@ from han.tasks.call import call_signature
 from han.tasks.choice import Choice
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
-from han.tuning.built_in.choosing import BUILT_IN, NodeTraits, choose
+from han.tuning.built_in.choosing import BUILT_IN, NodeTraits
 from han.tuning.built_in.table import shipped
 from han.tuning.rules import RuleTable
 
@@ -81,8 +82,7 @@ def seconds(collective: str, nbytes: int, nodes: int, name: str, rails: int) -> 
     base = load_machine("emulated-1gbit")
     machine = base.model_copy(update={"node": base.node.model_copy(update={"rails": rails})})
     topology, signature = cluster(nodes, 2, rails), call_signature(collective, nbytes)
-    choice = choose(signature, topology, PLAIN, name)
-    return simulate(plan_of_choice(topology, signature, choice, 1 << 24), machine).seconds
+    return simulate(built_in(topology, signature, name, 1 << 24), machine).seconds
 
 
 @pytest.mark.parametrize("collective", CALLS)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from plans import rules_of
 from schedules import stage_times
 
 from han.common.errors import ConfigError
@@ -19,7 +20,6 @@ from han.tuning.built_in.choosing import NodeTraits, choose
 from han.tuning.costs.model import Costs, missing, shared_out, told_apart
 from han.tuning.costs.stages import costs_of, pipeline_of_choice
 from han.tuning.measured import FEWEST_RACED, MOST_RACED, PATIENCE
-from han.tuning.rules import RuleTable
 from han.tuning.search.heuristics import prune
 from han.tuning.search.limits import Limits, load_limits
 from han.tuning.search.race import by_prediction
@@ -30,12 +30,14 @@ from han.tuning.search.task import OF_SLOW, OF_TASKS, ends_first, family_of, fir
 
 KiB = 1024
 TOPOLOGY = virtual(4, 2)
-RULES = RuleTable(None, TOPOLOGY, NodeTraits())
+RULES = rules_of(TOPOLOGY)
 LIMITS = Limits(
     submodules=("sm", "adapt"), segments=(32 * KiB, 128 * KiB), schedules=("dataflow",),
     algorithms=("flat", "chain", "binomial"),
     parameters={"adapt.segment": (16 * KiB, 64 * KiB), "window": (), "radix": (), "chunk": ()},
 )  # fmt: skip
+CALL = call_signature("bcast", 1 << 20)
+SPACE = space_of(RULES, CALL, LIMITS)
 
 
 class SimulatedLab:
@@ -147,7 +149,7 @@ def test_the_space_holds_the_other_compositions_or_says_why_not():
 
 def test_compositions_are_left_out_on_one_node_and_where_limits_say_so():
     signature = call_signature("allreduce", 1024)
-    alone = space_of(RuleTable(None, virtual(4, 4), NodeTraits()), signature)
+    alone = space_of(rules_of(virtual(4, 4)), signature)
     assert {c.composition for c in alone.candidates} == {"tree"}
     assert "all ranks are on one node" in {one.reason for one in alone.pruned}
     some = space_of(RULES, signature, Limits(compositions=("flat",)))
@@ -192,17 +194,15 @@ def test_a_submodule_of_somebody_else_is_in_the_space():
 
 
 def test_limits_restrict_the_space_and_say_so():
-    space = space_of(RULES, call_signature("bcast", 1 << 20), LIMITS)
-    used = {level.submodule for c in space.candidates[1:] for level in c.levels}
+    used = {level.submodule for c in SPACE.candidates[1:] for level in c.levels}
     assert used == {"sm", "adapt"}
-    assert {c.segment for c in space.candidates[1:]} == {None, 32 * KiB, 128 * KiB}
-    assert any("not among the wanted submodules" in one.reason for one in space.pruned)
+    assert {c.segment for c in SPACE.candidates[1:]} == {None, 32 * KiB, 128 * KiB}
+    assert any("not among the wanted submodules" in one.reason for one in SPACE.pruned)
 
 
 def test_heuristics_prune_with_reasons_and_keep_the_built_in_choice():
-    signature = call_signature("bcast", 1 << 20)
-    space = space_of(RULES, signature)
-    pruned = prune(space, signature, TOPOLOGY)
+    space = space_of(RULES, CALL)
+    pruned = prune(space, CALL, TOPOLOGY)
     assert pruned.candidates[0] == space.candidates[0]
     assert len(pruned.candidates) < len(space.candidates) / 2
     reasons = " ".join(one.reason for one in pruned.pruned)
@@ -213,7 +213,7 @@ def test_heuristics_prune_with_reasons_and_keep_the_built_in_choice():
 @pytest.mark.parametrize(("nodes", "stays"), [(4, True), (64, False)])
 def test_a_short_chain_stays_for_messages_of_one_piece_as_calls_in_a_row_fill_it(nodes, stays):
     topology = virtual(nodes, 1)
-    rules, signature = RuleTable(None, topology, NodeTraits()), call_signature("bcast", 8 * KiB)
+    rules, signature = rules_of(topology), call_signature("bcast", 8 * KiB)
     pruned = prune(space_of(rules, signature, LIMITS), signature, topology)
     outermost = {(one.levels[-1].submodule, one.levels[-1].algorithm) for one in pruned.candidates}
     assert (("adapt", "chain") in outermost) == stays
@@ -253,11 +253,9 @@ def _families_left_out(found, space):
 
 
 def test_parameters_of_slow_algorithms_are_left_out_with_the_reason():
-    signature = call_signature("bcast", 1 << 20)
-    space = space_of(
-        RULES, signature, LIMITS.model_copy(update={"algorithms": ("flat", "chain", "linear")})
-    )
-    found = run(STRATEGIES["task"], SimulatedLab(), signature, space)
+    few = LIMITS.model_copy(update={"algorithms": ("flat", "chain", "linear")})
+    space = space_of(RULES, CALL, few)
+    found = run(STRATEGIES["task"], SimulatedLab(), CALL, space)
     left = set(space.candidates) - {r.choice for r in found.results}
     assert any(one.parameters for choice in left for one in choice.levels)
     assert len({choice.segment for choice in left}) > 1
@@ -280,11 +278,9 @@ def test_members_with_few_parameters_and_the_ends_of_the_segments_stand_for_a_fa
 
 
 def test_a_model_of_the_machine_needs_few_measurements():
-    signature = call_signature("bcast", 1 << 20)
-    space = space_of(RULES, signature, LIMITS)
-    everything = run(STRATEGIES["exhaustive"], SimulatedLab(), signature, space)
+    everything = run(STRATEGIES["exhaustive"], SimulatedLab(), CALL, SPACE)
     lab = SimulatedLab()
-    found = run(STRATEGIES["simulate"], lab, signature, space, load_machine("emulated-1gbit"))
+    found = run(STRATEGIES["simulate"], lab, CALL, SPACE, load_machine("emulated-1gbit"))
     assert best(found) == best(everything)
     assert len(lab.observed) < 14
     assert not lab.pipelines
@@ -292,13 +288,11 @@ def test_a_model_of_the_machine_needs_few_measurements():
 
 @pytest.mark.parametrize("strategy", ["exhaustive", "heuristic", "task", "task+heuristic"])
 def test_a_search_that_runs_out_of_time_returns_what_it_has(strategy):
-    signature = call_signature("bcast", 1 << 20)
-    space = space_of(RULES, signature, LIMITS)
     for most in (0, 1, 5):
-        found = run(STRATEGIES[strategy], SimulatedLab(most=most), signature, space)
+        found = run(STRATEGIES[strategy], SimulatedLab(most=most), CALL, SPACE)
         assert not found.complete
         assert len(found.measured) <= most
-    assert run(STRATEGIES[strategy], SimulatedLab(), signature, space).complete
+    assert run(STRATEGIES[strategy], SimulatedLab(), CALL, SPACE).complete
 
 
 def test_candidates_come_in_an_order_that_has_nothing_to_do_with_them():
@@ -331,24 +325,21 @@ def test_candidates_without_a_prediction_are_measured():
 
 
 def test_of_choices_that_run_the_same_the_first_that_serves_is_in_the_space():
-    signature = call_signature("bcast", 1 << 20)
-    everything = space_of(RULES, signature, LIMITS)
     first = {}
-    for one in everything.candidates:
+    for one in SPACE.candidates:
         first.setdefault(one.levels[0], one)
-    alike = space_of(RULES, signature, LIMITS, lambda choice: choice.levels[0])
+    alike = space_of(RULES, CALL, LIMITS, lambda choice: choice.levels[0])
     assert list(alike.candidates) == list(first.values())
     assert ALIKE in alike.pruned
-    assert ALIKE not in everything.pruned
+    assert ALIKE not in SPACE.pruned
 
 
 def test_many_candidates_are_measured_until_the_error_of_predictions_is_known():
-    signature = call_signature("bcast", 1 << 20)
-    candidates = space_of(RULES, signature, LIMITS).candidates
+    candidates = SPACE.candidates
     apart = {one: 2.0**k for k, one in enumerate(candidates)}
     lab, counts = SimulatedLab(), []
     for _ in range(2):
-        results, _ = by_prediction(lab, signature, apart, candidates[0])
+        results, _ = by_prediction(lab, CALL, apart, candidates[0])
         counts.append(sum(one.measured is not None for one in results))
         lab.errors = Errors()
         for _ in range(20):
@@ -357,10 +348,8 @@ def test_many_candidates_are_measured_until_the_error_of_predictions_is_known():
 
 
 def test_beyond_all_measured_sizes_the_best_of_each_family_is_measured():
-    signature = call_signature("bcast", 1 << 20)
-    candidates = space_of(
-        RULES, signature, LIMITS.model_copy(update={"compositions": ()})
-    ).candidates
+    some = LIMITS.model_copy(update={"compositions": ()})
+    candidates = space_of(RULES, CALL, some).candidates
     slow = [one for one in candidates if family_of(one) != family_of(candidates[0])]
     families = {family_of(one) for one in slow}
     assert len(families) < MOST_RACED - FEWEST_RACED
@@ -370,7 +359,7 @@ def test_beyond_all_measured_sizes_the_best_of_each_family_is_measured():
         lab.errors.add(1.0, 1.0)
     measured = []
     for family in (None, family_of):
-        results, _ = by_prediction(lab, signature, told, candidates[0], family=family)
+        results, _ = by_prediction(lab, CALL, told, candidates[0], family=family)
         choices = {one.choice for one in results if one.measured is not None}
         assert len(choices) <= MOST_RACED
         measured.append({family_of(one) for one in choices})
@@ -407,7 +396,7 @@ class OneNode(SimulatedLab):
 
 
 def test_calls_of_other_collectives_tell_which_combinations_of_tasks_are_slow():
-    rules = RuleTable(None, OneNode.topology, NodeTraits())
+    rules = rules_of(OneNode.topology)
     signature = call_signature("allreduce", 64)
     space = space_of(rules, signature, LIMITS)
     alone, after = OneNode(), OneNode()

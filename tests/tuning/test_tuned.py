@@ -1,12 +1,11 @@
 """Tuned tables: files, what is wrong with them, where they are found, and what they decide."""
 
 import multiprocessing
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from processes import printed
 
 import han
 from han.config import load_config
@@ -26,14 +25,7 @@ from han.tuning.rules import TUNED, RuleTable
 from han.tuning.search.limits import Limits
 from han.tuning.tuned import find
 from han.tuning.tuned.export import as_rules
-from han.tuning.tuned.files import (
-    TunedError,
-    as_text,
-    merged,
-    parse,
-    read,
-    write,
-)
+from han.tuning.tuned.files import TunedError, as_text, merged, parse, read, write
 from han.tuning.tuned.find import AUTO, OFF, find_table
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import Candidate, Conditions, MeasuredCall, Point, key_of
@@ -116,8 +108,7 @@ def test_a_file_as_han_wrote_it_is_read_without_pydantic(tmp_path):
         "import sys; from pathlib import Path; from han.tuning.tuned.files import read; "
         f"read(Path({str(path)!r})); print('pydantic' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert printed(code) == "False"
 
 
 def test_runs_are_merged_and_the_later_point_counts():

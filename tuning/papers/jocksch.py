@@ -23,16 +23,7 @@ from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.imagined import ImaginedMachine
-from han.tuning.papers.figure import (
-    Claim,
-    Computed,
-    Figure,
-    Setting,
-    Way,
-    call,
-    gains,
-    sizes,
-)
+from han.tuning.papers.figure import Claim, Computed, Figure, Setting, Way, call, gains, sizes
 
 BOX = 64  # bytes of a box of figure 3
 SHOWN = (-2, 2, 2)

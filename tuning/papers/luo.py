@@ -22,16 +22,7 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.model import Costs, predict
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice, stage_seconds
-from han.tuning.papers.figure import (
-    Claim,
-    Computed,
-    Figure,
-    Series,
-    Setting,
-    Way,
-    call,
-    gains,
-)
+from han.tuning.papers.figure import Claim, Computed, Figure, Series, Setting, Way, call, gains
 from han.tuning.prediction import Where, plan_of
 from han.tuning.prediction import predict as simulated
 
