@@ -12,14 +12,21 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.common.errors import ArgumentError, ArgumentTypeError, HanError
+from han.common.errors import ArgumentError, ArgumentTypeError, HanError, NoRuleError
 from han.message import parsers
 from han.message.message import root_of
 from han.message.parsers import Parser
 from han.runtime.direct import Direct
-from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large, alike
-from han.runtime.measured import BETWEEN_NODES, IN_NODE, ReduceLimits
+from han.runtime.eager import EAGER_ROOM, HEAD, TEXTS, Call, Large, alike
+from han.runtime.measured import (
+    BETWEEN_NODES,
+    FEW_GATHERED,
+    IN_NODE,
+    MOST_GATHERED,
+    ReduceLimits,
+)
 from han.runtime.state import State
+from han.tasks.own_sizes import own_sizes
 from han.vector_collectives import VectorCollectives
 
 # What mpi4py gives MPI.pickle
@@ -143,14 +150,14 @@ class ObjectMoves(VectorCollectives):
         blocks, wanted, health = state.eager.blocks, state.rank == root, state.health
         number = health.engines.own.issued  # calls of signal handlers may come before the messages
         try:
-            found = blocks.gather(state.calls.gather, data, call, root, wanted)
+            act, quick, parser, room = _gather_of(state)
+            found = act(quick, data, call, root, wanted)
             if found is blocks.unplanned:
-                run = self._planning(parsers.GATHER)
-                found = blocks.gather(run, data, call, root, wanted)
+                found = act(self._planning(parser), data, call, root, wanted)
             sizes: list[int] = []
             if found.__class__ is Large:
                 sizes = self._compare(state, found, root, call)
-            elif wanted or len(data) <= EAGER_ROOM:
+            elif wanted or len(data) <= room:
                 return found
             direct = Direct(health, number, TEXTS[call])
             found = large(state, direct, data, root, found, sizes, *more)
@@ -213,6 +220,28 @@ class ObjectMoves(VectorCollectives):
             every = _joined(items, stride)
             self._carry(state, Call.ALLTOALL, quick, parser, every, into)
         return decode_each(_cut(whole, sizes, stride))
+
+
+def _gather_of(state: State) -> tuple[Callable[..., Any], Callable[..., bool], Parser, int]:
+    """Return what gathers blocks, by which call, its parser, and the most bytes of an object."""
+    eager, blocks, calls = state.eager, state.eager.blocks, state.calls
+    if eager.most is None:
+        eager.most = blocks.most = _most_gathered(state)
+    if not eager.most:
+        return blocks.gather, calls.gather, parsers.GATHER, EAGER_ROOM
+    room = eager.most - HEAD.size
+    return blocks.gather_up_to, calls.gather_up_to, parsers.GATHER_UP_TO, room
+
+
+def _most_gathered(state: State) -> int:
+    """Return the bytes of blocks that come as long as they are; 0 where all have the same size."""
+    if state.parts.topology.nodes == 1 or state.size > FEW_GATHERED:
+        return 0
+    try:
+        left = state.parts.planner.planned(own_sizes("gatherv")).left
+    except NoRuleError:
+        left = True
+    return 0 if left else MOST_GATHERED
 
 
 def limits_of(state: State) -> ReduceLimits:
