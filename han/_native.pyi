@@ -678,7 +678,7 @@ class Calls(Generic[_Started]):
     def recvcounts(self, recv: object, counts: object, /) -> bool:
         """Gather the numbers of elements of the ranks' `recv`; returns False as calls do."""
     def gather_up_to(self, send: object, recv: object, root: object, /) -> bool:
-        """Gather blocks of at most an equal part of the root's `recv`; returns False as calls do."""
+        """Gather blocks of up to an equal part of the root's `recv`; returns False as calls do."""
     def ibarrier(self) -> _Started | Literal[False]: ...
     def ibcast(self, buf: object, root: object, /) -> _Started | Literal[False]: ...
     def ireduce(

@@ -17,7 +17,7 @@ from han.message import parsers
 from han.message.message import root_of
 from han.message.parsers import Parser
 from han.runtime.direct import Direct
-from han.runtime.eager import EAGER_ROOM, HEAD, TEXTS, Call, Large, alike
+from han.runtime.eager import EAGER_ROOM, HEAD, TEXTS, Call, Gathers, Large, alike
 from han.runtime.measured import (
     BETWEEN_NODES,
     FEW_GATHERED,
@@ -147,12 +147,12 @@ class ObjectMoves(VectorCollectives):
         Large ones follow in messages: `large` moves them, and returns them, encoded. If it is
         interrupted, the communicator is revoked, as others may wait for such a message.
         """
-        blocks, wanted, health = state.eager.blocks, state.rank == root, state.health
+        eager, wanted, health = state.eager, state.rank == root, state.health
         number = health.engines.own.issued  # calls of signal handlers may come before the messages
         try:
-            act, quick, parser, room = _gather_of(state)
-            found = act(quick, data, call, root, wanted)
-            if found is blocks.unplanned:
+            act, quick, parser, room = eager.gathers or _decide(state)
+            found = act(getattr(state.calls, quick), data, call, root, wanted)
+            if found is eager.blocks.unplanned:
                 found = act(self._planning(parser), data, call, root, wanted)
             sizes: list[int] = []
             if found.__class__ is Large:
@@ -164,7 +164,7 @@ class ObjectMoves(VectorCollectives):
         except HanError:
             raise
         except BaseException as error:
-            if not blocks.done and health.engines.own.issued > number:
+            if not eager.blocks.done and health.engines.own.issued > number:
                 health.give_up(error)
             raise
         return None if found is None else decode_each(found)
@@ -222,15 +222,15 @@ class ObjectMoves(VectorCollectives):
         return decode_each(_cut(whole, sizes, stride))
 
 
-def _gather_of(state: State) -> tuple[Callable[..., Any], Callable[..., bool], Parser, int]:
-    """Return what gathers blocks, by which call, its parser, and the most bytes of an object."""
-    eager, blocks, calls = state.eager, state.eager.blocks, state.calls
-    if eager.most is None:
-        eager.most = blocks.most = _most_gathered(state)
-    if not eager.most:
-        return blocks.gather, calls.gather, parsers.GATHER, EAGER_ROOM
-    room = eager.most - HEAD.size
-    return blocks.gather_up_to, calls.gather_up_to, parsers.GATHER_UP_TO, room
+def _decide(state: State) -> Gathers:
+    """Decide how the ranks of a communicator gather blocks."""
+    eager, most = state.eager, _most_gathered(state)
+    found = Gathers(eager.blocks.gather, "gather", parsers.GATHER, EAGER_ROOM)
+    if most:
+        eager.blocks.most, act, room = most, eager.blocks.gather_up_to, most - HEAD.size
+        found = Gathers(act, "gather_up_to", parsers.GATHER_UP_TO, room)
+    eager.gathers = found
+    return found
 
 
 def _most_gathered(state: State) -> int:

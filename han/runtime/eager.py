@@ -8,14 +8,16 @@ not fit may follow in a second collective: from the heads the ranks know the siz
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from han import _native
 from han.common.errors import MismatchError
+from han.message.parsers import Parser
 from han.runtime.measured import MOST_PADDED
 
 EAGER_HEAD = {"nbytes": "q", "call": "i", "root": "i"}
@@ -57,14 +59,26 @@ ROOTED = (Call.BCAST, Call.GATHER, Call.SCATTER, Call.REDUCE)
 KNOWN = {int(call): call for call in Call}
 
 
+class Gathers(NamedTuple):
+    """How blocks are gathered on a root.
+
+    `act` does it by the method `quick` of the look-up in C, or by the call that `parser` stands
+    for. `room`: bytes of an object that fits into a block.
+    """
+
+    act: Callable[..., Any]
+    quick: str
+    parser: Parser
+    room: int
+
+
 class Eager:
     """The blocks of one communicator: `blocks` fills, moves and reads them.
 
-    `serves`: there are other ranks. `most`: bytes of a block in a gather whose blocks come as long
-    as they are; 0: they have BLOCK bytes there, too; None: that has not been decided.
+    `serves`: there are other ranks. `gathers`: how blocks are gathered; None: not decided yet.
     """
 
-    most: int | None = None
+    gathers: Gathers | None = None
 
     def __init__(self, size: int) -> None:
         self.serves = size > 1
