@@ -449,9 +449,7 @@ class Eager:
         """Tell all ranks an object by run(one, every); return all, or encoded unless wanted."""
     def gather(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
         """Gather an object of each rank by run(one, every, root); return all on the root."""
-    def gather_up_to(
-        self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /
-    ) -> Any:
+    def gather_up_to(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
         """Gather in the same way blocks of at most `most` bytes that come as long as they are."""
     def bcast(self, run: _Run, data: bytes | None, call: int, root: int, /) -> Any:
         """Broadcast an object by run(one, root); return it."""

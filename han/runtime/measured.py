@@ -27,6 +27,7 @@ MOST_PADDED = 2  # objects of different sizes may take so many times their bytes
 MOST_GATHERED = (8 << 10) + 256  # bytes of an eager block that comes as long as it is
 FEW_GATHERED = 64  # ranks at most of a communicator whose root receives a message of each
 
+
 class ReduceLimits(NamedTuple):
     """Bytes of operands up to which a reduction of objects takes no tree.
 
