@@ -427,15 +427,17 @@ class Eager:
     """The eager blocks of a communicator, in bytearrays: `one`, and `every`, one for each rank.
 
     The methods call `run`, a collective of bytes, with the arrays of them, and return objects;
-    `unplanned` if `run` returned False; or large(blocks), blocks as they are, if an object does not
-    fit into its block, or a block is of another call.
+    `unplanned` if `run` returned False; or large(blocks, size of each), blocks as they are, if an
+    object does not fit into its block, or a block is of another call.
     """
 
+    most: int
+    """The most bytes of a block in gather_up_to."""
     call: int
     """The number of the call whose collective of bytes is under way; 0: none."""
     def __new__(
         cls, one: bytearray, every: bytearray, one_array: _Array, every_array: _Array,
-        large: Callable[[bytearray], object], /,
+        large: Callable[[bytearray, int], object], /,
     ) -> Eager: ...  # fmt: skip
     @property
     def done(self) -> bool:
@@ -447,6 +449,8 @@ class Eager:
         """Tell all ranks an object by run(one, every); return all, or encoded unless wanted."""
     def gather(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
         """Gather an object of each rank by run(one, every, root); return all on the root."""
+    def gather_up_to(self, run: _Run, data: bytes, call: int, root: int, wanted: bool, /) -> Any:
+        """Gather in the same way blocks of at most `most` bytes that come as long as they are."""
     def bcast(self, run: _Run, data: bytes | None, call: int, root: int, /) -> Any:
         """Broadcast an object by run(one, root); return it."""
     def scatter(self, run: _Run, items: list[bytes] | None, call: int, root: int, /) -> Any:
@@ -671,6 +675,8 @@ class Calls(Generic[_Started]):
     def neighbours(self, ranks: bytes, send: object, recv: object, /) -> bool: ...
     def recvcounts(self, recv: object, counts: object, /) -> bool:
         """Gather the numbers of elements of the ranks' `recv`; returns False as calls do."""
+    def gather_up_to(self, send: object, recv: object, root: object, /) -> bool:
+        """Gather blocks of up to an equal part of the root's `recv`; returns False as calls do."""
     def ibarrier(self) -> _Started | Literal[False]: ...
     def ibcast(self, buf: object, root: object, /) -> _Started | Literal[False]: ...
     def ireduce(

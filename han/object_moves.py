@@ -12,14 +12,21 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
-from han.common.errors import ArgumentError, ArgumentTypeError, HanError
+from han.common.errors import ArgumentError, ArgumentTypeError, HanError, NoRuleError
 from han.message import parsers
 from han.message.message import root_of
 from han.message.parsers import Parser
 from han.runtime.direct import Direct
-from han.runtime.eager import EAGER_ROOM, TEXTS, Call, Large, alike
-from han.runtime.measured import BETWEEN_NODES, IN_NODE, ReduceLimits
+from han.runtime.eager import EAGER_ROOM, HEAD, TEXTS, Call, Gathers, Large, alike
+from han.runtime.measured import (
+    BETWEEN_NODES,
+    FEW_GATHERED,
+    IN_NODE,
+    MOST_GATHERED,
+    ReduceLimits,
+)
 from han.runtime.state import State
+from han.tasks.own_sizes import own_sizes
 from han.vector_collectives import VectorCollectives
 
 # What mpi4py gives MPI.pickle
@@ -140,24 +147,24 @@ class ObjectMoves(VectorCollectives):
         Large ones follow in messages: `large` moves them, and returns them, encoded. If it is
         interrupted, the communicator is revoked, as others may wait for such a message.
         """
-        blocks, wanted, health = state.eager.blocks, state.rank == root, state.health
+        eager, wanted, health = state.eager, state.rank == root, state.health
         number = health.engines.own.issued  # calls of signal handlers may come before the messages
         try:
-            found = blocks.gather(state.calls.gather, data, call, root, wanted)
-            if found is blocks.unplanned:
-                run = self._planning(parsers.GATHER)
-                found = blocks.gather(run, data, call, root, wanted)
+            act, quick, parser, room = eager.gathers or _decide(state)
+            found = act(getattr(state.calls, quick), data, call, root, wanted)
+            if found is eager.blocks.unplanned:
+                found = act(self._planning(parser), data, call, root, wanted)
             sizes: list[int] = []
             if found.__class__ is Large:
                 sizes = self._compare(state, found, root, call)
-            elif wanted or len(data) <= EAGER_ROOM:
+            elif wanted or len(data) <= room:
                 return found
             direct = Direct(health, number, TEXTS[call])
             found = large(state, direct, data, root, found, sizes, *more)
         except HanError:
             raise
         except BaseException as error:
-            if not blocks.done and health.engines.own.issued > number:
+            if not eager.blocks.done and health.engines.own.issued > number:
                 health.give_up(error)
             raise
         return None if found is None else decode_each(found)
@@ -213,6 +220,28 @@ class ObjectMoves(VectorCollectives):
             every = _joined(items, stride)
             self._carry(state, Call.ALLTOALL, quick, parser, every, into)
         return decode_each(_cut(whole, sizes, stride))
+
+
+def _decide(state: State) -> Gathers:
+    """Decide how the ranks of a communicator gather blocks."""
+    eager, most = state.eager, _most_gathered(state)
+    found = Gathers(eager.blocks.gather, "gather", parsers.GATHER, EAGER_ROOM)
+    if most:
+        eager.blocks.most, act, room = most, eager.blocks.gather_up_to, most - HEAD.size
+        found = Gathers(act, "gather_up_to", parsers.GATHER_UP_TO, room)
+    eager.gathers = found
+    return found
+
+
+def _most_gathered(state: State) -> int:
+    """Return the bytes of blocks that come as long as they are; 0 where all have the same size."""
+    if state.parts.topology.nodes == 1 or state.size > FEW_GATHERED:
+        return 0
+    try:
+        left = state.parts.planner.planned(own_sizes("gatherv")).left
+    except NoRuleError:
+        left = True
+    return 0 if left else MOST_GATHERED
 
 
 def limits_of(state: State) -> ReduceLimits:

@@ -202,22 +202,25 @@ class Objects(ObjectMoves):
     ) -> Any:
         """Combine objects in log2(n) exchanges with one rank each; return this rank's result.
 
-        `data` becomes the combination of ever more ranks, encoded. If the operation raises on a
-        rank, the communicator is revoked, as others wait for this rank.
+        `data` becomes the combination of ever more ranks, encoded, as long as later ranks need it.
+        If the operation raises on a rank, the communicator is revoked, as others wait for it.
         """
         rank, far = state.rank, 1
         with state.health.together("an operation on objects"):
             result = [_native.decode(data)] if inclusive else []
             while far < state.size:
-                peer = rank ^ far
-                if peer < state.size:
+                peer, needed = rank ^ far, (rank | 2 * far - 1) + 1 < state.size
+                if peer < rank:
+                    other = direct.exchange(data, peer) if needed else direct.receive(peer)
+                    before = _native.decode(other)
+                    result = [op(before, *result)] if result else [before]
+                elif needed:
                     other = direct.exchange(data, peer)
-                    if peer < rank:
-                        before = _native.decode(other)
-                        result = [op(before, *result)] if result else [before]
-                    if 2 * far < state.size:
-                        pair = (other, data) if peer < rank else (data, other)
-                        data = _native.encode(op(*decode_each(pair)))
+                elif peer < state.size:
+                    direct.send(data, peer)
+                if needed:
+                    pair = (other, data) if peer < rank else (data, other)
+                    data = _native.encode(op(*decode_each(pair)))
                 far *= 2
         return result[0] if result else None
 

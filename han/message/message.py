@@ -16,6 +16,7 @@ from han.message.packing import Hook, overlap, packer, unpacker
 from han.message.reader import NO_KIND, kind_of
 from han.message.unlocked import is_commutative
 from han.model.element_types import PAIRS, WIDE, kernel, ops_of
+from han.model.program import AT_MOST
 from han.tasks.signature import PACKED, Signature
 
 
@@ -66,9 +67,10 @@ class Message:
         return self.own or self.signature.sizes
 
     @property
-    def own_sizes(self) -> memoryview[int]:
+    def own_sizes(self) -> list[int]:
         """The bytes of the blocks to all ranks, then of those from them, with own sizes."""
-        return memoryview(self.own).cast("Q")[: len(self.own) // 16]
+        sizes = memoryview(self.own).cast("Q")[: len(self.own) // 16]
+        return [size & ~AT_MOST for size in sizes]
 
     @property
     def keeps_plan(self) -> bool:

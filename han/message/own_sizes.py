@@ -23,6 +23,7 @@ from han.message.buffers import Buffer, parse, placed
 from han.message.message import CallKey, Message, _no_in_place, _writable, in_place, root_of
 from han.message.packing import Hook
 from han.message.uneven import Vector, _all, _mover, _numbers
+from han.model.program import AT_MOST
 from han.tasks.own_sizes import own_sizes
 
 TYPED = (
@@ -161,6 +162,19 @@ def gatherv(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> M
     _same("recvbuf", root, send.sizes[root], recv.sizes[root])
     _apart(parse(sendbuf, "sendbuf"), blocks)
     return _message("gatherv", root, send, recv)
+
+
+def gather_up_to(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:
+    """Make the message of a gather of blocks that fill equal parts of `recvbuf` or less."""
+    root, size = root_of(comm, root), comm.Get_size()
+    send = _one(sendbuf, "sendbuf").only(root, size)
+    if comm.Get_rank() != root:
+        return _message("gatherv", root, send, _nothing(size))
+    whole = _one(recvbuf, "recvbuf", True)
+    most = whole.sizes[0] // size
+    sizes = [send.sizes[root] if r == root else most | AT_MOST for r in range(size)]
+    places = [r * most for r in range(size)]
+    return _message("gatherv", root, send, whole._replace(sizes=sizes, places=places))
 
 
 def scatterv(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:

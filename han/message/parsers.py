@@ -42,6 +42,7 @@ ALLGATHERV = _parser("Allgatherv", uneven.allgatherv)
 REDUCE_SCATTER = _parser("Reduce_scatter", uneven.reduce_scatter)
 SCAN = _parser("Scan", message.scan)
 EXSCAN = _parser("Exscan", message.exscan)
+GATHER_UP_TO = _parser("Gatherv", own_sizes.gather_up_to)  # into equal parts of a buffer
 RECVCOUNTS = _parser("Reduce_scatter", uneven.recvcounts)  # each rank tells its number of elements
 
 

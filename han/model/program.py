@@ -59,6 +59,8 @@ class Base(IntEnum):
 # Bits of Program.writes: the rank shows the addresses of its buffers; peers may write to them.
 SHOWN, GIVEN = 8, 16
 
+AT_MOST_BIT = 63  # of a receiver's own size: the most that may come
+AT_MOST = 1 << AT_MOST_BIT
 RATE_BITS = 32  # of the fraction of grains in a message per grain of the largest one
 
 

@@ -28,6 +28,10 @@ enum han_code {
  * a size for which the operation is not meant. */
 #define HAN_VOID 0x200u
 
+/* In a run of a plan for own sizes, a receiver's size with this bit is the most that may come. */
+#define HAN_AT_MOST_BIT 63
+#define HAN_AT_MOST (UINT64_C(1) << HAN_AT_MOST_BIT)
+
 /* Whether an operation copies bytes, or combines elements. */
 static inline bool han_copies(unsigned code) {
     return code == HAN_COPY || code == HAN_PULL || code == HAN_PUSH;

@@ -37,12 +37,7 @@ class Direct:
 
     def send(self, data: bytes, rank: int) -> None:
         """Send data to a rank, and wait until they are under way."""
-        request = self._mail.start_data(self._label, data, self._places[rank])
-        try:
-            self._wait(lambda: request.Test() or None, (rank,))
-        except BaseException:
-            abandon(request)  # with its buffer
-            raise
+        self._sending(data, rank, lambda sent: sent or None)
 
     def receive(self, rank: int) -> memoryview:
         """Return the data that a rank sends; raises MemoryError, too."""
@@ -50,16 +45,25 @@ class Direct:
         return self._wait(lambda: self._mail.data(self._label, place), (rank,))
 
     def exchange(self, data: bytes, rank: int) -> memoryview:
-        """Send data to a rank, which does the same; return what it sends.
+        """Send data to a rank, which does the same at the same time; return what it sends."""
+        place, found = self._places[rank], None
 
-        One of the two sends first, so that neither waits while its own data is not received.
-        """
-        if self._mail.rank < self._places[rank]:
-            self.send(data, rank)
-            return self.receive(rank)
-        found = self.receive(rank)
-        self.send(data, rank)
-        return found
+        def test(sent: bool) -> memoryview | None:
+            nonlocal found
+            if found is None:
+                found = self._mail.data(self._label, place)
+            return found if sent else None
+
+        return self._sending(data, rank, test)
+
+    def _sending(self, data: bytes, rank: int, test: Callable[[bool], T | None]) -> T:
+        """Send data to a rank; return what `test` returns, which is told whether they are sent."""
+        request = self._mail.start_data(self._label, data, self._places[rank])
+        try:
+            return self._wait(lambda: test(request.Test()), (rank,))
+        except BaseException:
+            abandon(request)  # with its buffer
+            raise
 
     def receive_each(self, ranks: Collection[int]) -> dict[int, memoryview]:
         """Return the data that each of some ranks sends; raises MemoryError, too.

@@ -8,14 +8,16 @@ not fit may follow in a second collective: from the heads the ranks know the siz
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from han import _native
 from han.common.errors import MismatchError
+from han.message.parsers import Parser
 from han.runtime.measured import MOST_PADDED
 
 EAGER_HEAD = {"nbytes": "q", "call": "i", "root": "i"}
@@ -57,11 +59,26 @@ ROOTED = (Call.BCAST, Call.GATHER, Call.SCATTER, Call.REDUCE)
 KNOWN = {int(call): call for call in Call}
 
 
+class Gathers(NamedTuple):
+    """How blocks are gathered on a root.
+
+    `act` does it by the method `quick` of the look-up in C, or by the call that `parser` stands
+    for. `room`: bytes of an object that fits into a block.
+    """
+
+    act: Callable[..., Any]
+    quick: str
+    parser: Parser
+    room: int
+
+
 class Eager:
     """The blocks of one communicator: `blocks` fills, moves and reads them.
 
-    `serves`: there are other ranks.
+    `serves`: there are other ranks. `gathers`: how blocks are gathered; None: not decided yet.
     """
+
+    gathers: Gathers | None = None
 
     def __init__(self, size: int) -> None:
         self.serves = size > 1
@@ -76,11 +93,11 @@ class Eager:
 
 
 class Large:
-    """Blocks that do not hold all objects: of a single rank, or of all ranks."""
+    """Blocks of `size` bytes that do not hold all objects: of a single rank, or of all ranks."""
 
-    def __init__(self, blocks: bytearray) -> None:
-        self._blocks = bytes(blocks)
-        heads = _heads(len(blocks) // BLOCK).unpack(self._blocks)
+    def __init__(self, blocks: bytearray, size: int) -> None:
+        self._blocks, self._size = bytes(blocks), size
+        heads = _heads(len(blocks) // size, size).unpack(self._blocks)
         self._sizes, self.calls, self._roots = heads[::3], heads[1::3], heads[2::3]
 
     def sizes(self, root: int, *calls: Call) -> list[int]:
@@ -94,9 +111,9 @@ class Large:
 
     def each(self) -> Iterator[bytes | None]:
         """Return the objects; None in the place of one that is not there."""
-        places = range(HEAD.size, len(self._blocks), BLOCK)
+        places, room = range(HEAD.size, len(self._blocks), self._size), self._size - HEAD.size
         for place, n in zip(places, self._sizes, strict=True):
-            yield self._blocks[place : place + n] if 0 <= n <= EAGER_ROOM else None
+            yield self._blocks[place : place + n] if 0 <= n <= room else None
 
     def items(self) -> list[bytes] | None:
         """Return the objects if all are there."""
@@ -118,9 +135,9 @@ class Large:
 
 
 @cache
-def _heads(blocks: int) -> struct.Struct:
-    """Return the form of the heads of so many blocks, one after the other."""
-    return struct.Struct("=" + f"{HEAD.format[1:]}{EAGER_ROOM}x" * blocks)
+def _heads(blocks: int, size: int) -> struct.Struct:
+    """Return the form of the heads of so many blocks of a size, one after the other."""
+    return struct.Struct("=" + f"{HEAD.format[1:]}{size - HEAD.size}x" * blocks)
 
 
 def alike(sizes: Sequence[int]) -> int:

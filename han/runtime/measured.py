@@ -24,6 +24,8 @@ LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
 
 # Objects: docs/decisions/objects.md.
 MOST_PADDED = 2  # objects of different sizes may take so many times their bytes in blocks
+MOST_GATHERED = (8 << 10) + 256  # bytes of an eager block that comes as long as it is
+FEW_GATHERED = 64  # ranks at most of a communicator whose root receives a message of each
 
 
 class ReduceLimits(NamedTuple):

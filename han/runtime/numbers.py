@@ -48,6 +48,7 @@ def own_numbers() -> Numbers:
         "limits": {
             "CHANNELS": layout.MAX_CHANNELS, "STREAMS": program.MAX_STREAMS,
             "EPOCH_TAGS": program.EPOCH_TAGS, "OWN_NBYTES": SMALL, "BRIEF": BRIEF,
+            "AT_MOST_BIT": program.AT_MOST_BIT,
         },
         "layout": {name: getattr(layout, name) for name in LAYOUT}
         | {"RING_LEAST": layout.RING_MIN},

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from _support import (
+    APART,
     FLAT,
     TWO_BY_TWO,
     TWO_LEVELS,
@@ -23,14 +24,15 @@ from _support import (
 from mpi4py import MPI
 
 import han
-from han.runtime.eager import EAGER_ROOM
-from han.runtime.measured import IN_NODE, MOST_LEFT
+from han.runtime.eager import BLOCK, EAGER_ROOM
+from han.runtime.measured import BETWEEN_NODES, IN_NODE, MOST_GATHERED, MOST_LEFT
 
 WORLD = MPI.COMM_WORLD
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=60, unit="s")
 on_three = pytest.mark.mpi(ranks=3, timeout=60, unit="s")
 on_four = pytest.mark.mpi(ranks=4, timeout=60, unit="s")
 HEAD = len(MPI.pickle.dumps(b"")) + 1
+EAGER_HEAD = BLOCK - EAGER_ROOM
 
 
 class Same:
@@ -64,6 +66,7 @@ class Told:
 def objects(rank: int) -> list[object]:
     """Return objects of a rank: small ones, large ones, those at the edge, of different sizes."""
     edge = [b"x" * (EAGER_ROOM - HEAD + k + rank % 2) for k in (-2, -1, 0, 1, 2)]
+    edge += [b"x" * (MOST_GATHERED - EAGER_HEAD - HEAD + k + rank % 2) for k in (-4, -3, -2, -1, 0)]
     return [
         *(rank, 2.5 * rank, None, "x" * rank, (rank, "a"), {rank: [rank] * rank}, b"", *edge),
         np.float32(rank), np.zeros((2, 2), order="F") + rank, np.arange(40 * rank),
@@ -149,6 +152,32 @@ def test_some_objects_are_large(mpi_ranks):
                     of_both(comm, "gather", text, root)
                     for op in ops:
                         of_both(comm, "reduce", text, op, root)
+
+
+@on_ranks
+def test_objects_that_fit_between_nodes_take_one_step(mpi_ranks):
+    """Those of a reduce that the root is not asked about fit too."""
+    assert BETWEEN_NODES.asked >= MOST_GATHERED - EAGER_HEAD
+    with opened(new_comm(TWO_BY_TWO)) as comm:
+        comm.gather(None)
+        several, before = comm.size > 2, comm._han.parts.engines.own.issued
+        for count in (1, 1000, 8000):
+            of_both(comm, "gather", distinct(count, comm.rank).tobytes()[: count + comm.rank])
+        assert comm._han.parts.engines.own.issued == before + 3 * (comm.size > 1)
+        wanted = "gather_up_to" if several else "gather"
+        assert comm.size == 1 or comm._han.eager.gathers.quick == wanted
+
+
+@on_three
+def test_a_gather_of_objects_and_one_of_blocks_are_told_apart(mpi_ranks):
+    with opened(new_comm(APART)) as comm:
+        comm.gather(None)
+        every = [np.zeros(300), [100] * 3, MPI.DOUBLE] if comm.rank == 0 else None
+        if comm.rank:
+            comm.Gatherv(np.zeros(100), every)
+            return
+        with pytest.raises(han.MismatchError, match=r"a call of bytes"):
+            comm.gather("a")
 
 
 @on_three

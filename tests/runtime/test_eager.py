@@ -75,6 +75,35 @@ def test_objects_that_fit_arrive_and_larger_ones_leave_their_sizes():
             assert found[0] == [data_of(n) for n in sizes]
 
 
+def test_blocks_that_come_as_long_as_they_are():
+    """A block of an object that is too large is a head."""
+    blocks, most = Eager(2).blocks, 400
+    blocks.most, head = most, BLOCK - EAGER_ROOM
+    for nbytes in (28, 300, most - head, most - head + 1, 5000):
+        for sender in (False, True):
+            data, sent = data_of(nbytes), []
+
+            def run(one, every, root, sender=sender, sent=sent):
+                assert root == 1
+                sent.append(bytes(one))
+                if not sender:
+                    for k in range(2):
+                        every[k * most : k * most + len(one)] = one
+                return True
+
+            found = blocks.gather_up_to(run, data, Call.GATHER, 1, not sender)
+            fits = nbytes <= most - head
+            assert len(sent[0]) == head + nbytes * fits
+            if sender:
+                assert found is None
+            elif fits:
+                assert found == [nbytes] * 2
+            else:
+                assert found.sizes(1, Call.GATHER) == [nbytes] * 2
+                assert [*found.each()] == [None, None]
+            assert blocks.done == (fits or False)
+
+
 def test_ranks_agree_on_blocks_for_large_objects():
     cases = [  # what rank 1 sends to each rank; whether blocks of one size are used
         ([5000, 5000, 4000, 5000], False),

@@ -60,27 +60,38 @@ static int tag_of(const han_engine *e, const han_instr *i) {
     return (int)(e->tag_base + turn + i->stream);
 }
 
+static bool is_short(uint64_t got, uint64_t expected) {
+    return got < expected && !(expected & HAN_AT_MOST);
+}
+
 /* Test a request. A message of a rank that makes the same call has the size that this rank
  * expects. */
 static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
-    int flag = 0, got = (int)i->n;
+    int flag = 0, got = 0;
     uint64_t *request = &p->requests[i->slot];
     int rc =
         i->n ? han_test_receive(e->mpi, request, &flag, &got) : han_test(e->mpi, request, &flag);
     if (rc) return han_message_error(e, rc, i->peer);
     if (!flag) return HAN_BLOCKED;
-    if (got == (int)i->n) return HAN_OK;
+    if (!is_short((uint64_t)got, i->n)) return HAN_OK;
     e->dead_rank = i->peer;
     return HAN_E_SHORT;
 }
 
-/* A block of a rank that makes the same call has the size that this rank expects. */
-static enum han_status expect(han_engine *e, const han_instr *i) {
+/* A block of a rank that makes the same call has the size that this rank expects. Of one that may come
+ * shorter, the copy that follows moves what has come. */
+static enum han_status expect(han_engine *e, const han_plan *p, const han_instr *i) {
     uint64_t given;
     memcpy(&given, han_at(e, i, 0), sizeof given);
-    if (given == i->n) return HAN_OK;
+    bool is_long = given > (i->n & ~HAN_AT_MOST);
+    if (!is_long && !is_short(given, i->n)) {
+        uint32_t next = (uint32_t)(i - p->code) + 1;
+        if (i->n & HAN_AT_MOST && next < p->n_code && p->code[next].code == HAN_COPY)
+            p->fitted[next].n = given;
+        return HAN_OK;
+    }
     e->dead_rank = i->peer;
-    return given < i->n ? HAN_E_SHORT : HAN_E_LONG;
+    return is_long ? HAN_E_LONG : HAN_E_SHORT;
 }
 
 /* Execute one instruction. Returns HAN_OK if it was done, HAN_BLOCKED if it cannot be done yet. */
@@ -124,7 +135,7 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     case HAN_PUSH:
         return han_attach(e, p, i, 0);
     case HAN_EXPECT:
-        return expect(e, i);
+        return expect(e, p, i);
     default:
         break;
     }

@@ -32,6 +32,12 @@ static bool same_own_blocks(const han_plan *p, const uint64_t *sizes, const uint
     return true;
 }
 
+/* What an operation moves: of a block that may come shorter, all that may come. Those that compare
+ * sizes learn that it may. */
+static uint64_t bytes_of(unsigned code, uint64_t size) {
+    return code == HAN_TEST || code == HAN_EXPECT ? size : size & ~HAN_AT_MOST;
+}
+
 /* Whether an operation is meant for a block of this size. */
 static bool is_meant(const han_term *t, uint64_t nbytes) {
     return !t->stop || (nbytes > t->start && (nbytes <= t->stop || t->stop == UINT32_MAX));
@@ -41,17 +47,17 @@ static void fit_own_blocks(han_plan *p, const uint64_t *sizes, const uint64_t *s
     uint64_t received = 0;
     for (uint32_t b = 0; b < brought(p); b++) {
         p->table[b + 1] = (han_block){.nbytes = sizes[b], .start = starts[b]};
-        if (b >= brought(p) / 2) received += sizes[b];
+        if (b >= brought(p) / 2) received += sizes[b] & ~HAN_AT_MOST;
     }
     p->streaming = received >= p->share;
     for (uint32_t k = 0; k < p->n_code; k++) {
         const han_term *t = &p->terms[k];
         han_instr *i = &p->fitted[k];
-        uint64_t nbytes = p->table[t->block].nbytes;
+        uint64_t size = p->table[t->block].nbytes;
         unsigned code = i->code & ~HAN_VOID;
-        i->code = (uint16_t)(is_meant(t, nbytes) ? code : code | HAN_VOID);
+        i->code = (uint16_t)(is_meant(t, size & ~HAN_AT_MOST) ? code : code | HAN_VOID);
         if (!t->each) continue;
-        i->n = nbytes;
+        i->n = bytes_of(code, size);
         for (int ref = 0; ref < 2; ref++)
             i->off[ref] = t->offset[ref] + p->table[t->blocks[ref]].start;
     }

@@ -201,6 +201,7 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, int32_t 
 
 COLLECTIVES(DEFINE_METHODS)
 DEFINE_METHOD(recvcounts, recvcounts, ALLGATHER, 2, blocking)
+DEFINE_METHOD(gather_up_to, gather_up_to, GATHERV, 3, blocking)
 
 static PyObject *calls_clear(CallsObject *self, PyObject *Py_UNUSED(none)) {
     han_py_look_up_clear(&self->plans);
@@ -282,6 +283,8 @@ static PyMethodDef calls_methods[] = {
     HAN_METHOD(
         "recvcounts", calls_recvcounts, METH_FASTCALL, "$self, recv, counts, /",
         "Gather the numbers of elements of the ranks' `recv` into 64-bit numbers; False as above."),
+    HAN_METHOD("gather_up_to", calls_gather_up_to, METH_FASTCALL, "$self, send, recv, root, /",
+               "Gather blocks of at most an equal part of the root's `recv`; False as above."),
     HAN_METHOD(
         "add", calls_add, METH_VARARGS, "$self, plan, collective, root, op, key, uneven, /",
         "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is "

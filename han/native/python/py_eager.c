@@ -16,15 +16,19 @@ enum { ONE, EVERY, ONE_ARRAY, EVERY_ARRAY, LARGE, UNPLANNED, PARTS };
 typedef struct {
     PyObject_HEAD
     PyObject *parts[PARTS];
-    int call; /* whose collective of bytes is under way; 0: none */
+    Py_ssize_t most; /* bytes of a block in `gather_up_to` */
+    int call;        /* whose collective of bytes is under way; 0: none */
     bool busy;
     bool done; /* no rank waits for this one in its last gather */
 } EagerObject;
 
 typedef struct {
     PyObject *one, *every, *one_array, *every_array;
+    Py_ssize_t size; /* bytes of each */
     bool shared;
 } blocks;
+
+enum { HEAD = sizeof(han_eager_head) };
 
 static bool holds_blocks(PyObject *memory) {
     return PyByteArray_Check(memory) && PyByteArray_GET_SIZE(memory) &&
@@ -77,8 +81,8 @@ static PyObject *like(PyObject *memory) {
 static int take(EagerObject *self, blocks *out) {
     if (!self->busy) {
         self->busy = true;
-        *out = (blocks){self->parts[ONE], self->parts[EVERY], self->parts[ONE_ARRAY],
-                        self->parts[EVERY_ARRAY], true};
+        *out = (blocks){self->parts[ONE],         self->parts[EVERY], self->parts[ONE_ARRAY],
+                        self->parts[EVERY_ARRAY], HAN_EAGER_BLOCK,    true};
         return 0;
     }
     PyObject *one = like(self->parts[ONE]), *every = one ? like(self->parts[EVERY]) : NULL;
@@ -86,8 +90,24 @@ static int take(EagerObject *self, blocks *out) {
         Py_XDECREF(one);
         return -1;
     }
-    *out = (blocks){one, every, one, every, false};
+    *out = (blocks){one, every, one, every, HAN_EAGER_BLOCK, false};
     return 0;
+}
+
+/* Make a block that is as long as its object, or a head if this is too large; where they are `wanted`,
+ * also blocks for those of all ranks. 0 or -1. */
+static int make(const EagerObject *self, PyObject *data, bool wanted, blocks *out) {
+    const Py_ssize_t ranks = PyByteArray_GET_SIZE(self->parts[EVERY]) / HAN_EAGER_BLOCK;
+    const Py_ssize_t nbytes = PyBytes_GET_SIZE(data);
+    PyObject *every = Py_None;
+    PyObject *one =
+        PyByteArray_FromStringAndSize(NULL, HEAD + (nbytes <= self->most - HEAD ? nbytes : 0));
+    if (one)
+        every = wanted ? PyByteArray_FromStringAndSize(NULL, ranks * self->most) : Py_NewRef(every);
+    *out = (blocks){one, every, one, every, self->most, false};
+    if (one && every) return 0;
+    Py_XDECREF(one);
+    return -1;
 }
 
 static void give(EagerObject *self, blocks *taken) {
@@ -99,12 +119,12 @@ static void give(EagerObject *self, blocks *taken) {
     Py_DECREF(taken->every);
 }
 
-static void fill(char *block, han_eager_head head, PyObject *data) {
+/* Write a head, and the object behind it if it fits into `size` bytes with it. */
+static void fill(char *block, Py_ssize_t size, han_eager_head head, PyObject *data) {
     Py_ssize_t nbytes = PyBytes_GET_SIZE(data);
     head.nbytes = nbytes;
     memcpy(block, &head, sizeof head);
-    if (nbytes <= HAN_EAGER_ROOM)
-        memcpy(block + sizeof head, PyBytes_AS_STRING(data), (size_t)nbytes);
+    if (nbytes <= size - HEAD) memcpy(block + sizeof head, PyBytes_AS_STRING(data), (size_t)nbytes);
 }
 
 static int expect_bytes(PyObject *data) {
@@ -114,7 +134,7 @@ static int expect_bytes(PyObject *data) {
 
 static int fill_one(const blocks *to, han_eager_head head, PyObject *data) {
     if (expect_bytes(data)) return -1;
-    fill(PyByteArray_AS_STRING(to->one), head, data);
+    fill(PyByteArray_AS_STRING(to->one), to->size, head, data);
     return 0;
 }
 
@@ -141,7 +161,7 @@ static int fill_every(const blocks *to, han_eager_head head, PyObject *items) {
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items); k++, block += HAN_EAGER_BLOCK) {
         PyObject *data = PyList_GET_ITEM(items, k);
         if (spread.most <= HAN_EAGER_ROOM) {
-            fill(block, head, data);
+            fill(block, HAN_EAGER_BLOCK, head, data);
             continue;
         }
         head.nbytes = ~(int64_t)PyBytes_GET_SIZE(data);
@@ -151,17 +171,17 @@ static int fill_every(const blocks *to, han_eager_head head, PyObject *items) {
     return 0;
 }
 
-/* Return the objects in blocks, encoded; NULL without an error if one is of another call, or not
- * there. */
-static PyObject *items_in(PyObject *blocks, han_eager_head want) {
-    Py_ssize_t count = PyByteArray_GET_SIZE(blocks) / HAN_EAGER_BLOCK;
+/* Return the objects in blocks of `size` bytes, encoded; NULL without an error if one is of another
+ * call, or not there. */
+static PyObject *items_in(PyObject *blocks, Py_ssize_t size, han_eager_head want) {
+    Py_ssize_t count = PyByteArray_GET_SIZE(blocks) / size;
     const char *at = PyByteArray_AS_STRING(blocks);
     PyObject *items = PyList_New(count);
-    for (Py_ssize_t k = 0; items && k < count; k++, at += HAN_EAGER_BLOCK) {
+    for (Py_ssize_t k = 0; items && k < count; k++, at += size) {
         han_eager_head head;
         memcpy(&head, at, sizeof head);
         if (head.call != want.call || head.root != want.root || head.nbytes < 0 ||
-            head.nbytes > HAN_EAGER_ROOM) {
+            head.nbytes > size - HEAD) {
             Py_CLEAR(items);
             break;
         }
@@ -197,8 +217,9 @@ static PyObject *carry(EagerObject *self, blocks *taken, PyObject *run, PyObject
     if (done == Py_True && !from) {
         found = Py_NewRef(Py_None);
     } else if (done == Py_True) {
-        found = items_in(from, head);
-        if (!found && !PyErr_Occurred()) found = PyObject_CallOneArg(self->parts[LARGE], from);
+        found = items_in(from, taken->size, head);
+        if (!found && !PyErr_Occurred())
+            found = PyObject_CallFunction(self->parts[LARGE], "On", from, taken->size);
     } else if (done) {
         found = Py_NewRef(self->parts[UNPLANNED]);
     }
@@ -216,16 +237,21 @@ static PyObject *decoded(PyObject *found, bool single) {
     return result;
 }
 
-/* Read the arguments run, data, call, root and, if five are expected, `wanted`. Take blocks, and fill them
- * with the data; 0 or -1. */
-static int begin(EagerObject *self, const char *name, PyObject *const *args, Py_ssize_t given,
-                 int *wanted, int (*fill_in)(const blocks *, han_eager_head, PyObject *),
-                 han_eager_head *head, blocks *out) {
+/* Read the arguments run, data, call, root and, if five are expected, `wanted`; 0 or -1. */
+static int read_call(const char *name, PyObject *const *args, Py_ssize_t given, int *wanted,
+                     han_eager_head *head) {
     if (han_expect(name, given, wanted ? 5 : 4)) return -1;
     const long call = PyLong_AsLong(args[2]), root = PyErr_Occurred() ? 0 : PyLong_AsLong(args[3]);
     if (!PyErr_Occurred() && wanted) *wanted = PyObject_IsTrue(args[4]);
-    if (PyErr_Occurred() || take(self, out)) return -1;
     *head = (han_eager_head){.call = (int32_t)call, .root = (int32_t)root};
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Read the arguments, take blocks, and fill them with the data; 0 or -1. */
+static int begin(EagerObject *self, const char *name, PyObject *const *args, Py_ssize_t given,
+                 int *wanted, int (*fill_in)(const blocks *, han_eager_head, PyObject *),
+                 han_eager_head *head, blocks *out) {
+    if (read_call(name, args, given, wanted, head) || take(self, out)) return -1;
     if (args[1] == Py_None || !fill_in(out, *head, args[1])) return 0;
     give(self, out);
     return -1;
@@ -242,17 +268,32 @@ static PyObject *eager_tell(EagerObject *self, PyObject *const *args, Py_ssize_t
 }
 
 /* On other ranks than the root the blocks of all are of no use. */
+static PyObject *gathered(EagerObject *self, blocks *b, PyObject *const *args, bool wanted,
+                          han_eager_head head) {
+    bool fits = PyBytes_GET_SIZE(args[1]) <= b->size - HEAD;
+    self->done = false;
+    PyObject *bytes[] = {b->one_array, wanted ? b->every_array : Py_None, args[3]};
+    PyObject *found = carry(self, b, args[0], bytes, 3, wanted ? b->every : NULL, head);
+    self->done = found && (wanted ? PyList_CheckExact(found) : fits);
+    return decoded(found, false);
+}
+
 static PyObject *eager_gather(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
     han_eager_head head;
     blocks b;
     int wanted = false;
     if (begin(self, "gather", args, given, &wanted, fill_one, &head, &b)) return NULL;
-    self->done = false;
-    PyObject *bytes[] = {b.one_array, wanted ? b.every_array : Py_None, args[3]};
-    PyObject *found = carry(self, &b, args[0], bytes, 3, wanted ? b.every : NULL, head);
-    bool fits = PyBytes_GET_SIZE(args[1]) <= HAN_EAGER_ROOM;
-    self->done = found && (wanted ? PyList_CheckExact(found) : fits);
-    return decoded(found, false);
+    return gathered(self, &b, args, wanted, head);
+}
+
+static PyObject *eager_gather_up_to(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
+    han_eager_head head;
+    blocks b;
+    int wanted = false;
+    if (read_call("gather_up_to", args, given, &wanted, &head) || expect_bytes(args[1]) ||
+        make(self, args[1], wanted, &b) || fill_one(&b, head, args[1]))
+        return NULL;
+    return gathered(self, &b, args, wanted, head);
 }
 
 static PyObject *eager_bcast(EagerObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -285,6 +326,9 @@ static PyMethodDef methods[] = {
                "unless wanted."),
     HAN_METHOD("gather", eager_gather, METH_FASTCALL, "$self, run, data, call, root, wanted, /",
                "Gather an object of each rank by run(one, every, root); return all on the root."),
+    HAN_METHOD("gather_up_to", eager_gather_up_to, METH_FASTCALL,
+               "$self, run, data, call, root, wanted, /",
+               "The same; blocks have at most `most` bytes, and come as long as they are."),
     HAN_METHOD("bcast", eager_bcast, METH_FASTCALL, "$self, run, data, call, root, /",
                "Broadcast an object by run(one, root); return it."),
     HAN_METHOD("scatter", eager_scatter, METH_FASTCALL, "$self, run, items, call, root, /",
@@ -295,6 +339,8 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef fields[] = {
+    {"most", T_PYSSIZET, offsetof(EagerObject, most), 0,
+     "The most bytes of a block in gather_up_to."},
     {"call", T_INT, offsetof(EagerObject, call), 0,
      "The number of the call whose collective of bytes is under way; 0: none."},
     {"done", T_BOOL, offsetof(EagerObject, done), READONLY,

@@ -78,8 +78,13 @@ static const number peer_base[] = {
     {NULL, 0},
 };
 static const number limits[] = {
-    {"CHANNELS", HAN_MAX_CHANNELS}, {"STREAMS", HAN_MAX_STREAMS}, {"EPOCH_TAGS", HAN_EPOCH_TAGS},
-    {"OWN_NBYTES", HAN_OWN_NBYTES}, {"BRIEF", HAN_BRIEF},         {NULL, 0},
+    {"CHANNELS", HAN_MAX_CHANNELS},
+    {"STREAMS", HAN_MAX_STREAMS},
+    {"EPOCH_TAGS", HAN_EPOCH_TAGS},
+    {"OWN_NBYTES", HAN_OWN_NBYTES},
+    {"AT_MOST_BIT", HAN_AT_MOST_BIT},
+    {"BRIEF", HAN_BRIEF},
+    {NULL, 0},
 };
 static const number layout[] = {
     {"LINE", HAN_LINE},

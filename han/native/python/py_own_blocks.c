@@ -66,6 +66,27 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
            (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && sees_types(c);
 }
 
+/* Take as many bytes at most of each other rank; false if there are too many for messages. */
+static bool takes_at_most(const han_caller *self, const han_call *c, const han_own_blocks *b) {
+    const uint64_t most = c->recv.nbytes / (uint64_t)self->size;
+    for (int32_t r = 0; r < self->size; r++) {
+        b->to[r] = (uint64_t)r * most;
+        b->takes[r] = r == self->rank ? b->sends[r] : most | HAN_AT_MOST;
+    }
+    return most <= INT32_MAX && b->sends[self->rank] <= most;
+}
+
+/* send, recv, root */
+bool han_read_gather_up_to(const han_caller *self, PyObject *const *args, han_call *c) {
+    han_own_blocks b;
+    if (!han_root_of(args[2], &c->key) || !open_own_blocks(self, c, &b)) return false;
+    int32_t root = c->key.root;
+    if (root >= self->size || !reads_block(self, args[0], &c->send, &b.sends[root])) return false;
+    if (root != self->rank) return sees_types(c);
+    return han_py_read(self->reader, args[1], (uint64_t)self->size, &c->recv) &&
+           !c->recv.readonly && takes_at_most(self, c, &b) && han_apart(c) && sees_types(c);
+}
+
 /* send, recv, root */
 bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *c) {
     han_own_blocks b;
