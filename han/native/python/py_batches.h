@@ -16,13 +16,4 @@ int han_emit_waits(OperationsObject *self, PyObject *flags, PyObject *ranks, uin
 int han_emit_fold(OperationsObject *self, const RefObject *dst, const RefObject *own,
                   PyObject *cells, PyObject *const how[5], uint64_t k, uint64_t nbytes);
 
-/* A turn of a stream: the number of a task, where it starts and stops, and the streams and positions
- * that it awaits. Begin its operations: label them, and wait. 0 or -1. */
-int han_begin_turn(OperationsObject *stream, PyObject *turn);
-/* Append where its operations end to a list; 0 or -1. */
-int han_end_turn(const OperationsObject *stream, PyObject *ends);
-
-/* A function of the module: operations of each piece of tasks, in several streams. */
-PyObject *han_each_piece(PyObject *module, PyObject *args);
-
 #endif

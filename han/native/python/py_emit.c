@@ -271,3 +271,26 @@ int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position) {
     }
     return han_emit(self, &(operation){.code = HAN_AWAIT, .n = position, .peer = (int32_t)stream});
 }
+
+int han_begin_turn(OperationsObject *stream, PyObject *turn) {
+    uint64_t task;
+    if (han_expect_tuple("a turn", turn, 4) || han_number_of(PyTuple_GET_ITEM(turn, 0), &task))
+        return -1;
+    stream->task = (unsigned int)task;
+    PyObject *awaits = PyTuple_GET_ITEM(turn, 3);
+    if (han_expect_tuple("a turn", awaits, -1)) return -1;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(awaits); k++) {
+        uint64_t number[2]; /* stream, position */
+        if (han_numbers_of("a turn", PyTuple_GET_ITEM(awaits, k), number, 2) ||
+            han_emit_await(stream, number[0], number[1]))
+            return -1;
+    }
+    return 0;
+}
+
+int han_end_turn(const OperationsObject *stream, PyObject *ends) {
+    PyObject *position = PyLong_FromSize_t(stream->length);
+    const int failed = !position || PyList_Append(ends, position);
+    Py_XDECREF(position);
+    return failed ? -1 : 0;
+}

@@ -67,6 +67,12 @@ int han_emit_test(OperationsObject *self, uint64_t request);
 /* Wait until another stream has done so many operations, unless this one has waited for that. */
 int han_emit_await(OperationsObject *self, uint64_t stream, uint64_t position);
 
+/* A turn of a stream: the number of a task, where it starts and stops, and the streams and positions
+ * that it awaits. Begin its operations: label them, and wait. 0 or -1. */
+int han_begin_turn(OperationsObject *stream, PyObject *turn);
+/* Append where its operations end to a list; 0 or -1. */
+int han_end_turn(const OperationsObject *stream, PyObject *ends);
+
 /* The same operation on the block that its options name, for the sizes that they say. */
 operation han_named(operation op, const han_options *more);
 

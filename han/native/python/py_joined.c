@@ -8,6 +8,7 @@
 
 #include "python/objects.h"
 #include "python/py_batches.h"
+#include "python/py_pieces.h"
 
 /* Memory of a program's records, which a memoryview exports. */
 typedef struct {

@@ -247,7 +247,7 @@ static PyMethodDef methods[] = {
                "Raise an error unless the number that `rank` has stored is the size of a block."),
     HAN_METHOD("wait_each", han_wait_each, METH_FASTCALL, "$self, flags, k, ranks, /",
                "Wait for the flag of each of `ranks` as `wait` does, one after the other."),
-    HAN_METHOD("again", han_again, METH_FASTCALL, "$self, first, second, n, times, /",
+    HAN_METHOD("again", han_again, METH_FASTCALL, "$self, first, second, n, turns, /",
                "Append the `n` operations of one more turn; two turns tell how they change."),
     HAN_METHOD("show_each", han_show_each, METH_FASTCALL,
                "$self, cells, offset, src, bounds, part, /",

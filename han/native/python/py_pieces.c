@@ -1,4 +1,5 @@
 /* What is done with each piece of a message: rows that name an operation once, for all pieces. */
+#include "python/py_pieces.h"
 #include "python/py_batches.h"
 #include "python/module.h"
 
@@ -78,28 +79,6 @@ static int label(const row *r, const work *all, const piece *p) {
     if (of_turn(PyTuple_GET_ITEM(all->turns, p->turn), 0, &task)) return -1;
     r->stream->task = (unsigned int)task;
     return 0;
-}
-
-int han_begin_turn(OperationsObject *stream, PyObject *turn) {
-    uint64_t task;
-    if (of_turn(turn, 0, &task)) return -1;
-    stream->task = (unsigned int)task;
-    PyObject *awaits = PyTuple_GET_ITEM(turn, 3);
-    if (han_expect_tuple("a turn", awaits, -1)) return -1;
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(awaits); k++) {
-        uint64_t number[2]; /* stream, position */
-        if (han_numbers_of("a turn", PyTuple_GET_ITEM(awaits, k), number, 2) ||
-            han_emit_await(stream, number[0], number[1]))
-            return -1;
-    }
-    return 0;
-}
-
-int han_end_turn(const OperationsObject *stream, PyObject *ends) {
-    PyObject *position = PyLong_FromSize_t(stream->length);
-    const int failed = !position || PyList_Append(ends, position);
-    Py_XDECREF(position);
-    return failed ? -1 : 0;
 }
 
 /* Wait for what a task needs from other streams, before its first piece. */
