@@ -591,6 +591,8 @@ class Reader:
         buffer: type[MPI.buffer],
         in_place: object,
         error: type[Exception],
+        combiners: tuple[int, ...],
+        order_c: int,
     ) -> None: ...
     def learn(self, source: str, key: int, facts: _Triple, /) -> None:
         """Learn the elements for which a key of a source stands (han.message.reader)."""

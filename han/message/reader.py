@@ -28,6 +28,14 @@ OFFSETS = {offset_of(one) for one in (MPI.BYTE, MPI.SUM)}  # of handles in objec
 if len(OFFSETS) > 1:
     raise ImportError("han: mpi4py's types and operations hold MPI's handles in different places")
 
+# How types are made, as native/mpi_table.h orders them
+COMBINERS = (
+    MPI.COMBINER_DUP, MPI.COMBINER_CONTIGUOUS, MPI.COMBINER_VECTOR, MPI.COMBINER_HVECTOR,
+    MPI.COMBINER_INDEXED, MPI.COMBINER_HINDEXED, MPI.COMBINER_INDEXED_BLOCK,
+    MPI.COMBINER_HINDEXED_BLOCK, MPI.COMBINER_STRUCT, MPI.COMBINER_SUBARRAY, MPI.COMBINER_RESIZED,
+    MPI.COMBINER_DARRAY,
+)  # fmt: skip
+
 READER = _native.Reader(
     MPI.__file__,
     WIDE_HANDLES,
@@ -38,6 +46,8 @@ READER = _native.Reader(
     MPI.buffer,
     MPI.IN_PLACE,
     MPI.Exception,
+    COMBINERS,
+    MPI.ORDER_C,
 )
 
 

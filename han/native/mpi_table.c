@@ -133,17 +133,66 @@ int han_grequest_start(const han_mpi *m, const han_grequest_fns *f, void *state,
 int han_grequest_complete(const han_mpi *m, uint64_t req) {
     return CALL(MPI_Grequest_complete, (H), (H)req);
 }
-/* Whether a type is made of other types. */
-static int find_derived(const han_mpi *m, han_handle type, bool *derived) {
-    int n[3] = {0}, combiner, rc;
-    int64_t large[4] = {0};
+int han_type_envelope(const han_mpi *m, han_handle type, han_envelope *e) {
+    int n[3] = {0}, rc;
+    *e = (han_envelope){0};
     if (m->fn[HAN_F_MPI_Type_get_envelope_c])
-        rc = CALL(MPI_Type_get_envelope_c, (H, int64_t *, int64_t *, int64_t *, int64_t *, int *),
-                  (H)type, &large[0], &large[1], &large[2], &large[3], &combiner);
+        return CALL(MPI_Type_get_envelope_c, (H, int64_t *, int64_t *, int64_t *, int64_t *, int *),
+                    (H)type, &e->integers, &e->addresses, &e->counts, &e->types, &e->combiner);
+    rc = CALL(MPI_Type_get_envelope, (H, int *, int *, int *, int *), (H)type, &n[0], &n[1], &n[2],
+              &e->combiner);
+    e->integers = n[0];
+    e->addresses = n[1];
+    e->types = n[2];
+    return rc;
+}
+enum han_combiner han_combiner_of(const han_mpi *m, int combiner) {
+    int k = 0;
+    while (k < HAN_COMBINERS && m->combiners[k] != combiner) k++;
+    return (enum han_combiner)k;
+}
+/* Counts are MPI's large ones, which stand for the integers in front of an order, and for addresses. */
+static void in_order(const han_envelope *e, const int *integers, const int64_t *addresses,
+                     const int64_t *counts, int64_t *numbers) {
+    int64_t before = e->counts && e->integers ? 1 : e->integers;
+    for (int64_t k = 0; k < before; k++) *numbers++ = integers[k];
+    for (int64_t k = 0; k < e->counts; k++) *numbers++ = counts[k];
+    for (int64_t k = before; k < e->integers; k++) *numbers++ = integers[k];
+    for (int64_t k = 0; k < e->addresses; k++) *numbers++ = addresses[k];
+}
+int han_type_contents(const han_mpi *m, han_handle type, const han_envelope *e, int64_t *numbers,
+                      han_handle *inner) {
+    int integers[HAN_TYPE_NUMBERS], rc;
+    int64_t addresses[HAN_TYPE_NUMBERS], counts[HAN_TYPE_NUMBERS];
+    union {
+        int narrow;
+        void *wide;
+    } handle;
+    if (e->types != 1 || e->integers + e->addresses + e->counts > HAN_TYPE_NUMBERS) return -1;
+    if (m->fn[HAN_F_MPI_Type_get_contents_c])
+        rc = CALL(MPI_Type_get_contents_c,
+                  (H, int64_t, int64_t, int64_t, int64_t, int *, int64_t *, int64_t *, H *),
+                  (H)type, e->integers, e->addresses, e->counts, 1, integers, addresses, counts,
+                  (H *)&handle);
     else
-        rc = CALL(MPI_Type_get_envelope, (H, int *, int *, int *, int *), (H)type, &n[0], &n[1],
-                  &n[2], &combiner);
-    *derived = n[2] || large[3];
+        rc = CALL(MPI_Type_get_contents, (H, int, int, int, int *, int64_t *, H *), (H)type,
+                  (int)e->integers, (int)e->addresses, 1, integers, addresses, (H *)&handle);
+    if (rc) return rc;
+    in_order(e, integers, addresses, counts, numbers);
+    *inner = m->wide ? (han_handle)handle.wide : handle.narrow;
+    return 0;
+}
+int han_type_drop(const han_mpi *m, han_handle type) {
+    han_envelope e;
+    uint64_t handle = (uint64_t)type;
+    int rc = han_type_envelope(m, type, &e);
+    bool made = !rc && e.types && han_combiner_of(m, e.combiner) < HAN_COMBINERS;
+    return made ? CALL(MPI_Type_free, (H *), (H *)&handle) : rc;
+}
+int han_type_extent(const han_mpi *m, han_handle type, int64_t *extent) {
+    intptr_t bound[2];
+    int rc = CALL(MPI_Type_get_extent, (H, intptr_t *, intptr_t *), (H)type, &bound[0], &bound[1]);
+    *extent = bound[1];
     return rc;
 }
 int han_type_facts_of(const han_mpi *m, han_handle type, han_type_facts *f) {
@@ -155,8 +204,10 @@ int han_type_facts_of(const han_mpi *m, han_handle type, han_type_facts *f) {
     if (!rc)
         rc = CALL(MPI_Type_get_true_extent, (H, intptr_t *, intptr_t *), (H)type, &data[0],
                   &data[1]);
-    *f = (han_type_facts){size, bound[1], data[0], data[0] + data[1], false};
-    return rc ? rc : find_derived(m, type, &f->derived);
+    han_envelope e = {0};
+    if (!rc) rc = han_type_envelope(m, type, &e);
+    *f = (han_type_facts){size, bound[1], data[0], data[0] + data[1], e.types != 0};
+    return rc;
 }
 int han_pack(const han_mpi *m, const void *data, int count, han_handle type, void *packed, int n,
              han_handle comm) {

@@ -12,7 +12,8 @@ typedef intptr_t han_handle;
 
 /* The functions of the library. From MPIX_Grequest_start on they are not in every library. In MPICH
  * that one lets it call back while it waits; opal_progress_register is the same in Open MPI for any
- * waiting; MPI_Type_get_envelope_c of MPI 4 also knows types made with large counts. */
+ * waiting; MPI_Type_get_envelope_c and MPI_Type_get_contents_c of MPI 4 also know types made with large
+ * counts. */
 /* clang-format off */
 #define HAN_MPI_FUNCTIONS(X)                                                           \
     X(MPI_Isend) X(MPI_Irecv) X(MPI_Test) X(MPI_Get_count) X(MPI_Iprobe) X(MPI_Cancel) \
@@ -21,14 +22,33 @@ typedef intptr_t han_handle;
     X(MPI_Error_class) X(MPI_Wait) X(MPI_Grequest_start) X(MPI_Grequest_complete)      \
     X(MPI_Status_set_elements) X(MPI_Status_set_cancelled) X(MPI_Type_size)            \
     X(MPI_Type_get_extent) X(MPI_Type_get_true_extent) X(MPI_Type_get_envelope)        \
-    X(MPI_Pack) X(MPI_Unpack)                                                          \
-    X(MPIX_Grequest_start) X(opal_progress_register) X(MPI_Type_get_envelope_c)
+    X(MPI_Type_get_contents) X(MPI_Type_free) X(MPI_Pack) X(MPI_Unpack)                \
+    X(MPIX_Grequest_start) X(opal_progress_register) X(MPI_Type_get_envelope_c)        \
+    X(MPI_Type_get_contents_c)
 /* clang-format on */
 
 #define HAN_FN(NAME) HAN_F_##NAME,
 enum han_mpi_fn { HAN_MPI_FUNCTIONS(HAN_FN) HAN_F_COUNT, HAN_F_NEEDED = HAN_F_MPIX_Grequest_start };
 
 typedef void (*han_anyfn)(void);
+
+/* How a derived type is made, as han/message/reader.py orders them. Those from HAN_DARRAY on are not looked
+ * into. */
+enum han_combiner {
+    HAN_DUP,
+    HAN_CONTIGUOUS,
+    HAN_VECTOR,
+    HAN_HVECTOR,
+    HAN_INDEXED,
+    HAN_HINDEXED,
+    HAN_INDEXED_BLOCK,
+    HAN_HINDEXED_BLOCK,
+    HAN_STRUCT,
+    HAN_SUBARRAY,
+    HAN_RESIZED,
+    HAN_DARRAY,
+    HAN_COMBINERS
+};
 
 typedef struct {
     int wide; /* 1: handles are pointers (Open MPI, MPI 5 ABI); 0: ints (MPICH, Intel MPI) */
@@ -37,6 +57,7 @@ typedef struct {
     int err_no_mem;   /* the class of the error of memory that is used up */
     void *in_place;
     han_handle byte;
+    int combiners[HAN_COMBINERS], order_c; /* MPI's numbers of these, and that of row-major order */
     han_anyfn fn[HAN_F_COUNT];
 } han_mpi;
 
@@ -62,6 +83,14 @@ typedef struct {
     int64_t size, extent, first, behind;
     bool derived; /* from other types; else predefined */
 } han_type_facts;
+
+/* How a type was made: MPI's number of its combiner, how many inner types it has, and numbers of each kind. A
+ * predefined one has no inner types. */
+typedef struct {
+    int combiner;
+    int64_t integers, addresses, counts, types;
+} han_envelope;
+enum { HAN_TYPE_NUMBERS = 32 }; /* the most that are read of one type */
 
 /* Where the fields of a status are, in bytes, and the values for "any". */
 typedef struct {
@@ -94,6 +123,16 @@ int han_grequest_complete(const han_mpi *, uint64_t req);
 /* Make a status empty in the sense of the MPI standard. */
 void han_status_empty(const han_mpi *, const han_status_fields *, void *status);
 int han_type_facts_of(const han_mpi *, han_handle, han_type_facts *);
+int han_type_extent(const han_mpi *, han_handle, int64_t *extent);
+int han_type_envelope(const han_mpi *, han_handle, han_envelope *);
+/* The combiner with a number of MPI's; HAN_COMBINERS: an unknown one. */
+enum han_combiner han_combiner_of(const han_mpi *, int combiner);
+/* Read the numbers that a type with one inner type was made with, in the order of parameters of the function
+ * that makes it, and the inner type, which the caller drops. -1 if there are too many. */
+int han_type_contents(const han_mpi *, han_handle, const han_envelope *, int64_t *numbers,
+                      han_handle *inner);
+/* Give back the handle of an inner type. */
+int han_type_drop(const han_mpi *, han_handle);
 /* Copy `count` elements of a type to dense bytes, or back. */
 int han_pack(const han_mpi *, const void *data, int count, han_handle, void *packed, int n,
              han_handle comm);

@@ -169,6 +169,14 @@ def alike():
     made = [
         (D.Create_contiguous(3), 2), (vector, 3), (vector.Create_resized(0, 40), 3),
         (D.Create_subarray([4, 6], [2, 3], [1, 2]), 1), (D.Create_indexed([1, 1], [3, 0]), 3),
+        (D.Create_subarray([6, 4], [3, 2], [2, 1], MPI.ORDER_FORTRAN), 1),
+        (D.Create_subarray([4, 3], [2, 3], [1, 0]), 1), (vector.Create_hvector(3, 1, 32), 1),
+        (vector.Dup(), 3), (D.Create_hindexed_block(1, [*range(40, -8, -8)]), 1),
+        (D.Create_indexed_block(1, [0, 3, 4, 9, 10, 20]), 1), (D.Create_vector(3, 2, 5), 1),
+        (MPI.Datatype.Create_struct([1, 1], [8, 0], [D, D]), 3),
+        (MPI.Datatype.Create_struct([2, 1], [0, 16], [MPI.INT, D]), 3),
+        (D.Create_darray(2, 1, [3, 4], [MPI.DISTRIBUTE_NONE, MPI.DISTRIBUTE_BLOCK],
+                         [MPI.DISTRIBUTE_DFLT_DARG] * 2, [1, 2]), 1),
     ]  # fmt: skip
     yield [(D, 6), (MPI.INT, 12), *((kind.Commit(), number) for kind, number in made)]
     for kind, _ in made:

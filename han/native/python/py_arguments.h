@@ -3,6 +3,7 @@
 #define HAN_PY_ARGUMENTS_H
 
 #include "engine/sizes.h"
+#include "grid.h"
 #include "python/py_look_up.h"
 #include "python/py_reader.h"
 
@@ -17,8 +18,8 @@ typedef enum {
     HAN_PACKED,    /* a broadcast of a derived type: packed, in a copy, which the root sends */
     HAN_GAPPED,    /* elements with gaps: in a copy; their data is delivered */
     HAN_SCATTERED, /* blocks that are apart: in a copy; they are delivered one by one */
-    HAN_TYPED, /* blocks whose sizes two ranks know, of a derived type on one side at least: they
-                    * are sent from, and received in, a copy */
+    HAN_TYPED, /* blocks whose sizes two ranks know, of a derived type on one side at least: those
+                * whose data is not one run are sent from, and received in, a copy */
 } han_use;
 
 typedef struct {
@@ -29,16 +30,19 @@ typedef struct {
     uint64_t *counts; /* bytes of each block, and behind them where each one is to begin; or NULL;
                        * the caller frees them with PyMem_Free */
     uint32_t numbers; /* how many of these a run needs */
+    han_grid *grids;  /* of a copy: where the data of the blocks is, sent ones first */
 } han_call;
 
 /* The numbers of a call whose blocks' sizes two ranks know: for each rank the bytes of the block to it,
- * then of that from it, and where each begins. */
+ * then of that from it, and where each begins; and the elements of each, which a run does not need. */
 typedef struct {
-    uint64_t *sends, *takes, *from, *to;
+    uint64_t *sends, *takes, *from, *to, *sent, *taken;
 } han_own_blocks;
+enum { HAN_OWN_NUMBERS = 4, HAN_OWN_ALL = 6 }; /* for each rank: what a run needs, and all */
 
-static inline han_own_blocks han_own_blocks_of(uint64_t *numbers, int32_t ranks) {
-    return (han_own_blocks){numbers, numbers + ranks, numbers + 2 * ranks, numbers + 3 * ranks};
+static inline han_own_blocks han_own_blocks_of(uint64_t *n, int32_t ranks) {
+    const size_t all = (size_t)ranks;
+    return (han_own_blocks){n, n + all, n + 2 * all, n + 3 * all, n + 4 * all, n + 5 * all};
 }
 
 /* ---- what several readers do ---------------------------------------------------------------- */

@@ -27,12 +27,18 @@ typedef struct {
 /* Run a plan: to its end, or as a request that owns the memory of the buffers. */
 typedef PyObject *(*mode)(CallsObject *, PlanObject *, const han_call *);
 
-static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c) {
-    PyObject *const kept[] = {c->send.owner, c->recv.owner};
+/* Run a call to its end; `memory` is that of its copy, or NULL. */
+static PyObject *run_with(CallsObject *self, PlanObject *plan, const han_call *c,
+                          PyObject *memory) {
+    PyObject *const kept[] = {c->send.owner, c->recv.owner, memory};
     if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts, kept,
-                   2))
+                   3))
         return NULL;
     Py_RETURN_TRUE;
+}
+
+static PyObject *blocking(CallsObject *self, PlanObject *plan, const han_call *c) {
+    return run_with(self, plan, c, NULL);
 }
 
 /* Start a request, and return it; NULL with an exception. */
@@ -73,7 +79,8 @@ static PyObject *run_on_copy(CallsObject *self, PlanObject *plan, const han_call
     self->hits += memory != NULL;
     if (!memory)
         answer = Py_NewRef(Py_False);
-    else if ((answer = blocking(self, plan, &copy)) && han_py_deliver(&self->caller, c, &copy))
+    else if ((answer = run_with(self, plan, &copy, memory)) &&
+             han_py_deliver(&self->caller, c, &copy))
         Py_CLEAR(answer);
     Py_XDECREF(memory);
     Py_DECREF(plan);
@@ -156,6 +163,7 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, int32_t 
     c.key = (han_entry){.collective = collective};
     c.counts = NULL;
     c.numbers = 0;
+    c.grids = NULL;
     PyObject *answer = !read(&self->caller, args, &c) ? Py_NewRef(Py_False)
                        : go                           ? run(self, &c, go)
                                                       : persistent(self, &c);

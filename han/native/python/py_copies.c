@@ -2,76 +2,175 @@
 
 #include <string.h>
 
+#include "datatypes.h"
+
 static bool is_root_of_bcast(const han_caller *self, const han_call *c) {
     return c->use == HAN_PACKED && c->key.root == self->rank;
 }
 
-/* Pack elements. MPI's own lock may be held by a thread that waits for Python's. */
-static int pack(const ReaderObject *r, const han_buffer *b, const void *from, void *packed) {
-    han_handle type = han_py_handle(r, b->datatype);
-    int rc;
-    Py_BEGIN_ALLOW_THREADS
-    rc = han_pack(&r->mpi, from, (int)b->count, type, packed, (int)b->packed, r->self);
-    Py_END_ALLOW_THREADS
-    return rc;
+/* ---- blocks of one type --------------------------------------------------------------------- */
+
+/* Elements of a type in memory; the grid of their data, if it is one. */
+typedef struct {
+    const han_grid *grid;
+    han_handle type;
+    uint64_t elements, nbytes;
+    uint8_t *data;
+} block;
+
+static int pack(const ReaderObject *r, const block *b, uint8_t *packed) {
+    if (b->grid->loops < 0)
+        return han_pack(&r->mpi, b->data, (int)b->elements, b->type, packed, (int)b->nbytes,
+                        r->self);
+    han_grid_pack(b->grid, b->data, packed);
+    return 0;
 }
 
-/* The type of the elements of a block. */
-static han_handle type_of(const ReaderObject *r, const han_buffer *b, int32_t block) {
-    bool own = PyTuple_Check(b->datatype);
-    return han_py_handle(r, own ? PyTuple_GET_ITEM(b->datatype, block) : b->datatype);
+static int unpack(const ReaderObject *r, const block *b, const uint8_t *packed) {
+    if (b->grid->loops < 0)
+        return han_unpack(&r->mpi, packed, (int)b->nbytes, b->data, (int)b->elements, b->type,
+                          r->self);
+    han_grid_unpack(b->grid, packed, b->data);
+    return 0;
 }
 
-/* The elements of a type in some bytes of a buffer. */
-static int elements_in(const ReaderObject *r, const han_buffer *b, han_handle type,
-                       uint64_t bytes) {
-    han_type_facts f = {.size = (int64_t)b->size};
-    if (PyTuple_Check(b->datatype) && han_type_facts_of(&r->mpi, type, &f)) return -1;
-    return f.size ? (int)(bytes / (uint64_t)f.size) : -1;
+/* Copy a block to another one, by `room` for its data. */
+static int move(const ReaderObject *r, const block *from, const block *to, uint8_t *room) {
+    if (han_is_run(to->grid)) return pack(r, from, to->data + to->grid->first);
+    if (han_is_run(from->grid)) return unpack(r, to, from->data + from->grid->first);
+    int rc = pack(r, from, room);
+    return rc ? rc : unpack(r, to, room);
 }
 
-/* Pack blocks of `sizes` bytes of data one after the other; `places`, where they begin in the buffer,
- * become those in the packed data. One that is sent to several ranks in turn is packed once. */
-static int pack_blocks(const ReaderObject *r, const han_buffer *b, int32_t blocks,
-                       const uint64_t *sizes, uint64_t *places, uint8_t *packed) {
-    han_handle type = 0;
-    uint64_t at = 0, last = 0, nbytes = 0; /* where the last block was, and its size */
-    int rc = 0;
-    Py_BEGIN_ALLOW_THREADS
-    for (int32_t k = 0; k < blocks && !rc; k++) {
-        if (!sizes[k]) continue;
-        if (sizes[k] != nbytes || places[k] != last || type_of(r, b, k) != type) {
-            at += nbytes;
-            last = places[k];
-            nbytes = sizes[k];
-            type = type_of(r, b, k);
-            rc = han_pack(&r->mpi, b->data + last, elements_in(r, b, type, nbytes), type,
-                          packed + at, (int)nbytes, r->self);
-        }
-        places[k] = at;
+/* The grid of elements of a type; `last` is the type that was asked for before. */
+typedef struct {
+    han_handle last;
+    han_grid grid;
+    int64_t extent;
+} asked;
+
+static han_grid grid_of(const ReaderObject *r, asked *a, han_handle type, uint64_t elements) {
+    if (type != a->last) {
+        a->grid = han_grid_of_type(&r->mpi, type, &a->extent);
+        a->last = type;
     }
-    Py_END_ALLOW_THREADS
-    return rc;
+    han_grid grid = a->grid;
+    bool found = grid.loops >= 0 && han_grid_repeat(&grid, elements, a->extent);
+    return found ? grid : han_no_grid();
 }
 
-static int unpack_blocks(const ReaderObject *r, const han_buffer *b, int32_t blocks,
-                         const uint64_t *sizes, const uint64_t *places, const uint8_t *packed) {
-    int rc = 0;
-    Py_BEGIN_ALLOW_THREADS
-    for (int32_t k = 0; k < blocks && !rc; packed += sizes[k++])
-        if (sizes[k]) {
-            han_handle type = type_of(r, b, k);
-            rc = han_unpack(&r->mpi, packed, (int)sizes[k], b->data + places[k],
-                            elements_in(r, b, type, sizes[k]), type, r->self);
+/* All elements of a buffer of a derived type. */
+static block whole(const ReaderObject *r, const han_buffer *b, const han_grid *grid,
+                   uint8_t *data) {
+    return (block){grid, han_py_handle(r, b->datatype), b->count, b->packed, data};
+}
+
+/* ---- blocks of all ranks -------------------------------------------------------------------- */
+
+/* The blocks that a rank sends, or those that it receives. `places` are those in the buffer; a run gets
+ * the `sizes` and `starts`, from the beginning of the buffer too, of blocks that are packed elsewhere. */
+typedef struct {
+    const han_buffer *buffer;
+    han_grid *grids;
+    const uint64_t *elements, *places;
+    uint64_t *sizes, *starts;
+} side;
+
+typedef struct {
+    side sent, taken;
+} sides;
+
+static sides sides_of(const han_caller *self, const han_call *c, const han_call *copy) {
+    const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
+    const han_own_blocks run = han_own_blocks_of(copy->counts, self->size);
+    return (sides){
+        {&c->send, copy->grids, own.sent, own.from, run.sends, run.from},
+        {&c->recv, copy->grids + self->size, own.taken, own.to, run.takes, run.to},
+    };
+}
+
+/* The type of the elements of a block; 0 if there is none. */
+static han_handle type_of(const ReaderObject *r, const han_buffer *b, int32_t k) {
+    if (!b->datatype) return 0;
+    bool own = PyTuple_Check(b->datatype);
+    return han_py_handle(r, own ? PyTuple_GET_ITEM(b->datatype, k) : b->datatype);
+}
+
+static block block_of(const ReaderObject *r, const side *s, int32_t k) {
+    return (block){&s->grids[k], type_of(r, s->buffer, k), s->elements[k], s->sizes[k],
+                   s->buffer->data + s->places[k]};
+}
+
+static void find_grids(const ReaderObject *r, const side *s, int32_t blocks) {
+    asked last = {.last = 0};
+    for (int32_t k = 0; k < blocks; k++) {
+        if (!s->sizes[k]) continue;
+        s->grids[k] = s->buffer->datatype
+                          ? grid_of(r, &last, type_of(r, s->buffer, k), s->elements[k])
+                          : han_grid_of(s->sizes[k]);
+    }
+}
+
+/* Whether a block travels packed, in a copy. */
+static bool is_packed(const side *s, int32_t k) { return s->sizes[k] && !han_is_run(&s->grids[k]); }
+
+static bool is_same(const ReaderObject *r, const side *s, int32_t a, int32_t b) {
+    return s->sizes[a] == s->sizes[b] && s->places[a] == s->places[b] &&
+           type_of(r, s->buffer, a) == type_of(r, s->buffer, b);
+}
+
+/* Tell where the data of blocks begins: in the buffer, or packed from `at` on. One that is sent to several
+ * ranks in turn is packed once. Return where the packed data ends. */
+static uint8_t *find_starts(const ReaderObject *r, const side *s, int32_t blocks, bool sends,
+                            uint8_t *at) {
+    int32_t last = -1; /* the last one that is packed */
+    for (int32_t k = 0; k < blocks; k++) {
+        if (!is_packed(s, k)) {
+            s->starts[k] = s->places[k] + (s->sizes[k] ? (uint64_t)s->grids[k].first : 0);
+        } else if (sends && last >= 0 && is_same(r, s, k, last)) {
+            s->starts[k] = s->starts[last];
+        } else {
+            s->starts[k] = (uint64_t)(at - s->buffer->data); /* maybe before the buffer */
+            at += s->sizes[k];
+            last = k;
         }
-    Py_END_ALLOW_THREADS
+    }
+    return at;
+}
+
+static int pack_all(const ReaderObject *r, const side *s, int32_t blocks) {
+    int32_t last = -1; /* the last one that was packed */
+    int rc = 0;
+    for (int32_t k = 0; k < blocks && !rc; k++) {
+        if (!is_packed(s, k) || (last >= 0 && s->starts[k] == s->starts[last])) continue;
+        const block b = block_of(r, s, k);
+        rc = pack(r, &b, s->buffer->data + s->starts[k]);
+        last = k;
+    }
     return rc;
 }
 
-static int unpack(const ReaderObject *r, const han_buffer *b, const uint8_t *packed) {
-    const uint64_t place = 0;
-    return unpack_blocks(r, b, 1, &b->packed, &place, packed);
+static int unpack_all(const ReaderObject *r, const side *s, int32_t blocks) {
+    int rc = 0;
+    for (int32_t k = 0; k < blocks && !rc; k++)
+        if (is_packed(s, k)) {
+            const block b = block_of(r, s, k);
+            rc = unpack(r, &b, s->buffer->data + s->starts[k]);
+        }
+    return rc;
 }
+
+/* Copy a rank's block for itself, so that a run need not move it. */
+static int move_own(const han_caller *self, const sides *s, uint8_t *room) {
+    const int32_t own = self->rank;
+    if (!s->sent.sizes[own] || !s->taken.sizes[own]) return 0;
+    const block from = block_of(self->reader, &s->sent, own);
+    const block to = block_of(self->reader, &s->taken, own);
+    s->sent.sizes[own] = s->taken.sizes[own] = 0;
+    return move(self->reader, &from, &to, room);
+}
+
+/* ---- copies --------------------------------------------------------------------------------- */
 
 static uint64_t sum_of(const uint64_t *numbers, int32_t n) {
     uint64_t sum = 0;
@@ -79,88 +178,109 @@ static uint64_t sum_of(const uint64_t *numbers, int32_t n) {
     return sum;
 }
 
-/* The bytes of a copy. One of blocks of derived types has, one after the other, numbers of its own, what
- * is sent packed, and what is received packed. Behind a result with gaps its data is packed, before it is delivered. */
+static size_t grids_in(const han_caller *self, const han_call *c) {
+    return c->use == HAN_TYPED ? 2 * (size_t)self->size : 1;
+}
+
+/* The bytes of the data in a copy: of blocks of derived types, all, although some may be in the buffer.
+ * Behind a result with gaps its data is packed, before it is delivered. */
 static uint64_t bytes_of(const han_caller *self, const han_call *c) {
     if (c->use == HAN_PACKED) return c->recv.nbytes;
     if (c->use == HAN_GAPPED) return c->recv.nbytes + c->recv.packed;
     if (c->use == HAN_SCATTERED) return sum_of(c->counts, self->size);
     const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
-    return c->numbers * sizeof *c->counts + (c->send.datatype ? sum_of(own.sends, self->size) : 0) +
-           (c->recv.datatype ? sum_of(own.takes, self->size) : 0);
+    return c->numbers * sizeof *c->counts + sum_of(own.sends, self->size) +
+           sum_of(own.takes, self->size);
 }
 
-/* Lay out a copy of blocks of derived types, and pack what is sent; what MPI says. */
+/* Lay out blocks of derived types behind the numbers of the run, and pack what is sent. */
 static int lay_out_types(const han_caller *self, const han_call *c, han_call *copy) {
     uint8_t *at = copy->recv.data;
-    const han_own_blocks own = han_own_blocks_of((uint64_t *)at, self->size);
+    copy->counts = (uint64_t *)at;
     memcpy(at, c->counts, c->numbers * sizeof *c->counts);
-    copy->counts = own.sends;
     at += c->numbers * sizeof *c->counts;
-    if (c->send.datatype) {
-        copy->send.data = at;
-        copy->send.owner = copy->recv.owner;
-        at += sum_of(own.sends, self->size);
-    }
-    if (c->recv.datatype) {
-        copy->recv.data = at;
-        uint64_t to = 0;
-        for (int32_t r = 0; r < self->size; to += own.takes[r++]) own.to[r] = to;
-    } else {
-        copy->recv.data = c->recv.data;
-        copy->recv.owner = c->recv.owner;
-    }
-    if (!c->send.datatype) return 0;
-    return pack_blocks(self->reader, &c->send, self->size, own.sends, own.from, copy->send.data);
+    copy->recv.data = c->recv.data;
+    const sides s = sides_of(self, c, copy);
+    find_grids(self->reader, &s.sent, self->size);
+    find_grids(self->reader, &s.taken, self->size);
+    int rc = move_own(self, &s, at);
+    at = find_starts(self->reader, &s.sent, self->size, true, at);
+    find_starts(self->reader, &s.taken, self->size, false, at);
+    return rc ? rc : pack_all(self->reader, &s.sent, self->size);
+}
+
+/* Pack what the root broadcasts. Data that is one run stays in its buffer. */
+static int lay_out_bcast(const han_caller *self, const han_call *c, han_call *copy) {
+    asked none = {.last = 0};
+    const block b = whole(self->reader, &c->recv, copy->grids, c->recv.data);
+    *copy->grids = grid_of(self->reader, &none, b.type, b.elements);
+    if (han_is_run(copy->grids)) copy->recv.data = c->recv.data + copy->grids->first;
+    copy->send.data = copy->recv.data;
+    bool packs = is_root_of_bcast(self, c) && b.nbytes && !han_is_run(copy->grids);
+    return packs ? pack(self->reader, &b, copy->recv.data) : 0;
 }
 
 PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy) {
-    PyObject *memory = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes_of(self, c));
+    const uint64_t nbytes = grids_in(self, c) * sizeof *c->grids + bytes_of(self, c);
+    PyObject *memory = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
+    int rc = 0;
     if (!memory) {
         PyErr_Clear();
         return NULL;
     }
     *copy = *c;
-    copy->recv.data = (uint8_t *)PyBytes_AS_STRING(memory);
-    copy->recv.owner = memory;
-    if (c->use == HAN_PACKED) copy->send.data = copy->recv.data;
-    int rc = 0;
-    if (c->use == HAN_TYPED)
-        rc = lay_out_types(self, c, copy);
-    else if (is_root_of_bcast(self, c) && c->recv.packed)
-        rc = pack(self->reader, &c->recv, c->recv.data, copy->recv.data);
+    copy->grids = (han_grid *)PyBytes_AS_STRING(memory);
+    copy->recv.data = (uint8_t *)(copy->grids + grids_in(self, c));
+    Py_BEGIN_ALLOW_THREADS /* MPI's own lock may be held by a thread that waits for Python's */
+    if (c->use == HAN_TYPED) rc = lay_out_types(self, c, copy);
+    if (c->use == HAN_PACKED) rc = lay_out_bcast(self, c, copy);
+    Py_END_ALLOW_THREADS
     if (rc) Py_CLEAR(memory);
     return memory;
 }
 
-/* Unpack what is received of derived types. */
-static int deliver_types(const han_caller *self, const han_call *c, const uint8_t *received) {
-    if (!c->recv.datatype) return 0;
-    const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
-    return unpack_blocks(self->reader, &c->recv, self->size, own.takes, own.to, received);
-}
+/* ---- delivery ------------------------------------------------------------------------------- */
 
-static int deliver_blocks(const han_caller *self, const han_call *c, const uint8_t *received) {
+static void deliver_blocks(const han_caller *self, const han_call *c, const uint8_t *received) {
     const uint64_t *nbytes = c->counts, *places = c->counts + self->size;
     for (int32_t k = 0; k < self->size; received += nbytes[k++])
         if (nbytes[k]) memcpy(c->recv.data + places[k], received, nbytes[k]);
-    return 0;
+}
+
+static int deliver_packed(const ReaderObject *r, const han_call *c, const han_call *copy) {
+    const block b = whole(r, &c->recv, copy->grids, c->recv.data);
+    return han_is_run(b.grid) ? 0 : unpack(r, &b, copy->recv.data);
 }
 
 /* Copy the data of elements that have gaps in both places. */
-static int deliver_data(const han_caller *self, const han_buffer *b, uint8_t *received) {
-    uint8_t *packed = received + b->nbytes;
-    int rc = pack(self->reader, b, received, packed);
-    return rc ? rc : unpack(self->reader, b, packed);
+static int deliver_data(const ReaderObject *r, const han_buffer *b, uint8_t *received) {
+    const han_grid none = han_no_grid();
+    const block from = whole(r, b, &none, received), to = whole(r, b, &none, b->data);
+    return move(r, &from, &to, received + b->nbytes);
+}
+
+static int deliver(const han_caller *self, const han_call *c, const han_call *copy) {
+    switch (c->use) {
+    case HAN_TYPED: {
+        const sides s = sides_of(self, c, copy);
+        return unpack_all(self->reader, &s.taken, self->size);
+    }
+    case HAN_PACKED:
+        return deliver_packed(self->reader, c, copy);
+    case HAN_GAPPED:
+        return deliver_data(self->reader, &c->recv, copy->recv.data);
+    default:
+        deliver_blocks(self, c, copy->recv.data);
+        return 0;
+    }
 }
 
 int han_py_deliver(const han_caller *self, const han_call *c, const han_call *copy) {
-    const han_buffer *b = &c->recv;
-    if (!b->nbytes || is_root_of_bcast(self, c)) return 0;
-    int rc = c->use == HAN_SCATTERED ? deliver_blocks(self, c, copy->recv.data)
-             : c->use == HAN_TYPED   ? deliver_types(self, c, copy->recv.data)
-             : c->use == HAN_GAPPED  ? deliver_data(self, b, copy->recv.data)
-                                     : unpack(self->reader, b, copy->recv.data);
+    int rc;
+    if (!c->recv.nbytes || is_root_of_bcast(self, c)) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    rc = deliver(self, c, copy);
+    Py_END_ALLOW_THREADS
     PyObject *code = rc ? PyLong_FromLong(rc) : NULL;
     if (code) PyErr_SetObject(self->reader->error, code);
     Py_XDECREF(code);

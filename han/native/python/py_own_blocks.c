@@ -8,41 +8,50 @@ static bool open_own_blocks(const han_caller *self, han_call *c, han_own_blocks 
     size_t n = (size_t)self->size;
     c->key.nbytes = HAN_OWN_NBYTES;
     c->key.uneven = true;
-    c->numbers = (uint32_t)(4 * n);
-    c->counts = PyMem_Calloc(4 * n, sizeof *c->counts);
+    c->numbers = (uint32_t)(HAN_OWN_NUMBERS * n);
+    c->counts = PyMem_Calloc(HAN_OWN_ALL * n, sizeof *c->counts);
     *b = han_own_blocks_of(c->counts, self->size);
     return c->counts;
 }
 
-/* Turn sizes and places from elements into bytes; false if a block is too large for a message. */
-static bool in_bytes(const han_buffer *b, int32_t blocks, uint64_t *sizes, uint64_t *places) {
-    const uint64_t size = b->datatype ? b->size : b->element->size;
-    const uint64_t extent = b->datatype ? b->extent : b->element->size;
+static han_blocks blocks_sent(const han_own_blocks *b, int32_t size) {
+    return (han_blocks){.counts = b->sends, .places = b->from, .elements = b->sent, .size = size};
+}
+
+static han_blocks blocks_taken(const han_own_blocks *b, int32_t size) {
+    return (han_blocks){.counts = b->takes, .places = b->to, .elements = b->taken, .size = size};
+}
+
+/* Turn counts and places from elements into bytes; false if a block is too large for a message. */
+static bool in_bytes(const han_buffer *buffer, const han_blocks *b) {
+    const uint64_t size = buffer->datatype ? buffer->size : buffer->element->size;
+    const uint64_t extent = buffer->datatype ? buffer->extent : buffer->element->size;
     bool found = true;
-    for (int32_t k = 0; k < blocks; k++) {
-        sizes[k] *= size;
-        places[k] *= extent;
-        found = found && sizes[k] <= INT32_MAX;
+    for (int32_t k = 0; k < b->size; k++) {
+        b->elements[k] = b->counts[k];
+        b->counts[k] *= size;
+        b->places[k] *= extent;
+        found = found && b->counts[k] <= INT32_MAX;
     }
     return found;
 }
 
-/* Read a buffer of blocks, their sizes and where they begin. */
+/* Read a buffer of blocks. */
 static bool reads_blocks(const han_caller *self, PyObject *o, bool only_read, han_buffer *out,
-                         uint64_t *sizes, uint64_t *places) {
-    han_blocks b = {.counts = sizes, .places = places, .size = self->size};
-    return han_py_read_any_vector(self->reader, o, only_read, &b, out) &&
-           in_bytes(out, self->size, sizes, places);
+                         han_blocks b) {
+    return han_py_read_any_vector(self->reader, o, only_read, &b, out) && in_bytes(out, &b);
 }
 
-/* Read a buffer that is one block. */
-static bool reads_block(const han_caller *self, PyObject *o, han_buffer *out, uint64_t *nbytes) {
+/* Read a buffer that is the block of one rank. */
+static bool reads_block(const han_caller *self, PyObject *o, han_buffer *out, han_blocks b,
+                        int32_t rank) {
     if (!han_py_read(self->reader, o, 1, out)) return false;
-    *nbytes = out->nbytes;
-    return *nbytes <= INT32_MAX;
+    b.counts[rank] = out->nbytes;
+    b.elements[rank] = out->count;
+    return out->nbytes <= INT32_MAX;
 }
 
-/* Elements of derived types travel packed, in a copy. */
+/* Elements of derived types may have to travel packed, in a copy. */
 static bool sees_types(han_call *c) {
     if (c->send.datatype || c->recv.datatype) c->use = HAN_TYPED;
     return true;
@@ -55,14 +64,14 @@ bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[0]);
-    if (at_root &&
-        (!reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly))
+    if (at_root && (!reads_blocks(self, args[1], false, &c->recv, blocks_taken(&b, self->size)) ||
+                    c->recv.readonly))
         return false;
     if (there) {
         b.takes[root] = 0;
         return sees_types(c);
     }
-    return reads_block(self, args[0], &c->send, &b.sends[root]) &&
+    return reads_block(self, args[0], &c->send, blocks_sent(&b, self->size), root) &&
            (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && sees_types(c);
 }
 
@@ -94,13 +103,15 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
     int32_t root = c->key.root;
     if (root >= self->size) return false;
     bool at_root = root == self->rank, there = at_root && han_says_in_place(self, args[1]);
-    if (at_root && !reads_blocks(self, args[0], true, &c->send, b.sends, b.from)) return false;
+    if (at_root && !reads_blocks(self, args[0], true, &c->send, blocks_sent(&b, self->size)))
+        return false;
     if (there) {
         b.sends[root] = 0;
         return sees_types(c);
     }
-    return reads_block(self, args[1], &c->recv, &b.takes[root]) && !c->recv.readonly &&
-           (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) && sees_types(c);
+    return reads_block(self, args[1], &c->recv, blocks_taken(&b, self->size), root) &&
+           !c->recv.readonly && (!at_root || (b.sends[root] == b.takes[root] && han_apart(c))) &&
+           sees_types(c);
 }
 
 /* Send a copy of the blocks that are in the receive buffer. */
@@ -124,28 +135,23 @@ static bool copies_own_blocks(const han_caller *self, han_call *c, const han_own
 bool han_read_alltoallv(const han_caller *self, PyObject *const *args, han_call *c) {
     han_own_blocks b;
     if (!open_own_blocks(self, c, &b) ||
-        !reads_blocks(self, args[1], false, &c->recv, b.takes, b.to) || c->recv.readonly)
+        !reads_blocks(self, args[1], false, &c->recv, blocks_taken(&b, self->size)) ||
+        c->recv.readonly)
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
-    return reads_blocks(self, args[0], true, &c->send, b.sends, b.from) &&
+    return reads_blocks(self, args[0], true, &c->send, blocks_sent(&b, self->size)) &&
            b.sends[self->rank] == b.takes[self->rank] && han_apart(c) && sees_types(c);
-}
-
-/* Read a buffer whose blocks have types of their own. */
-static bool reads_typed(const han_caller *self, PyObject *o, han_buffer *out, uint64_t *sizes,
-                        uint64_t *places) {
-    han_blocks b = {.counts = sizes, .places = places, .size = self->size};
-    return han_py_read_typed(self->reader, o, &b, out);
 }
 
 /* send, recv */
 bool han_read_alltoallw(const han_caller *self, PyObject *const *args, han_call *c) {
     han_own_blocks b;
-    if (!open_own_blocks(self, c, &b) || !reads_typed(self, args[1], &c->recv, b.takes, b.to) ||
-        c->recv.readonly)
+    if (!open_own_blocks(self, c, &b)) return false;
+    han_blocks to = blocks_sent(&b, self->size), from = blocks_taken(&b, self->size);
+    if (!han_py_read_typed(self->reader, args[1], &from, &c->recv) || c->recv.readonly)
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
-    return reads_typed(self, args[0], &c->send, b.sends, b.from) &&
+    return han_py_read_typed(self->reader, args[0], &to, &c->send) &&
            b.sends[self->rank] == b.takes[self->rank] && han_apart(c) && sees_types(c);
 }
 
@@ -230,21 +236,22 @@ static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, boo
     bool found = sent && e->same      ? repeats(self, o, b, out)
                  : e->form == COUNTED ? han_py_read_any_vector(self->reader, o, sent, b, out)
                                       : divides(self, o, b, out);
-    return found && in_bytes(out, b->size, b->counts, b->places);
+    return found && in_bytes(out, b);
 }
 
 /* Tell the blocks of edges by rank. Those of one rank must be contiguous, and of no derived type,
  * else false. */
-static bool joins(const han_buffer *buffer, const han_blocks *b, const int32_t *ranks,
-                  uint64_t *sizes, uint64_t *places) {
+static bool joins(const han_buffer *buffer, const han_blocks *edges, han_blocks to) {
     bool found = true;
-    for (int32_t k = 0; k < b->size; k++) {
-        const int32_t r = ranks[k];
-        if (r < 0 || !b->counts[k]) continue;
-        if (!sizes[r]) places[r] = b->places[k];
-        found = found && places[r] + sizes[r] == b->places[k] && !(sizes[r] && buffer->datatype);
-        sizes[r] += b->counts[k];
-        found = found && sizes[r] <= INT32_MAX;
+    for (int32_t k = 0; k < edges->size; k++) {
+        const int32_t r = edges->ranks[k];
+        if (r < 0 || !edges->counts[k]) continue;
+        uint64_t *size = &to.counts[r], *place = &to.places[r];
+        if (!*size) *place = edges->places[k];
+        found = found && *place + *size == edges->places[k] && !(*size && buffer->datatype);
+        *size += edges->counts[k];
+        to.elements[r] += edges->elements[k];
+        found = found && *size <= INT32_MAX;
     }
     return found;
 }
@@ -264,8 +271,8 @@ bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call
     }
     found = found && reads_edges(self, args[1], e, true, &to, &c->send) &&
             reads_edges(self, args[2], e, false, &from, &c->recv) && !c->recv.readonly &&
-            han_apart(c) && joins(&c->send, &to, e->ranks, own.sends, own.from) &&
-            joins(&c->recv, &from, e->ranks + e->targets, own.takes, own.to) &&
+            han_apart(c) && joins(&c->send, &to, blocks_sent(&own, self->size)) &&
+            joins(&c->recv, &from, blocks_taken(&own, self->size)) &&
             own.sends[self->rank] == own.takes[self->rank] && sees_types(c);
     PyMem_Free(sent);
     PyMem_Free(taken);

@@ -190,16 +190,25 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
     return facts;
 }
 
+static int read_combiners(han_mpi *m, PyObject *numbers) {
+    if (PyTuple_GET_SIZE(numbers) != HAN_COMBINERS)
+        return HAN_RAISE(PyExc_ValueError, "Reader: %d combiners expected", HAN_COMBINERS);
+    for (int k = 0; k < HAN_COMBINERS; k++)
+        m->combiners[k] = (int)PyLong_AsLong(PyTuple_GET_ITEM(numbers, k));
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static int reader_init(ReaderObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"library", "wide",   "comm_self", "datatype", "handle",
-                            "refused", "buffer", "in_place",  "error",    NULL};
+    static char *names[] = {"library", "wide",     "comm_self", "datatype",  "handle",  "refused",
+                            "buffer",  "in_place", "error",     "combiners", "order_c", NULL};
     const char *library;
     unsigned long long comm_self;
-    PyObject *datatype, *refused, *buffer, *in_place, *error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spKO!nO!O!OO", names, &library, &self->mpi.wide,
-                                     &comm_self, &PyType_Type, &datatype, &self->handle,
-                                     &PyTuple_Type, &refused, &PyType_Type, &buffer, &in_place,
-                                     &error))
+    PyObject *datatype, *refused, *buffer, *in_place, *error, *combiners;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "spKO!nO!O!OOO!i", names, &library, &self->mpi.wide, &comm_self,
+            &PyType_Type, &datatype, &self->handle, &PyTuple_Type, &refused, &PyType_Type, &buffer,
+            &in_place, &error, &PyTuple_Type, &combiners, &self->mpi.order_c) ||
+        read_combiners(&self->mpi, combiners))
         return -1;
     const char *missing = han_mpi_load(&self->mpi, library);
     if (missing)
@@ -237,7 +246,7 @@ PyTypeObject ReaderType = {
     .tp_dealloc = (destructor)reader_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "Reader(library, wide, comm_self, datatype, handle, refused, buffer, in_place, "
-              "error)\n--\n\n"
+              "error, combiners, order_c)\n--\n\n"
               "Reads buffer arguments. Facts of an element type are (size, handle, kind).",
     .tp_methods = reader_methods,
     .tp_init = (initproc)reader_init,

@@ -1,9 +1,12 @@
 #include "python/py_vectors.h"
 
 bool han_py_blocks(han_blocks *b, uint64_t **counts, int32_t size) {
-    *counts = PyMem_Calloc(2 * (size_t)size, sizeof **counts);
+    *counts = PyMem_Calloc(3 * (size_t)size, sizeof **counts);
     if (!*counts) return false;
-    *b = (han_blocks){.counts = *counts, .places = *counts + size, .size = size};
+    *b = (han_blocks){.counts = *counts,
+                      .places = *counts + size,
+                      .elements = *counts + 2 * (size_t)size,
+                      .size = size};
     return true;
 }
 
@@ -164,6 +167,7 @@ bool han_py_read_typed(const ReaderObject *r, PyObject *o, han_blocks *b, han_bu
     found = found && out->datatype && PyTuple_GET_SIZE(out->datatype) == b->size;
     for (int32_t k = 0; found && k < b->size; k++) {
         if (is_left_out(b, k)) b->counts[k] = 0;
+        b->elements[k] = b->counts[k];
         if (b->counts[k])
             found = measure(r, PyTuple_GET_ITEM(out->datatype, k), &b->counts[k], b->places[k],
                             &b->reach, &gaps);

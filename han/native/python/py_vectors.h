@@ -7,7 +7,8 @@
 
 /* Blocks of all ranks, in elements. */
 typedef struct {
-    uint64_t *counts, *places; /* of each block; the caller owns the memory of both */
+    uint64_t *counts, *places; /* of each block; the caller owns the memory of these */
+    uint64_t *elements;        /* of each block, where counts become bytes */
     const int32_t *ranks;    /* NULL, or whose each block is: that of a negative one is left out */
     uint64_t total, largest; /* in all; in the largest block */
     uint64_t reach;          /* where the last block ends */
@@ -17,7 +18,7 @@ typedef struct {
     bool ascending; /* none begins before the one before it ends; empty ones may be anywhere */
 } han_blocks;
 
-/* Take the memory for the counts, and behind them for the places, which is NULL before: false,
+/* Take the memory for the counts, and behind them for the rest, which is NULL before: false,
  * without an exception, if there is none. The caller frees it with PyMem_Free. */
 bool han_py_blocks(han_blocks *, uint64_t **counts, int32_t size);
 

@@ -1,0 +1,33 @@
+/* Data that lies in memory as a grid: equal runs of bytes, in the order of nested loops. */
+#ifndef HAN_GRID_H
+#define HAN_GRID_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { HAN_GRID_LOOPS = 4 };
+
+typedef struct {
+    uint64_t count;
+    int64_t stride; /* in bytes */
+} han_loop;
+
+typedef struct {
+    int64_t first; /* where the first run begins, from the address of the data */
+    uint64_t run;  /* bytes of a run; 0: there is no data */
+    int32_t loops; /* 0: all data is one run; negative: it is no grid, and nothing else is told */
+    han_loop loop[HAN_GRID_LOOPS]; /* from the innermost one on; each repeats what is before it */
+} han_grid;
+
+static inline han_grid han_grid_of(uint64_t run) { return (han_grid){.run = run}; }
+static inline han_grid han_no_grid(void) { return (han_grid){.loops = -1}; }
+/* Whether the data lies in order and without gaps. */
+static inline bool han_is_run(const han_grid *g) { return g->loops == 0; }
+
+/* Repeat a grid, `stride` bytes apart. False if that is no grid of so few loops. */
+bool han_grid_repeat(han_grid *, uint64_t count, int64_t stride);
+/* Copy the data of a grid to packed bytes, or back. */
+void han_grid_pack(const han_grid *, const uint8_t *data, uint8_t *packed);
+void han_grid_unpack(const han_grid *, const uint8_t *packed, uint8_t *data);
+
+#endif
