@@ -73,9 +73,9 @@ class Edges:
         """Return the blocks for, or from, each rank; those of one rank are joined."""
         known = sorted((rank, k) for k, rank in enumerate(ranks) if rank >= 0)
         chosen, owners = [blocks.each[k] for _, k in known], [rank for rank, _ in known]
-        side = _side(chosen, packs) if known else Side(0, [], [], device=blocks.device)
-        if len({*owners}) < len(owners) and side.hook is None and not side.device:
-            side = _packed(chosen, packs)
+        several = len({*owners}) < len(owners) and not blocks.device
+        make = _packed if several else _side
+        side = make(chosen, packs) if known else Side(0, [], [], device=blocks.device)
         sizes, places = [0] * self.size, [0] * self.size
         for rank, nbytes, place in reversed([*zip(owners, side.sizes, side.places, strict=True)]):
             sizes[rank] += nbytes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from han.common.errors import ArgumentError, ArgumentTypeError
 from han.message.blocks import _check_apart
 from han.message.buffers import Buffer, parse, placed
 from han.message.message import CallKey, Message, _no_in_place, _writable, in_place, root_of
-from han.message.packing import Hook
+from han.message.packing import WRAP, Hook, run_start
 from han.message.uneven import Vector, _all, _mover, _numbers
 from han.model.program import AT_MOST
 from han.tasks.own_sizes import own_sizes
@@ -30,7 +30,6 @@ TYPED = (
     "no buffer of blocks with types of their own; expected [data, types], "
     "[data, (counts, displacements), types] or [data, counts, displacements, types]"
 )
-WRAP = 1 << 64  # places may lie before the address of a buffer
 
 
 class Side(NamedTuple):
@@ -62,22 +61,37 @@ def _nothing(size: int) -> Side:
 
 
 def _side(blocks: Sequence[Buffer], packs: bool) -> Side:
-    """Return the blocks of a buffer, which are packed if elements have gaps."""
+    """Return the blocks of a buffer; those whose data is not one run of bytes are packed."""
     first = blocks[0]
-    if not (first.device or all(b.dense for b in blocks if b.count)):
-        return _packed(blocks, packs)
-    sizes = [b.count * b.size for b in blocks]
-    places = [b.address - first.address for b in blocks]
-    return Side(first.address, sizes, places, (first.owner,), None, first.device)
+    if first.device:
+        sizes = [b.count * b.size for b in blocks]
+        places = [b.address - first.address for b in blocks]
+        return Side(first.address, sizes, places, (first.owner,), None, True)
+    return _laid(blocks, [run_start(b) for b in blocks], packs)
 
 
 def _packed(blocks: Sequence[Buffer], packs: bool) -> Side:
     """Return packed copies of the blocks of a buffer, made before a run, or unpacked after it."""
+    return _laid(blocks, [None] * len(blocks), packs)
+
+
+def _laid(blocks: Sequence[Buffer], runs: Sequence[int | None], packs: bool) -> Side:
+    """Return blocks where their data is, and packed copies of the others.
+
+    `runs`: where the data of each block begins in it; None: it is packed.
+    """
     sizes = [b.count * b.size for b in blocks]
-    packed, places = np.empty(sum(sizes), np.uint8), [0, *accumulate(sizes)][:-1]
-    parts = [packed[p : p + n] for p, n in zip(places, sizes, strict=True)]
-    hook = _all([_mover(*pair, packs=packs) for pair in zip(blocks, parts, strict=True)])
-    return Side(packed.ctypes.data, sizes, places, (blocks[0].owner, packed), hook)
+    apart = [n * (run is None) for n, run in zip(sizes, runs, strict=True)]
+    packed, ends = np.empty(sum(apart), np.uint8), accumulate(apart, initial=0)
+    starts = [b.address + (run or 0) for b, run in zip(blocks, runs, strict=True)]
+    hooks = []
+    for k, (at, end) in enumerate(pairwise(ends)):
+        if runs[k] is None:
+            starts[k] = packed.ctypes.data + at
+            hooks.append(_mover(blocks[k], packed[at:end], packs=packs))
+    places = [start - starts[0] for start in starts]
+    hook = _all(hooks) if hooks else None
+    return Side(starts[0], sizes, places, (blocks[0].owner, packed), hook)
 
 
 def _message(collective: str, root: int, send: Side, recv: Side) -> Message:

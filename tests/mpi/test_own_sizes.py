@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 import han
 from han.common.errors import ArgumentError, HanError
+from han.message.reader import READER
 
 WORLD = MPI.COMM_WORLD
 SIZE, RANK = WORLD.size, WORLD.rank
@@ -249,6 +250,50 @@ def test_blocks_with_types_in_place_and_without_numbers(mpi_ranks, alike):
         view = np.arange(4.0)[2:]  # blocks may lie anywhere in the array
         comm.Alltoallw([view, counts, [-8] * SIZE, kinds], [got, counts, [0] * SIZE, kinds])
         assert got[0] == 1
+
+
+@on_few
+@pytest.mark.parametrize("levels", [FLAT, APART], ids=["one", "alone"])
+def test_blocks_with_addresses(mpi_ranks, levels):
+    """Displacements, or those in a type, may be addresses; one side is a run, the other is not."""
+    numbers = [0] * SIZE, [1] * SIZE
+    with opened(new_comm(levels)) as comm:
+        for form, count in product((*FORMS, *FORMS), (3, 5000)):
+            given, got = block(RANK, 0, SIZE * count), np.full(2 * SIZE * count, -1.0)
+            at, into = (MPI.Get_address(array) for array in (given, got))
+            runs = [D.Create_hindexed([count], [at + 8 * count * k]).Commit() for k in range(SIZE)]
+            spaced = D.Create_vector(count, 1, 2).Commit()
+            places = [into + 16 * count * k for k in range(SIZE)]
+            call = method_of(comm, form, "Alltoallw")
+            finish(
+                call([MPI.BOTTOM, numbers[::-1], runs],
+                     [MPI.BOTTOM, (numbers[1], places), [spaced] * SIZE])
+            )  # fmt: skip
+            wanted = [block(s, 0, SIZE * count)[RANK * count :][:count] for s in range(SIZE)]
+            assert got[::2].tolist() == np.concatenate(wanted).tolist()
+            assert (got[1::2] == -1).all()
+            for kind in (*runs, spaced):
+                kind.Free()
+
+
+def test_data_that_is_one_run_is_found():
+    made = [
+        (D.Create_subarray([4, 3], [2, 3], [1, 0]), 24),
+        (D.Create_subarray([3, 4], [3, 2], [0, 1], MPI.ORDER_FORTRAN), 24),
+        (D.Create_contiguous(3).Create_resized(0, 48).Dup(), 0),
+        (D.Create_vector(3, 2, 2), 0),
+        (D.Create_hindexed([1], [40]), 40),
+        (D.Create_indexed([2, 2], [1, 3]), 8),
+        (D.Create_subarray([4, 6], [2, 3], [1, 2]), None),
+        (D.Create_indexed([1, 1], [1, 0]), None),
+        (MPI.Datatype.Create_struct([1, 1], [8, 0], [D, D]), None),
+        (MPI.DOUBLE_INT, None),
+    ]
+    for kind, start in made:
+        assert READER.run_start(kind, 1) == start, kind.Get_envelope()
+    resized = D.Create_contiguous(3).Create_resized(0, 48)
+    assert READER.run_start(resized, 2) is None
+    assert READER.run_start(D.Create_contiguous(3), 2) == 0
 
 
 @on_few

@@ -25,7 +25,7 @@
 #define HAN_NO_MEMORY (PyErr_NoMemory(), -1)
 
 extern PyTypeObject BoardType, CallsType, DeliveryType, EagerType, EngineType, OperationsType,
-    PlanType, ReaderType, RecordsType, RefType;
+    PackerType, PlanType, ReaderType, RecordsType, RefType;
 extern PyMethodDef han_arena_functions[], han_dlpack_functions[], han_encoded_functions[],
     han_joined_functions[], han_kernel_functions[], han_mapping_functions[], han_rolled_functions[],
     han_vector_functions[];

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "datatypes.h"
+#include "python/py_packing.h"
 
 static bool is_root_of_bcast(const han_caller *self, const han_call *c) {
     return c->use == HAN_PACKED && c->key.root == self->rank;
@@ -10,59 +10,10 @@ static bool is_root_of_bcast(const han_caller *self, const han_call *c) {
 
 /* ---- blocks of one type --------------------------------------------------------------------- */
 
-/* Elements of a type in memory; the grid of their data, if it is one. */
-typedef struct {
-    const han_grid *grid;
-    han_handle type;
-    uint64_t elements, nbytes;
-    uint8_t *data;
-} block;
-
-static int pack(const ReaderObject *r, const block *b, uint8_t *packed) {
-    if (b->grid->loops < 0)
-        return han_pack(&r->mpi, b->data, (int)b->elements, b->type, packed, (int)b->nbytes,
-                        r->self);
-    han_grid_pack(b->grid, b->data, packed);
-    return 0;
-}
-
-static int unpack(const ReaderObject *r, const block *b, const uint8_t *packed) {
-    if (b->grid->loops < 0)
-        return han_unpack(&r->mpi, packed, (int)b->nbytes, b->data, (int)b->elements, b->type,
-                          r->self);
-    han_grid_unpack(b->grid, packed, b->data);
-    return 0;
-}
-
-/* Copy a block to another one, by `room` for its data. */
-static int move(const ReaderObject *r, const block *from, const block *to, uint8_t *room) {
-    if (han_is_run(to->grid)) return pack(r, from, to->data + to->grid->first);
-    if (han_is_run(from->grid)) return unpack(r, to, from->data + from->grid->first);
-    int rc = pack(r, from, room);
-    return rc ? rc : unpack(r, to, room);
-}
-
-/* The grid of elements of a type; `last` is the type that was asked for before. */
-typedef struct {
-    han_handle last;
-    han_grid grid;
-    int64_t extent;
-} asked;
-
-static han_grid grid_of(const ReaderObject *r, asked *a, han_handle type, uint64_t elements) {
-    if (type != a->last) {
-        a->grid = han_grid_of_type(&r->mpi, type, &a->extent);
-        a->last = type;
-    }
-    han_grid grid = a->grid;
-    bool found = grid.loops >= 0 && han_grid_repeat(&grid, elements, a->extent);
-    return found ? grid : han_no_grid();
-}
-
 /* All elements of a buffer of a derived type. */
-static block whole(const ReaderObject *r, const han_buffer *b, const han_grid *grid,
-                   uint8_t *data) {
-    return (block){grid, han_py_handle(r, b->datatype), b->count, b->packed, data};
+static han_packing whole(const ReaderObject *r, const han_buffer *b, const han_grid *grid,
+                         uint8_t *data) {
+    return (han_packing){grid, han_py_handle(r, b->datatype), b->count, b->packed, data};
 }
 
 /* ---- blocks of all ranks -------------------------------------------------------------------- */
@@ -96,17 +47,17 @@ static han_handle type_of(const ReaderObject *r, const han_buffer *b, int32_t k)
     return han_py_handle(r, own ? PyTuple_GET_ITEM(b->datatype, k) : b->datatype);
 }
 
-static block block_of(const ReaderObject *r, const side *s, int32_t k) {
-    return (block){&s->grids[k], type_of(r, s->buffer, k), s->elements[k], s->sizes[k],
-                   s->buffer->data + s->places[k]};
+static han_packing block_of(const ReaderObject *r, const side *s, int32_t k) {
+    return (han_packing){&s->grids[k], type_of(r, s->buffer, k), s->elements[k], s->sizes[k],
+                         s->buffer->data + s->places[k]};
 }
 
 static void find_grids(const ReaderObject *r, const side *s, int32_t blocks) {
-    asked last = {.last = 0};
+    han_asked last = {.last = 0};
     for (int32_t k = 0; k < blocks; k++) {
         if (!s->sizes[k]) continue;
         s->grids[k] = s->buffer->datatype
-                          ? grid_of(r, &last, type_of(r, s->buffer, k), s->elements[k])
+                          ? han_py_grid(r, &last, type_of(r, s->buffer, k), s->elements[k])
                           : han_grid_of(s->sizes[k]);
     }
 }
@@ -143,8 +94,8 @@ static int pack_all(const ReaderObject *r, const side *s, int32_t blocks) {
     int rc = 0;
     for (int32_t k = 0; k < blocks && !rc; k++) {
         if (!is_packed(s, k) || (last >= 0 && s->starts[k] == s->starts[last])) continue;
-        const block b = block_of(r, s, k);
-        rc = pack(r, &b, s->buffer->data + s->starts[k]);
+        const han_packing b = block_of(r, s, k);
+        rc = han_py_pack(r, &b, s->buffer->data + s->starts[k]);
         last = k;
     }
     return rc;
@@ -154,8 +105,8 @@ static int unpack_all(const ReaderObject *r, const side *s, int32_t blocks) {
     int rc = 0;
     for (int32_t k = 0; k < blocks && !rc; k++)
         if (is_packed(s, k)) {
-            const block b = block_of(r, s, k);
-            rc = unpack(r, &b, s->buffer->data + s->starts[k]);
+            const han_packing b = block_of(r, s, k);
+            rc = han_py_unpack(r, &b, s->buffer->data + s->starts[k]);
         }
     return rc;
 }
@@ -164,10 +115,10 @@ static int unpack_all(const ReaderObject *r, const side *s, int32_t blocks) {
 static int move_own(const han_caller *self, const sides *s, uint8_t *room) {
     const int32_t own = self->rank;
     if (!s->sent.sizes[own] || !s->taken.sizes[own]) return 0;
-    const block from = block_of(self->reader, &s->sent, own);
-    const block to = block_of(self->reader, &s->taken, own);
+    const han_packing from = block_of(self->reader, &s->sent, own);
+    const han_packing to = block_of(self->reader, &s->taken, own);
     s->sent.sizes[own] = s->taken.sizes[own] = 0;
-    return move(self->reader, &from, &to, room);
+    return han_py_move(self->reader, &from, &to, room);
 }
 
 /* ---- copies --------------------------------------------------------------------------------- */
@@ -211,13 +162,13 @@ static int lay_out_types(const han_caller *self, const han_call *c, han_call *co
 
 /* Pack what the root broadcasts. Data that is one run stays in its buffer. */
 static int lay_out_bcast(const han_caller *self, const han_call *c, han_call *copy) {
-    asked none = {.last = 0};
-    const block b = whole(self->reader, &c->recv, copy->grids, c->recv.data);
-    *copy->grids = grid_of(self->reader, &none, b.type, b.elements);
+    han_asked none = {.last = 0};
+    const han_packing b = whole(self->reader, &c->recv, copy->grids, c->recv.data);
+    *copy->grids = han_py_grid(self->reader, &none, b.type, b.elements);
     if (han_is_run(copy->grids)) copy->recv.data = c->recv.data + copy->grids->first;
     copy->send.data = copy->recv.data;
     bool packs = is_root_of_bcast(self, c) && b.nbytes && !han_is_run(copy->grids);
-    return packs ? pack(self->reader, &b, copy->recv.data) : 0;
+    return packs ? han_py_pack(self->reader, &b, copy->recv.data) : 0;
 }
 
 PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy) {
@@ -248,15 +199,15 @@ static void deliver_blocks(const han_caller *self, const han_call *c, const uint
 }
 
 static int deliver_packed(const ReaderObject *r, const han_call *c, const han_call *copy) {
-    const block b = whole(r, &c->recv, copy->grids, c->recv.data);
-    return han_is_run(b.grid) ? 0 : unpack(r, &b, copy->recv.data);
+    const han_packing b = whole(r, &c->recv, copy->grids, c->recv.data);
+    return han_is_run(b.grid) ? 0 : han_py_unpack(r, &b, copy->recv.data);
 }
 
 /* Copy the data of elements that have gaps in both places. */
 static int deliver_data(const ReaderObject *r, const han_buffer *b, uint8_t *received) {
     const han_grid none = han_no_grid();
-    const block from = whole(r, b, &none, received), to = whole(r, b, &none, b->data);
-    return move(r, &from, &to, received + b->nbytes);
+    const han_packing from = whole(r, b, &none, received), to = whole(r, b, &none, b->data);
+    return han_py_move(r, &from, &to, received + b->nbytes);
 }
 
 static int deliver(const han_caller *self, const han_call *c, const han_call *copy) {
