@@ -601,23 +601,25 @@ class Reader:
 
         None if the argument is refused. A count in `spec` is that of one of `blocks` blocks.
         """
-    def packer(
-        self,
-        datatype: MPI.Datatype,
-        elements: int,
-        address: int,
-        nbytes: int,
-        packed: int,
-        owner: object,
-        packs: bool,
-        /,
-    ) -> Callable[[], None]:
-        """Return a function that packs elements of a type, or unpacks them.
 
-        `nbytes`: of their data; `packed`: the address of the packed bytes, which `owner` keeps.
-        """
-    def run_start(self, datatype: MPI.Datatype, elements: int, /) -> int | None:
-        """Return where the data of elements begins, from their address, if it is one run."""
+def packer(
+    reader: Reader,
+    datatype: MPI.Datatype,
+    elements: int,
+    address: int,
+    nbytes: int,
+    packed: int,
+    owner: object,
+    packs: bool,
+    /,
+) -> Callable[[], None]:
+    """Return a function that packs elements of a type, or unpacks them.
+
+    `nbytes`: of their data; `packed`: the address of the packed bytes, which `owner` keeps.
+    """
+
+def run_start(reader: Reader, datatype: MPI.Datatype, elements: int, /) -> int | None:
+    """Return where the data of elements begins, from their address, if it is one run."""
 
 @final
 class Board:

@@ -137,6 +137,27 @@ def _on_line(name: str, comm: MPI.Intracomm, count: int = COUNT) -> Work:
     return Work(call, [recv], free=line.Free)
 
 
+def _halo(side: int, comm: MPI.Intracomm) -> Work:
+    """Exchange the outer columns of a matrix on each rank with neighbours, as a stencil does."""
+    line = comm.Create_cart([comm.Get_size()], [False])
+    line.Barrier()
+    whole, column = (side, side), (side, 1)
+    matrix = np.arange(float(side * side)).reshape(whole) + comm.Get_rank()
+    inner, outer = (
+        [MPI.DOUBLE.Create_subarray(whole, column, (0, k)).Commit() for k in places]
+        for places in ((1, side - 2), (0, side - 1))
+    )
+    numbers = [1, 1], [0, 0]
+    call = partial(line.Neighbor_alltoallw, [matrix, numbers, inner], [matrix, numbers, outer])
+
+    def free() -> None:
+        for kind in chain(inner, outer):
+            kind.Free()
+        line.Free()
+
+    return Work(call, [matrix], free=free)
+
+
 def _line_and_call(comm: MPI.Intracomm) -> Work:
     found: list[Any] = [np.zeros(0)]
 
@@ -153,6 +174,7 @@ SLABS = (
     ("Alltoallw", 16 << 10), ("Alltoallw", 256 << 10), ("Ialltoallw", 256 << 10),
     ("Alltoallw", 4 << 20),
 )  # fmt: skip
+SIDES = 32, 512  # of matrices whose columns neighbours exchange
 ON_LINE = "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Ineighbor_alltoall"
 ROWS = (
     ProgramRow(VECTORS, "Gatherv(a, [a, n])", _gatherv),
@@ -172,5 +194,9 @@ ROWS = (
     *(ProgramRow(VECTORS, f"{name} on a line", partial(_on_line, name)) for name in ON_LINE),
     ProgramRow(VECTORS, "Neighbor_alltoall of 64KiB on a line",
                partial(_on_line, "Neighbor_alltoall", count=LONGER)),
+    *(
+        ProgramRow(VECTORS, f"Neighbor_alltoallw of columns of {side}", partial(_halo, side))
+        for side in SIDES
+    ),
     ProgramRow(VECTORS, "Create_cart, Neighbor_alltoall, Free", _line_and_call),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from han import _native
 from han.message.buffers import Buffer
 from han.message.reader import READER
 
@@ -29,14 +30,16 @@ def _made(buffer: Buffer, packed: np.ndarray[Any, Any], packs: bool) -> Hook:
     if not nbytes:
         return nothing
     where = buffer.address % WRAP
-    return READER.packer(buffer.datatype, count, where, nbytes, packed.ctypes.data, packed, packs)
+    return _native.packer(
+        READER, buffer.datatype, count, where, nbytes, packed.ctypes.data, packed, packs
+    )
 
 
 def run_start(buffer: Buffer) -> int | None:
     """Return where the data of a buffer begins, from its address, if it is one run of bytes."""
-    return (
-        0 if buffer.dense or not buffer.count else READER.run_start(buffer.datatype, buffer.count)
-    )
+    if buffer.dense or not buffer.count:
+        return 0
+    return _native.run_start(READER, buffer.datatype, buffer.count)
 
 
 def nothing() -> None:

@@ -9,6 +9,7 @@ from _support import APART, FLAT, FORMS, TWO_BY_TWO, finish, method_of, new_comm
 from mpi4py import MPI
 
 import han
+from han._native import run_start
 from han.common.errors import ArgumentError, HanError
 from han.message.reader import READER
 
@@ -290,10 +291,10 @@ def test_data_that_is_one_run_is_found():
         (MPI.DOUBLE_INT, None),
     ]
     for kind, start in made:
-        assert READER.run_start(kind, 1) == start, kind.Get_envelope()
+        assert run_start(READER, kind, 1) == start, kind.Get_envelope()
     resized = D.Create_contiguous(3).Create_resized(0, 48)
-    assert READER.run_start(resized, 2) is None
-    assert READER.run_start(D.Create_contiguous(3), 2) == 0
+    assert run_start(READER, resized, 2) is None
+    assert run_start(READER, D.Create_contiguous(3), 2) == 0
 
 
 @on_few

@@ -81,7 +81,13 @@ PyTypeObject PackerType = {
     .tp_doc = "Packs elements of a type, or unpacks them.",
 };
 
-/* ---- methods of Reader ---------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------ */
+
+static bool is_no_type(const ReaderObject *r, PyObject *o) {
+    if (PyObject_TypeCheck(o, r->datatype)) return false;
+    PyErr_Format(PyExc_TypeError, "an MPI.Datatype expected, %.200s found", Py_TYPE(o)->tp_name);
+    return true;
+}
 
 static han_grid find_grid(const ReaderObject *r, PyObject *datatype, uint64_t elements) {
     han_asked none = {.last = 0};
@@ -93,21 +99,23 @@ static han_grid find_grid(const ReaderObject *r, PyObject *datatype, uint64_t el
     return grid;
 }
 
-/* packer(datatype, elements, address, bytes of data, address and owner of packed ones, packs) */
-PyObject *han_py_packer(ReaderObject *self, PyObject *args) {
+/* packer(reader, datatype, elements, address, bytes of data, address and owner of packed ones, packs) */
+static PyObject *make_packer(PyObject *Py_UNUSED(module), PyObject *args) {
+    ReaderObject *reader;
     PyObject *datatype, *owner;
     unsigned long long elements, address, nbytes, packed;
     int packs;
-    if (!PyArg_ParseTuple(args, "O!KKKKOp", self->datatype, &datatype, &elements, &address, &nbytes,
-                          &packed, &owner, &packs))
+    if (!PyArg_ParseTuple(args, "O!OKKKKOp", &ReaderType, &reader, &datatype, &elements, &address,
+                          &nbytes, &packed, &owner, &packs) ||
+        is_no_type(reader, datatype))
         return NULL;
-    const han_grid grid = find_grid(self, datatype, elements);
+    const han_grid grid = find_grid(reader, datatype, elements);
     if (grid.loops < 0 && (elements > INT_MAX || nbytes > INT_MAX))
         return PyErr_Format(PyExc_OverflowError, "MPI packs at most %d bytes of such a type",
                             INT_MAX);
     PackerObject *made = PyObject_New(PackerObject, &PackerType);
     if (!made) return NULL;
-    made->reader = (ReaderObject *)Py_NewRef(self);
+    made->reader = (ReaderObject *)Py_NewRef(reader);
     made->datatype = Py_NewRef(datatype);
     made->owner = Py_NewRef(owner);
     made->packed = (uint8_t *)(uintptr_t)packed;
@@ -119,12 +127,24 @@ PyObject *han_py_packer(ReaderObject *self, PyObject *args) {
     return (PyObject *)made;
 }
 
-/* run_start(datatype, elements) */
-PyObject *han_py_run_start(ReaderObject *self, PyObject *args) {
+/* run_start(reader, datatype, elements) */
+static PyObject *run_start(PyObject *Py_UNUSED(module), PyObject *args) {
+    const ReaderObject *reader;
     PyObject *datatype;
     unsigned long long elements;
-    if (!PyArg_ParseTuple(args, "O!K", self->datatype, &datatype, &elements)) return NULL;
-    const han_grid grid = find_grid(self, datatype, elements);
+    if (!PyArg_ParseTuple(args, "O!OK", &ReaderType, &reader, &datatype, &elements) ||
+        is_no_type(reader, datatype))
+        return NULL;
+    const han_grid grid = find_grid(reader, datatype, elements);
     if (!han_is_run(&grid)) Py_RETURN_NONE;
     return PyLong_FromLongLong(grid.first);
 }
+
+PyMethodDef han_packing_functions[] = {
+    HAN_METHOD("packer", make_packer, METH_VARARGS,
+               "$module, reader, datatype, elements, address, nbytes, packed, owner, packs, /",
+               "Return a function that packs elements of a type, or unpacks them."),
+    HAN_METHOD("run_start", run_start, METH_VARARGS, "$module, reader, datatype, elements, /",
+               "Return where the data of elements begins if it is one run; else None."),
+    {NULL, NULL, 0, NULL},
+};

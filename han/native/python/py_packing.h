@@ -31,8 +31,4 @@ typedef struct {
 /* The grid of elements of a type. */
 han_grid han_py_grid(const ReaderObject *, han_asked *, han_handle type, uint64_t elements);
 
-/* Methods of Reader. */
-PyObject *han_py_packer(ReaderObject *, PyObject *args);
-PyObject *han_py_run_start(ReaderObject *, PyObject *args);
-
 #endif

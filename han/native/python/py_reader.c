@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "python/objects.h"
-#include "python/py_packing.h"
 
 /* ---- lists -------------------------------------------------------------------------------- */
 
@@ -238,11 +237,6 @@ static PyMethodDef reader_methods[] = {
     HAN_METHOD("read", reader_read, METH_VARARGS, "$self, spec, blocks=1, /",
                "Return address, bytes, size, handle and kind of elements, and read-only; None if "
                "refused."),
-    HAN_METHOD("packer", han_py_packer, METH_VARARGS,
-               "$self, datatype, elements, address, nbytes, packed, owner, packs, /",
-               "Return a function that packs elements of a type, or unpacks them."),
-    HAN_METHOD("run_start", han_py_run_start, METH_VARARGS, "$self, datatype, elements, /",
-               "Return where the data of elements begins if it is one run; else None."),
     {NULL, NULL, 0, NULL},
 };
 
