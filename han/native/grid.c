@@ -17,6 +17,48 @@ bool han_grid_repeat(han_grid *g, uint64_t count, int64_t stride) {
     return true;
 }
 
+typedef struct {
+    int64_t low, high;
+} bounds;
+
+static bounds bounds_of(const han_grid *g, int64_t at) {
+    bounds b = {at + g->first, at + g->first + (int64_t)g->run};
+    for (int32_t k = 0; k < g->loops; k++) {
+        const int64_t reach = (int64_t)(g->loop[k].count - 1) * g->loop[k].stride;
+        *(reach < 0 ? &b.low : &b.high) += reach;
+    }
+    return b;
+}
+
+/* The least stride of a grid, or `least` if that is less. */
+static int64_t least_stride(const han_grid *g, int64_t least) {
+    for (int32_t k = 0; k < g->loops; k++) {
+        const int64_t stride = g->loop[k].stride < 0 ? -g->loop[k].stride : g->loop[k].stride;
+        if (stride < least) least = stride;
+    }
+    return least;
+}
+
+static bool has_period(const han_grid *g, int64_t period) {
+    for (int32_t k = 0; k < g->loops; k++)
+        if (g->loop[k].stride % period) return false;
+    return (int64_t)g->run <= period;
+}
+
+bool han_grids_apart(const han_grid *a, const uint8_t *at, const han_grid *b,
+                     const uint8_t *other) {
+    if (a->loops < 0 || b->loops < 0) return false;
+    const int64_t from = (int64_t)(intptr_t)at, to = (int64_t)(intptr_t)other;
+    const bounds x = bounds_of(a, from), y = bounds_of(b, to);
+    if (x.high <= y.low || y.high <= x.low) return true;
+    const int64_t period = least_stride(a, least_stride(b, INT64_MAX));
+    if (!period || period == INT64_MAX || !has_period(a, period) || !has_period(b, period))
+        return false;
+    int64_t place = (to + b->first - from - a->first) % period;
+    if (place < 0) place += period;
+    return place >= (int64_t)a->run && place + (int64_t)b->run <= period;
+}
+
 /* Copy the runs of the innermost loop. The compiler copies a run of a size that it knows in a few
  * instructions, so short runs have a case each. */
 #define COPY(SIZE)                                                       \

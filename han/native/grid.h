@@ -26,6 +26,9 @@ static inline bool han_is_run(const han_grid *g) { return g->loops == 0; }
 
 /* Repeat a grid, `stride` bytes apart. False if that is no grid of so few loops. */
 bool han_grid_repeat(han_grid *, uint64_t count, int64_t stride);
+/* Whether two grids at these addresses are found to have no byte in common: their bounds have none, or the
+ * runs of both are in different places of the same period, as columns of a matrix are. */
+bool han_grids_apart(const han_grid *, const uint8_t *, const han_grid *, const uint8_t *);
 /* Copy the data of a grid to packed bytes, or back. */
 void han_grid_pack(const han_grid *, const uint8_t *data, uint8_t *packed);
 void han_grid_unpack(const han_grid *, const uint8_t *packed, uint8_t *data);

@@ -238,6 +238,31 @@ def test_types_with_gaps_are_packed(mpi_ranks):
 
 
 @on_few
+def test_columns_of_one_matrix_are_exchanged_quickly(mpi_ranks):
+    """What is sent and received lies in one array, and has no byte in common."""
+    kinds = [MPI.DOUBLE.Create_subarray([4, 5], [4, 1], [0, k]).Commit() for k in (1, 3, 0, 4)]
+    once = [1, 1], [0, 0]
+    with opened(new_comm()) as comm, opened(SHAPES["line"](comm)) as shaped:
+        below, above = shaped.Shift(0, 1)
+        for form, _ in product(FORMS, range(3)):
+            hits, matrix = shaped.cache_info().hits, np.arange(20.0).reshape(4, 5) + 100 * RANK
+            wanted = matrix.copy()
+            if below >= 0:
+                wanted[:, 0] += 3 - 100
+            if above >= 0:
+                wanted[:, 4] += 100 - 3
+            call = method_of(shaped, form, "Neighbor_alltoallw")
+            finish(call([matrix, *once, kinds[:2]], [matrix, *once, kinds[2:]]))
+            assert matrix.tolist() == wanted.tolist()
+            assert form.endswith("_init") or shaped.cache_info().hits == hits + 1 or not hits
+        if below >= 0 and above >= 0:
+            with pytest.raises(ArgumentError, match="overlap"):
+                shaped.Neighbor_alltoallw([matrix, *once, kinds[:2]], [matrix, *once, kinds[1:3]])
+    for kind in kinds:
+        kind.Free()
+
+
+@on_few
 def test_blocks_beyond_the_edge_may_lie_anywhere(mpi_ranks):
     """Nothing is read or written there: they may overlap others, and need no memory."""
     with opened(new_comm()) as comm, opened(SHAPES["line"](comm)) as shaped:

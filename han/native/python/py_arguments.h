@@ -26,6 +26,7 @@ typedef struct {
     han_buffer send, recv; /* the caller releases their objects */
     han_use use;
     bool copied; /* what is sent is a copy, of this moment: no persistent request may send it */
+    bool meets;  /* blocks of derived types may have bytes in common with others */
     han_entry key;
     uint64_t *counts; /* bytes of each block, and behind them where each one is to begin; or NULL;
                        * the caller frees them with PyMem_Free */

@@ -159,7 +159,7 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, int32_t 
     han_call c; /* small parts are cleared faster than the whole */
     c.send = c.recv = (han_buffer){0};
     c.use = HAN_DIRECT;
-    c.copied = false;
+    c.copied = c.meets = false;
     c.key = (han_entry){.collective = collective};
     c.counts = NULL;
     c.numbers = 0;

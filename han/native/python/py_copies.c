@@ -62,6 +62,17 @@ static void find_grids(const ReaderObject *r, const side *s, int32_t blocks) {
     }
 }
 
+/* Whether no block that is received has a byte in common with one that is sent. */
+static bool all_apart(const side *sent, const side *taken, int32_t blocks) {
+    for (int32_t k = 0; k < blocks; k++)
+        for (int32_t j = 0; j < blocks; j++)
+            if (sent->sizes[k] && taken->sizes[j] &&
+                !han_grids_apart(&sent->grids[k], sent->buffer->data + sent->places[k],
+                                 &taken->grids[j], taken->buffer->data + taken->places[j]))
+                return false;
+    return true;
+}
+
 /* Whether a block travels packed, in a copy. */
 static bool is_packed(const side *s, int32_t k) { return s->sizes[k] && !han_is_run(&s->grids[k]); }
 
@@ -144,7 +155,8 @@ static uint64_t bytes_of(const han_caller *self, const han_call *c) {
            sum_of(own.takes, self->size);
 }
 
-/* Lay out blocks of derived types behind the numbers of the run, and pack what is sent. */
+/* Lay out blocks of derived types behind the numbers of the run, and pack what is sent; -1 if they are
+ * not found to be apart. */
 static int lay_out_types(const han_caller *self, const han_call *c, han_call *copy) {
     uint8_t *at = copy->recv.data;
     copy->counts = (uint64_t *)at;
@@ -154,6 +166,7 @@ static int lay_out_types(const han_caller *self, const han_call *c, han_call *co
     const sides s = sides_of(self, c, copy);
     find_grids(self->reader, &s.sent, self->size);
     find_grids(self->reader, &s.taken, self->size);
+    if (c->meets && !all_apart(&s.sent, &s.taken, self->size)) return -1;
     int rc = move_own(self, &s, at);
     at = find_starts(self->reader, &s.sent, self->size, true, at);
     find_starts(self->reader, &s.taken, self->size, false, at);
