@@ -151,8 +151,8 @@ static uint64_t bytes_of(const han_caller *self, const han_call *c) {
     if (c->use == HAN_GAPPED) return c->recv.nbytes + c->recv.packed;
     if (c->use == HAN_SCATTERED) return sum_of(c->counts, self->size);
     const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
-    return c->numbers * sizeof *c->counts + sum_of(own.sends, self->size) +
-           sum_of(own.takes, self->size);
+    return c->numbers * sizeof *c->counts + (c->send.datatype ? sum_of(own.sends, self->size) : 0) +
+           (c->recv.datatype ? sum_of(own.takes, self->size) : 0);
 }
 
 /* Lay out blocks of derived types behind the numbers of the run, and pack what is sent; -1 if they are

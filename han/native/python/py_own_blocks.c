@@ -96,10 +96,13 @@ bool han_read_gather_up_to(const han_caller *self, PyObject *const *args, han_ca
     han_own_blocks b;
     if (!han_root_of(args[2], &c->key) || !open_own_blocks(self, c, &b)) return false;
     int32_t root = c->key.root;
-    if (root >= self->size || !reads_block(self, args[0], &c->send, &b.sends[root])) return false;
+    if (root >= self->size ||
+        !reads_block(self, args[0], &c->send, blocks_sent(&b, self->size), root))
+        return false;
     if (root != self->rank) return sees_types(c);
     return han_py_read(self->reader, args[1], (uint64_t)self->size, &c->recv) &&
-           !c->recv.readonly && takes_at_most(self, c, &b) && han_apart(c) && sees_types(c);
+           !c->recv.readonly && !c->recv.datatype && takes_at_most(self, c, &b) && han_apart(c) &&
+           sees_types(c);
 }
 
 /* send, recv, root */
