@@ -316,13 +316,41 @@ class Operations:
     def isend(
         self, src: Ref, nbytes: int, rank: int, request: int, /, *,
         block: int | None = None, count: int = 0, above: int = 0, upto: int = 0,
+        told: Ref | None = None, some: Ref | None = None,
     ) -> None:  # fmt: skip
-        """Start sending to `rank` what ``copy`` would copy."""
+        """Start sending to `rank` what ``copy`` would copy.
+
+        With `told` it is as many bytes as the number there says, at most `nbytes`. There is no
+        message if the number at `some` is 0.
+        """
     def irecv(
         self, dst: Ref, nbytes: int, rank: int, request: int, /, *,
         block: int | None = None, count: int = 0, above: int = 0, upto: int = 0,
+        told: Ref | None = None, some: Ref | None = None,
     ) -> None:  # fmt: skip
-        """Start receiving from `rank`."""
+        """Start receiving from `rank`.
+
+        With `told` the message may have fewer bytes; the number there says how many when it has
+        arrived. There is none if the number at `some` is 0.
+        """
+    def pack(self, dst: Ref, src: Ref, message: Ref, nbytes: int, slot: int, /) -> None:
+        """Append slots of `slot` bytes, `nbytes` in all, to a parcel.
+
+        `message` is where its numbers are, right before it. `dst` is where the slots would be if
+        all slots were full: if the parcel begins there, it has no others yet.
+        """
+    def tally(self, dst: Ref, sizes: Ref, nbytes: int, slot: int, first: bool, /) -> None:
+        """Count, of so many bytes of sizes, those of blocks that fit into slots of `slot` bytes.
+
+        `dst` is where a parcel's numbers are. `first`: nothing has been counted there yet.
+        """
+    def unpack(
+        self, dst: Ref, src: Ref, message: Ref, nbytes: int, slot: int, rank: int, /
+    ) -> None:
+        """Put all slots of a parcel of `rank`, which has come at `src`, to `dst`.
+
+        `message` is where its numbers are.
+        """
     def test(self, request: int, /) -> None:
         """Wait until a request is complete; the message of a receive must have its size."""
     def coll(

@@ -14,16 +14,19 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from han.common.kept import kept
 from han.model.collectives import BUNDLED
 from han.model.program import ALL, Base, Ref
 from han.submodules.measured import BUNDLE_SEGMENT, FEW, WINDOW
 from han.submodules.parts.lots import Lot, Lots, cut_blocks, single
 from han.submodules.parts.mail import MOST, misfit
+from han.submodules.parts.parcels import Courier
 from han.tasks.bundles import Members, Shelf
 from han.tasks.context import Context
 from han.tasks.contract import Algorithm, Parameter, Question, Submodule
 from han.tasks.graph import Task
 from han.tasks.own_sizes import sent_to, taken_from
+from han.tasks.parcels import HEAD, WORD, Parcel
 
 
 class Round(NamedTuple):
@@ -137,10 +140,18 @@ class _Exchange:
         self.here: set[tuple[int, int]] = set()  # what has arrived: blocks, and their first bytes
 
     def run(self) -> None:
+        """Emit all rounds, then what is left to wait for."""
+        self.stream.begin_in_place(self.task)
+        self._exchange()
+        while self.coming:
+            self._take()
+        self._complete_sends(0)
+        self.stream.end(self.task)
+
+    def _exchange(self) -> None:
         """Emit all rounds: a member sends on what it has got."""
         group, ranks = self.context.group, self.context.group.ranks
         kept = self.lots.to_keep(self.task, self.segment)
-        self.stream.begin_in_place(self.task)
         if self.lots.moves.spreads:
             self._keep(kept)
         for one in SCRIPTS[self.context.choice.algorithm](group.me, group.size):
@@ -152,10 +163,6 @@ class _Exchange:
                 self._send(lot, ranks[one.to])
         if not self.lots.moves.spreads:
             self._keep(kept)
-        while self.coming:
-            self._take()
-        self._complete_sends(0)
-        self.stream.end(self.task)
 
     def _keep(self, kept: list[list[Lot]]) -> None:
         for lots in kept:
@@ -256,9 +263,74 @@ class _Reduction(_Exchange):
 
 
 class _Singly(_Exchange):
-    """The messages of blocks whose sizes only two ranks know; there is none for an empty block."""
+    """The messages of blocks whose sizes only two ranks know; there is none for an empty block.
+
+    Small blocks are in parcels, if there are any.
+    """
 
     at_once = FEW
+
+    def _exchange(self) -> None:
+        """Start with large blocks, which no rank of the node has to bring."""
+        super()._exchange()
+        courier = self.courier
+        if courier is None or not courier.carries:
+            return
+        if courier.alone:
+            courier.fill(courier.own())
+            courier.pack(courier.rank, courier.own())
+            courier.count(courier.rank, courier.own())
+        coming = [(parcel, self._receive_parcel(courier, parcel)) for parcel in courier.coming]
+        for parcel in courier.leaving:
+            self._send_parcel(courier, parcel)
+        for parcel, request in coming:
+            self._complete(request)
+            if courier.hands_on:
+                self.stream.end_blocks(self.task, (courier.number(parcel),), 1)
+            else:
+                courier.unpack(parcel, courier.own())
+                courier.take(parcel, courier.own())
+
+    def _receive_parcel(self, courier: Courier, parcel: Parcel) -> int:
+        """Receive a parcel if ranks of this node expect small blocks; return the request."""
+        self.stream.begin_blocks(self.task, (courier.number(parcel),), 1)
+        head, request = courier.head(parcel), self._request()
+        sender = courier.parcels.carrier(parcel.node, parcel.lane)
+        self.stream.irecv(
+            head + HEAD,
+            courier.nbytes(parcel),
+            sender,
+            request,
+            told=head + WORD,
+            some=courier.some(parcel),
+        )
+        return request
+
+    def _send_parcel(self, courier: Courier, parcel: Parcel) -> None:
+        """Send a parcel if ranks of this node have packed small blocks."""
+        self._complete_sends(self.window - 1)
+        self.stream.begin_blocks(self.task, (courier.number(parcel),), 1)
+        head, request = courier.head(parcel), self._request()
+        to = courier.parcels.carrier(parcel.to, parcel.lane)
+        self.stream.isend(
+            head + HEAD,
+            courier.nbytes(parcel),
+            to,
+            request,
+            told=head + WORD,
+            some=courier.some(parcel),
+        )
+        self.sends.append(request)
+
+    @kept
+    def courier(self) -> Courier | None:
+        """This rank's part in parcels; None if there are none."""
+        return Courier.of(self.context)
+
+    @kept
+    def alone(self) -> int:
+        """The least bytes of which a block travels by itself, less one."""
+        return 0 if self.courier is None else self.courier.parcels.room
 
     def _cut(self, giver: int, members: Members, taker: int) -> list[Lot]:
         blocks = tuple(self.lots.moves.given(giver, taker))
@@ -267,7 +339,7 @@ class _Singly(_Exchange):
     def _receive(self, lot: Lot, giver: int) -> None:
         block, request = self._taken(giver), self._request()
         rank, place = self.context.group.ranks[giver], self.context.result.behind(block)
-        self.stream.irecv(place, lot.stop, rank, request, block=block, upto=ALL)
+        self.stream.irecv(place, lot.stop, rank, request, block=block, above=self.alone, upto=ALL)
         self.coming.append((lot, request, giver))
 
     def _send(self, lot: Lot, rank: int) -> None:
@@ -275,7 +347,7 @@ class _Singly(_Exchange):
         self.stream.label(self.task)
         block, request = sent_to(rank), self._request()
         place = self.context.source.behind(block)
-        self.stream.isend(place, lot.stop, rank, request, block=block, upto=ALL)
+        self.stream.isend(place, lot.stop, rank, request, block=block, above=self.alone, upto=ALL)
         self.sends.append(request)
 
     def _keep(self, kept: list[list[Lot]]) -> None:

@@ -17,6 +17,7 @@ class Addresses:
         self._channels = [0, *accumulate(g is not None for g in plan.geometries)]
         self.requests = 0  # how many there are
         self.scratch_bytes = 0
+        self._named: dict[object, Ref] = {}
 
     def channel(self, level: int) -> int:
         """Return the number of a level's channel; levels without one do not count."""
@@ -36,3 +37,9 @@ class Addresses:
         ref = Ref(Base.SCRATCH, self.scratch_bytes)
         self.scratch_bytes += -(-nbytes // 64) * 64
         return ref
+
+    def named_scratch(self, key: object, nbytes: int) -> Ref:
+        """Return private memory that lasts for a run: the same for each stream that names it."""
+        if key not in self._named:
+            self._named[key] = self.scratch(nbytes)
+        return self._named[key]

@@ -8,18 +8,20 @@ from han.common.kept import kept
 from han.model.collectives import ROWS
 from han.model.program import Base
 from han.tasks.bundles import Blocks, Bundles, Shelf
+from han.tasks.parcels import Parcels
 
 STAGED = 2  # the number of the shelf with copied operands
 
 
 @dataclass(frozen=True)
 class BlockMemory:
-    """A call by blocks: its bundles, and the shelves of its ranks."""
+    """A call by blocks: its bundles, and the shelves of its ranks; of own sizes, its parcels."""
 
     collective: str
     composition: str
     bundles: Bundles
     in_place: bool = False
+    parcels: Parcels | None = None
 
     @kept
     def flat(self) -> bool:

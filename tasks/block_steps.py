@@ -7,6 +7,7 @@
 | scatter | scatter, scatter | |
 | alltoall | alltoall, alltoall, (scatter) | alltoall, alltoall |
 | reduce_scatter | reduce_scatter, reduce_scatter, (scatter) | |
+| own sizes | alltoall, alltoall, (scatter) | alltoall, alltoall |
 
 The first and the last step are inside nodes, the other one is between them. A step in brackets is
 there if a node has more ranks than there are lanes.
@@ -24,15 +25,19 @@ from han.model.program import Base
 from han.tasks.block_memory import BlockMemory
 from han.tasks.bundles import Blocks, Bundles, Moves, Shelf, moves, spreading
 from han.tasks.own_sizes import sends
+from han.tasks.parcels import Parcels
 
 Steps = list[tuple[str, bool]]  # the kind of a step's tasks, and whether it is between nodes
 
 
-def block_steps(collective: str, composition: str, bundles: Bundles) -> Steps:
+def block_steps(
+    collective: str, composition: str, bundles: Bundles, parcels: Parcels | None = None
+) -> Steps:
     """Return the steps of a call; there are none inside nodes if each has one rank."""
     between, folds = (collective, True), bundles.folds
     if ROWS[collective].own:
         found = [("alltoall", False), *[("alltoall", True)] * (len(bundles.nodes) > 1)]
+        found += [("scatter", False)] * (parcels is not None and parcels.folds)
     elif collective == "allgather":
         found = [*[("gather", False)] * folds, between, (collective, False)]
     elif collective == "gather":

@@ -34,6 +34,7 @@ from han.tasks.graph import Task
 from han.tasks.lanes import folds, inner_levels, lanes_at, lanes_of, outer_levels, sizes_at
 from han.tasks.nap import base_of, largest_base, nap_of
 from han.tasks.outline import Cut, Outline, levels_of
+from han.tasks.parcels import Parcels
 from han.tasks.places import LanePlaces, NapPlaces, Places, RingPlaces, TreePlaces
 from han.tasks.prefixes import of_scan
 from han.tasks.ring import Span, parts_of
@@ -42,7 +43,8 @@ from han.tasks.steps import Steps, of_tree
 from han.tasks.stream import Builder
 
 Fused = Callable[[int], bool]  # whether the algorithm of a level does reduce and broadcast at once
-IN_LANES = ("allgather", "alltoall", "reduce_scatter")  # by blocks
+BUNDLES_IN_LANES = ("allgather", "alltoall", "reduce_scatter")
+IN_LANES = (*BUNDLES_IN_LANES, "alltoallv")  # by blocks
 NAP, LANES = ("allreduce", "barrier"), ("bcast", "reduce", "allreduce")  # what they serve
 FAMILIES = ("leaders", "everyone", "lane", "nap", "ring", "parts", "blocks")
 MOST_TASKS = 256
@@ -104,7 +106,8 @@ def _tree_steps(view: Topology, signature: Signature, choice: Choice, fused: Fus
     levels = levels_of(view, signature)
     if signature.by_blocks and levels and (view.whole is None or signature.own):
         bundles = Bundles.of_call(view, signature, choice.composition)
-        steps = block_steps(signature.collective, choice.composition, bundles)
+        parcels = Parcels.of_call(view, signature, choice.composition)
+        steps = block_steps(signature.collective, choice.composition, bundles, parcels)
         return [(kind, levels[-1] if between else levels[0]) for kind, between in steps]
     if signature.prefix and len(levels) > 1:
         return of_scan(signature.collective, *levels)
@@ -128,7 +131,8 @@ def _tree_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
 
 
 def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    if not signature.by_blocks or (signature.collective == "alltoall" and view.whole is None):
+    blocks = signature.own or signature.collective == "alltoall"
+    if not signature.by_blocks or (blocks and view.whole is None):
         return None
     return f"flat does not serve {signature.collective} here"
 
@@ -164,6 +168,8 @@ def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fuse
 
 
 def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
+    if signature.neighbours:
+        return "lanes: neighbours have few blocks, which travel by themselves"
     if signature.by_blocks:
         reason = _no_nodes(view, signature, "lanes", (*LANES, *IN_LANES))
         return reason or _tree_unfit(view, signature, choice)
@@ -268,7 +274,10 @@ COMPOSITIONS: Mapping[str, Composition] = {
         TreePlaces,
         lambda topology: topology.flat,
         _flat_unfit,
-        collectives=(*(n for n, row in ROWS.items() if row.kinds or row.prefix), "alltoall"),
+        collectives=(
+            *(n for n, row in ROWS.items() if row.kinds or row.prefix or row.own),
+            "alltoall",
+        ),
     ),
     "nap": Composition(
         "allreduce inside nodes; every rank of a node exchanges with another node (Bienz)",
@@ -291,12 +300,16 @@ COMPOSITIONS: Mapping[str, Composition] = {
         collectives=(*LANES, *IN_LANES),
         sides={
             "inside": IN_SHARES,
-            "node": (*IN_SHARES, Need(("gather", "scatter", *IN_LANES), "blocks", IN_LANES)),
+            "node": (
+                *IN_SHARES,
+                Need(("gather", "scatter", *BUNDLES_IN_LANES), "blocks", BUNDLES_IN_LANES),
+                Need(("alltoall", "scatter"), "blocks", ("alltoallv",)),
+            ),
             "between": BY_TREES,
             "outermost": (
                 Need(("allreduce",), "lane", ("allreduce",)),
                 *BY_TREES,
-                *(Need((name,), "blocks", (name,)) for name in IN_LANES),
+                *(Need(ROWS[name].task_kinds, "blocks", (name,)) for name in IN_LANES),
             ),
         },
     ),

@@ -14,6 +14,7 @@ from han.tasks.block_steps import BlockSteps
 from han.tasks.bundles import Bundles
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task, Tasks
+from han.tasks.parcels import Parcels
 from han.tasks.ring import Span
 from han.tasks.signature import Signature
 
@@ -71,7 +72,8 @@ class Outline:
             return None
         name = self.choice.composition
         bundles = Bundles.of_call(self.topology, signature, name)
-        return BlockSteps(signature.collective, name, bundles, signature.in_place)
+        parcels = Parcels.of_call(self.topology, signature, name)
+        return BlockSteps(signature.collective, name, bundles, signature.in_place, parcels)
 
     @kept
     def channels(self) -> tuple[int, ...]:

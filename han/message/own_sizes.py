@@ -30,6 +30,7 @@ TYPED = (
     "no buffer of blocks with types of their own; expected [data, types], "
     "[data, (counts, displacements), types] or [data, counts, displacements, types]"
 )
+NEIGHBOURS = -1  # in place of a kind of elements: native/python/py_own_blocks.c
 
 
 class Side(NamedTuple):
@@ -94,8 +95,10 @@ def _laid(blocks: Sequence[Buffer], runs: Sequence[int | None], packs: bool) -> 
     return Side(starts[0], sizes, places, (blocks[0].owner, packed), hook)
 
 
-def _message(collective: str, root: int, send: Side, recv: Side) -> Message:
-    signature = own_sizes(collective, root)
+def _message(
+    collective: str, root: int, send: Side, recv: Side, neighbours: bool = False
+) -> Message:
+    signature = own_sizes(collective, root, neighbours)
     device = send.device or recv.device
     places = [place % WRAP for place in (*send.places, *recv.places)]
     return Message(
@@ -105,7 +108,7 @@ def _message(collective: str, root: int, send: Side, recv: Side) -> Message:
         (*send.keep, *recv.keep),
         send.hook,
         recv.hook,
-        key=None if device else CallKey(signature.nbytes),
+        key=None if device else CallKey(signature.nbytes, NEIGHBOURS * neighbours),
         own=array("Q", (*send.sizes, *recv.sizes, *places)).tobytes(),
     )
 

@@ -28,6 +28,9 @@ class Code(IntEnum):
     PULL = 11
     PUSH = 12
     EXPECT = 13
+    PACK = 14
+    UNPACK = 15
+    TALLY = 16
 
 
 class Kind(Enum):
@@ -80,6 +83,9 @@ OPCODES: dict[Code, Opcode] = {
     Code.PULL: Opcode(Kind.COPY, reads=(1,), writes=(0,), attached=1, peer=True),
     Code.PUSH: Opcode(Kind.COPY, reads=(1,), writes=(0,), attached=0, peer=True),
     Code.EXPECT: Opcode(Kind.CHECK, peer=True),
+    Code.PACK: Opcode(Kind.COPY, reads=(1,), writes=(0,)),
+    Code.UNPACK: Opcode(Kind.COPY, reads=(1,), writes=(0,), peer=True),
+    Code.TALLY: Opcode(Kind.CHECK),
 }
 
 

@@ -308,7 +308,8 @@ class Program:
             code["off"][away, operand] += far[terms["block"][away]].astype("u8")
             code["base"][away, 2], code["slot"][away] = Base.NONE, 0
         meant = (own > terms["start"]) & ((own <= terms["stop"]) | (terms["stop"] == ALL))
-        told = (code["code"] == Code.EXPECT) | (code["base"][:, 1] == Base.TABLE)
+        told = np.isin(code["code"], (Code.EXPECT, Code.TALLY))
+        told |= code["base"][:, 1] == Base.TABLE
         _empty(code, told | (terms["stop"] != 0) & ~meant)
         return replace(self, code=code, grains=0, grain=0, terms=None, blocks=0, own=False)
 

@@ -13,14 +13,19 @@ enum han_code {
     HAN_REDUCE2,    /* as HAN_REDUCE, with a second copy of the result in ref3 */
     HAN_POST,       /* flag at ref0 = epoch + n, release; peer: the channel */
     HAN_WAIT,       /* wait until flag at ref0 >= epoch + n, acquire; peer: the rank that posts */
-    HAN_ISEND,      /* send n bytes of ref1 to peer, with request `slot` */
+    HAN_ISEND,      /* send n bytes of ref1 to peer, with request `slot`; or as many as ref2 says */
     HAN_IRECV,      /* receive n bytes into ref0 from peer, with request `slot` */
-    HAN_TEST,   /* wait until request `slot` is complete; of a receive: n bytes from rank `peer` */
+    HAN_TEST, /* wait until request `slot` is complete; of a receive: n bytes from rank `peer`, or at
+                * most so many, and ref0 tells how many */
     HAN_AWAIT,  /* wait until stream `peer` has passed its instruction n */
     HAN_COLL,   /* start or run the MPI library's collective `kind` on communicator `comm` */
     HAN_PULL,   /* ref0 <- ref1 in the memory of rank `peer`, n bytes, by cross-memory attach */
     HAN_PUSH,   /* ref0 in the memory of rank `peer` <- ref1, n bytes, likewise */
     HAN_EXPECT, /* the number at ref0, which rank `peer` has stored, must be n */
+    HAN_PACK, /* ref0 <- ref1, n bytes in slots of `slot` bytes: append them to the parcel at ref2 */
+    HAN_UNPACK, /* ref0 <- ref1, n bytes in such slots: all of the parcel at ref2, of rank `peer` */
+    HAN_TALLY, /* ref0 += how many of the n bytes of sizes at ref1 are of blocks that fit into slots of
+                 * `slot` bytes; peer: whether they are the first ones */
     HAN_CODES
 };
 
@@ -34,7 +39,8 @@ enum han_code {
 
 /* Whether an operation copies bytes, or combines elements. */
 static inline bool han_copies(unsigned code) {
-    return code == HAN_COPY || code == HAN_PULL || code == HAN_PUSH;
+    return code == HAN_COPY || code == HAN_PULL || code == HAN_PUSH || code == HAN_PACK ||
+           code == HAN_UNPACK;
 }
 static inline bool han_reduces(unsigned code) {
     return code == HAN_REDUCE || code == HAN_ACCUMULATE || code == HAN_REDUCE2;
@@ -116,6 +122,8 @@ typedef struct {
     uint32_t each;
     uint16_t block, count;
 } han_term;
+
+/* HAN_ISEND and HAN_IRECV do nothing if base[3] is not HAN_B_NONE and ref3 says 0. */
 
 /* HAN_COLL stores two arguments in offsets that it does not need. */
 #define HAN_COLL_KIND(i) ((unsigned)(i)->off[2])

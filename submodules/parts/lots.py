@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from han.common.kept import kept
 from han.model.program import Base, Ref
@@ -25,6 +25,13 @@ class Lot(NamedTuple):
     whole: bool
     start: int
     stop: int
+
+
+class Named(TypedDict):
+    """How an operation names what it moves: a block, or so many from this one on."""
+
+    block: int
+    count: int
 
 
 def blocks_within(signature: Signature, task: Task, most: int) -> int:
@@ -137,10 +144,10 @@ class Lots:
         length = signature.length(lot.blocks[0]) if signature.counts else lot.stop
         return max(0, min(lot.stop, length) - lot.start)
 
-    def named(self, lot: Lot) -> dict[str, int]:
+    def named(self, lot: Lot) -> Named:
         """Return how an operation names what it moves."""
         block = lot.blocks[0] if self.signature.uneven else 0
-        return {"block": block, "count": len(lot.blocks) if lot.whole else 0}
+        return Named(block=block, count=len(lot.blocks) if lot.whole else 0)
 
     def copy(self, dst: Ref, src: Ref, lot: Lot) -> None:
         """Copy a lot."""

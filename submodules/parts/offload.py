@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from han.common.kept import kept
 from han.model.program import Ref
-from han.submodules.parts.lots import Lot
+from han.submodules.parts.lots import Lot, Named
 from han.tasks.bundles import Members
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -32,7 +32,7 @@ class Letter(NamedTuple):
     place: Ref
     nbytes: int
     lot: Lot
-    named: dict[str, int]
+    named: Named
 
 
 class Offload:

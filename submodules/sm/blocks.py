@@ -105,7 +105,7 @@ def _sent(mine: Blocks, task: Task) -> Iterator[Letter]:
 def _letter(mine: Blocks, member: int, block: int, begin: Ref, piece: Piece) -> Letter:
     lot = Lot((block,), False, piece.start, piece.stop)
     place = begin.to(min(piece.start, mine.signature.length(block)))
-    return Letter(member, place, mine.nbytes(piece, block), lot, {"block": block})
+    return Letter(member, place, mine.nbytes(piece, block), lot, {"block": block, "count": 0})
 
 
 def _take_parts(mine: Blocks, piece: Piece) -> None:

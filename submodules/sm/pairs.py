@@ -20,9 +20,11 @@ from han.common.kept import kept
 from han.model.channel_layout import LINE, lines
 from han.model.program import ALL, OWN_BLOCK, Base, Ref
 from han.submodules.measured import PAIRS_AHEAD, PAIRS_CELL
-from han.submodules.parts.cells import COPIED, GATHERED, READ, RELEASED, Members
+from han.submodules.parts.cells import COPIED, GATHERED, READ, RELEASED, TAKEN, Members
+from han.submodules.parts.parcels import Courier
 from han.tasks.bundles import Moves
 from han.tasks.context import Context
+from han.tasks.graph import Task
 from han.tasks.outline import Outline
 from han.tasks.own_sizes import sent_to, taken_from
 
@@ -32,10 +34,14 @@ START = np.dtype(np.uint64).itemsize  # of these facts, behind the size
 
 @dataclass(frozen=True)
 class PairCells:
-    """The cells of a rank: one for each other member, or a single one, of up to `room` bytes."""
+    """The cells of a rank: one for each other member, or a single one, of up to `room` bytes.
+
+    `behind` them are so many bytes of slots for blocks that go to other nodes, or come from them.
+    """
 
     parts: int
     room: int
+    behind: int = 0
 
     @classmethod
     def of(cls, plan: Outline, level: int) -> PairCells:
@@ -47,22 +53,27 @@ class PairCells:
         geometry, steps = plan.geometry(level), plan.block_steps
         chunk = plan.choice.levels[level].get("chunk", PAIRS_CELL)
         assert steps is not None
+        behind = 0 if steps.parcels is None else lines(steps.parcels.shared)
         parts, others = max(1, steps.most_given_inside), max(1, geometry.ranks - 1)
         runs = 2 * PAIRS_AHEAD * (others if plan.signature.rooted else 1)
         room = max(plan.signature.nbytes, min(geometry.ring // runs // parts, chunk))
-        most = geometry.area // parts // LINE * LINE - BESIDE
-        return cls(parts, max(0, min(room, most)))
+        most = (geometry.area - behind) // parts // LINE * LINE - BESIDE
+        return cls(parts, max(0, min(room, most)), behind)
 
     @property
     def stride(self) -> int:
         """Bytes from cell to cell."""
         return lines(BESIDE + self.room)
 
+    def slots(self, ranks: int) -> int:
+        """Return where slots begin in a rank's part of the ring, in a channel of some ranks."""
+        return max(self.parts * self.stride, lines(ranks * BESIDE))
+
 
 def footprint(plan: Outline, level: int) -> int:
     """Return the bytes of each rank's ring that a run takes."""
-    cells, geometry = PairCells.of(plan, level), plan.geometry(level)
-    return max(cells.parts * cells.stride, lines(geometry.ranks * BESIDE))
+    cells = PairCells.of(plan, level)
+    return cells.slots(plan.geometry(level).ranks) + cells.behind
 
 
 def pairs(context: Context) -> None:
@@ -70,10 +81,14 @@ def pairs(context: Context) -> None:
     for task in context.tasks:
         context.stream.label(task)
         one = OTHERS.get(context.builder.signature.collective, _Read)(context)
-        one.give()
-        one.keep()
-        one.take()
-        one.leave()
+        if task.kind == "scatter":
+            one.hand_on(task)
+        else:
+            one.give()
+            one.pack(task)
+            one.keep()
+            one.take()
+            one.leave()
         context.stream.end(task)
 
 
@@ -118,7 +133,60 @@ class _Pairs(ABC):
                 )  # fmt: skip
         if self.takers:
             self.context.builder.show(self.context.group.level)
+        if self.courier is not None:
+            self.courier.fill(self._slots(me))
+        if self.takers or self.courier is not None:
             stream.post(self.context.flag(me, GATHERED), 1)
+
+    def pack(self, task: Task) -> None:
+        """Pack the parcels that this rank carries to other nodes, and count what is expected."""
+        courier = self.courier
+        if courier is None or not courier.carries:
+            return
+        sources = courier.leaving[0].sources if courier.leaving else ()
+        counted = courier.coming if courier.parcels.counted else []
+        targets = counted[0].targets if counted else ()
+        for member, rank in enumerate(self.context.group.ranks):
+            if rank in sources or rank in targets:
+                self._wait_to_be_gathered(member)
+            if rank in sources:
+                courier.pack(rank, self._slots(member))
+            if rank in targets:
+                courier.count(rank, self._slots(member))
+        for parcel in (*courier.leaving, *counted):
+            self.context.stream.end_blocks(task, (courier.number(parcel),), 1)
+
+    def _wait_to_be_gathered(self, member: int) -> None:
+        """Wait until a member has put its blocks into cells."""
+        if member != self.context.group.me:
+            rank = self.context.group.ranks[member]
+            self.context.stream.wait(self.context.flag(member, GATHERED), 1, rank)
+
+    def hand_on(self, task: Task) -> None:
+        """Show the slots of parcels that have come, or take blocks from those of a carrier."""
+        stream, courier = self.context.stream, self.courier
+        if courier is None or not courier.hands_on:
+            return
+        carrier = self.context.group.ranks.index(courier.carrier)
+        slots, flag = self._slots(carrier), self.context.flag(carrier, TAKEN)
+        for k, parcel in enumerate(courier.coming, 1):
+            if carrier != self.context.group.me:
+                courier.take(parcel, slots, (flag, k))
+                continue
+            stream.begin_blocks(task, (courier.number(parcel),), 1)
+            courier.unpack(parcel, slots)
+            stream.post(flag, k)
+            courier.take(parcel, slots)
+
+    @kept
+    def courier(self) -> Courier | None:
+        """This rank's part in parcels to other nodes; None if there are none."""
+        return Courier.of(self.context)
+
+    def _slots(self, member: int) -> Ref:
+        """Return where the slots of a member begin."""
+        ranks = self.context.builder.plan.geometry(self.context.group.level).ranks
+        return self.context.cells(member) + self.cells.slots(ranks)
 
     def _tell(self, cell: Ref, block: int) -> None:
         """Store the size of a block and where it begins."""
@@ -137,7 +205,7 @@ class _Pairs(ABC):
         stream, group = self.context.stream, self.context.group
         for m in self.givers:
             rank, block, cell = group.ranks[m], self._taken(m), self._cell(m, group.me)
-            stream.wait(self.context.flag(m, GATHERED), 1, rank)
+            self._wait_to_be_gathered(m)
             stream.expect(cell, self.nbytes, rank, block=block)
             if self.cells.room:
                 result = self.context.result.behind(block)

@@ -68,7 +68,7 @@ class Sm(Submodule):
         ),
         "pairs": Algorithm(
             "blocks whose sizes only two ranks know: small ones by cells, others by attach",
-            ("alltoall",),
+            ("alltoall", "scatter"),
             takes=("chunk",),
             families=(*PLAIN, "blocks"),
             own=True,

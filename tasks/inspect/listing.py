@@ -177,6 +177,9 @@ FORMS: Mapping[Code, str] = {
     Code.PULL: "{bytes:>8}  {to} <- {from} of rank {rank}",
     Code.PUSH: "{bytes:>8}  {to} of rank {rank} <- {from}",
     Code.EXPECT: "          {flag} of rank {rank} is {value}",
+    Code.PACK: "{bytes:>8}  {to} <- slots {from}",
+    Code.UNPACK: "{bytes:>8}  slots {to} <- {from}, of rank {rank}",
+    Code.TALLY: "          {to} counts small blocks of {from}",
 }
 # The details that a form names.
 NAMES = {

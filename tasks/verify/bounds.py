@@ -30,6 +30,8 @@ SAYS = {Code.PULL: SHOWN, Code.PUSH: GIVEN}  # the bit with which a peer allows 
 # Operands that must not overlap (native/reductions.h); True: they may be the same.
 APART = {
     Code.COPY: (((0, 1), True),),
+    Code.PACK: (((0, 1), False),),
+    Code.UNPACK: (((0, 1), False),),
     Code.REDUCE: (((0, 1), True), ((0, 2), True)),
     Code.ACCUMULATE: (((0, 2), False),),
     Code.REDUCE2: (

@@ -14,6 +14,7 @@ from han.tasks.verify.contents import NOBODY, Content, Span, joined, plain
 from han.tasks.verify.expressions import Expressions
 from han.tasks.verify.order import Strand
 
+UNUSED = -1  # an expression of no rank's contribution
 NO_EVENTS: dict[int, int] = {}  # of segments without readers, or without adders; never changed
 
 
@@ -69,6 +70,12 @@ class Memory:
         """Set the content that bytes have when a run begins."""
         for k in self._range(start, stop):
             self.segments[k].content = content
+
+    def fill_unused(self, start: int, stop: int) -> None:
+        """Let bytes that were never written be read: they hold what no result may have."""
+        for k in self._range(start, stop):
+            if self.segments[k].content is None:
+                self.segments[k].content = UNUSED, 0
 
     def _cut(self, at: int) -> int:
         """Let a segment begin at `at`; return its index."""

@@ -25,6 +25,9 @@ FORMS = {
     Code.PUSH: "{n} B {0} of rank {peer} <- {1}",
     Code.COLL: "{n} root {peer}, request {slot}",
     Code.EXPECT: "{0} of rank {peer} is {n}",
+    Code.PACK: "{n} B {0} <- slots {1}",
+    Code.UNPACK: "{n} B slots {0} <- {1} of rank {peer}",
+    Code.TALLY: "{0} counts small blocks of {1}",
 }
 
 

@@ -143,6 +143,8 @@ class _Verifier:
             int(Code.COPY): self._copy,
             int(Code.PULL): self._pull,
             int(Code.PUSH): self._pull,
+            int(Code.PACK): self._copy,
+            int(Code.UNPACK): self._copy,
             READS: self._reduce_peers,
             int(Code.REDUCE): self._reduce,
             int(Code.REDUCE2): self._reduce,
@@ -267,7 +269,9 @@ class _Verifier:
     # ---- operations ---------------------------------------------------------------------------
 
     def _copy(self, strand: Strand, row: Row) -> None:
-        _, target, to, source, at, _, _, _, _, nbytes, _ = row
+        code, target, to, source, at, _, _, _, _, nbytes, _ = row
+        if code == Code.PACK:  # a slot may have bytes behind its block
+            self.memories[source].fill_unused(at, at + nbytes)
         spans = self.memories[source].read(at, at + nbytes, strand)
         self.memories[target].write(to, spans, strand)
 

@@ -1,11 +1,23 @@
 """Gatherv, Scatterv and Alltoallv: each rank knows the sizes of its own blocks only."""
 
+import time
 from itertools import accumulate, product
 from random import Random
 
 import numpy as np
 import pytest
-from _support import APART, FLAT, FORMS, TWO_BY_TWO, finish, method_of, new_comm, opened, outcome
+from _support import (
+    APART,
+    FLAT,
+    FORMS,
+    SECONDS,
+    TWO_BY_TWO,
+    finish,
+    method_of,
+    new_comm,
+    opened,
+    outcome,
+)
 from mpi4py import MPI
 
 import han
@@ -19,7 +31,8 @@ D = MPI.DOUBLE
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=120, unit="s")
 on_few = pytest.mark.mpi(ranks=[2, 3], timeout=120, unit="s")
 NODES = {"one": FLAT, "alone": APART, "pairs": TWO_BY_TWO}
-MOST = (0, 1, 3, 700, 4096, 4097, 30_000)  # elements of a block: in cells, and beyond
+ON_NODES = pytest.mark.mpi(ranks=[3, 4, 5], timeout=120, unit="s")  # by twos: uneven and even
+MOST = (0, 1, 3, 128, 129, 700, 4096, 4097, 30_000)  # elements: in parcels, in cells, and beyond
 GAP = 2  # elements between blocks, which stay as they are
 
 
@@ -81,6 +94,72 @@ def test_they_give_the_results_of_mpi(mpi_ranks, levels):
             for most in MOST:
                 check(comm, form, random, most)
         assert comm.cache_info().made > 0
+
+
+def composed(name: str) -> han.Comm:
+    """Return a communicator of nodes of two ranks, whose calls have this composition."""
+    collectives = ["alltoallv", *["gatherv", "scatterv"] * (name != "lanes")]
+    rule = {"when": {"collective": collectives}, "use": {"composition": name}}
+    return new_comm(TWO_BY_TWO, rules=[rule])
+
+
+@ON_NODES
+@pytest.mark.parametrize("composition", ["tree", "lanes", "flat"])
+def test_small_blocks_share_messages_of_nodes(mpi_ranks, composition):
+    random = Random(11)
+    with opened(composed(composition)) as comm:
+        for most in (0, 1, 128, 129, 1000):
+            for form in (*FORMS, *FORMS):
+                check(comm, form, random, most)
+        assert comm.cache_info().made > 0
+
+
+@ON_NODES
+@pytest.mark.parametrize("composition", ["tree", "lanes"])
+def test_a_late_rank_delays_its_own_node_and_nobody_s_data(mpi_ranks, composition):
+    """Calls follow each other without a wait: a rank may be some of them behind."""
+    random = Random(SIZE)
+    with opened(composed(composition)) as comm:
+        for turn in range(40):
+            counts = [[random.choice((0, 1, 3, 200)) for _ in range(SIZE)] for _ in range(SIZE)]
+            if turn % SIZE == RANK:
+                time.sleep(0.002)
+            sends = [block(RANK, t, counts[RANK][t]) + turn for t in range(SIZE)]
+            takes = [block(s, RANK, counts[s][RANK]) + turn for s in range(SIZE)]
+            source, given, places = laid(sends, 0)
+            expected, wanted, into = laid(takes, GAP)
+            result = np.full(expected.size, -1.0)
+            comm.Alltoallv([source, (given, places)], [result, (wanted, into)])
+            assert result.tolist() == expected.tolist(), turn
+
+
+@ON_NODES
+@pytest.mark.parametrize("case", ["Gatherv", "Scatterv", "Alltoallv"])
+def test_all_ranks_hear_of_one_that_raised(mpi_ranks, case):
+    comm = new_comm(TWO_BY_TWO)
+    WORLD.Barrier()
+
+    def call():
+        if RANK == SIZE - 1:
+            comm.Gatherv(np.zeros(2), [np.zeros(1), [1] * SIZE], RANK)  # too small, so it raises
+        for _ in range(3):
+            calls(comm, case)
+        comm.Barrier()
+
+    error, seconds = outcome(call)
+    assert isinstance(error, HanError), error
+    assert seconds < SECONDS
+
+
+def calls(comm: han.Comm, case: str) -> None:
+    """Make a call with one number for each pair of ranks."""
+    one, each, counts = np.zeros(1), np.zeros(SIZE), [1] * SIZE
+    if case == "Gatherv":
+        comm.Gatherv(one, [each, counts])
+    elif case == "Scatterv":
+        comm.Scatterv([each, counts], one)
+    else:
+        comm.Alltoallv([each, counts], [each.copy(), counts])
 
 
 @on_ranks
@@ -349,7 +428,7 @@ def wrong(comm: han.Comm, case: str, count: int):
 
 
 @on_few
-@pytest.mark.parametrize("levels", [FLAT, APART], ids=["one", "alone"])
+@pytest.mark.parametrize("levels", NODES.values(), ids=[*NODES])
 @pytest.mark.parametrize("case", ["Gatherv", "Scatterv", "Alltoallv"])
 def test_sizes_that_differ_raise_on_the_ranks_that_wait(mpi_ranks, levels, case):
     comm = new_comm(levels)

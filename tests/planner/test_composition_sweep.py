@@ -19,7 +19,7 @@ from han.model.collectives import BUNDLED, SCANS
 from han.model.topology import Topology
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice
-from han.tasks.compositions import COMPOSITIONS, IN_LANES, LANES, NAP, as_called
+from han.tasks.compositions import BUNDLES_IN_LANES, COMPOSITIONS, LANES, NAP, as_called
 from han.tasks.outline import levels_of
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
@@ -32,7 +32,7 @@ SERVED = {
     "tree": (*ALL, *BUNDLED, *SCANS),
     "flat": (*ALL, "alltoall", *SCANS),
     "nap": NAP,
-    "lanes": (*LANES, *IN_LANES),
+    "lanes": (*LANES, *BUNDLES_IN_LANES),
     "ring": LANES,
 }
 LEVELS = {"tree": (1, 2, 3, 4), "flat": (1, 2, 3, 4), "ring": (1, 2, 3, 4)}  # others: from 2 on

@@ -4,6 +4,7 @@
 
 #include "data/operands.h"
 #include "data/operations.h"
+#include "data/slots.h"
 #include "engine/agreement.h"
 #include "engine/bell.h"
 #include "engine/loops.h"
@@ -64,15 +65,27 @@ static bool is_short(uint64_t got, uint64_t expected) {
     return got < expected && !(expected & HAN_AT_MOST);
 }
 
+static uint64_t number_at(const han_engine *e, const han_instr *i, int ref) {
+    uint64_t number;
+    memcpy(&number, han_at(e, i, ref), sizeof number);
+    return number;
+}
+
 /* Test a request. A message of a rank that makes the same call has the size that this rank
- * expects. */
+ * expects, or tells its size itself. */
 static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
     int flag = 0, got = 0;
     uint64_t *request = &p->requests[i->slot];
+    if (!*request) return HAN_OK; /* there is no message */
     int rc =
         i->n ? han_test_receive(e->mpi, request, &flag, &got) : han_test(e->mpi, request, &flag);
     if (rc) return han_message_error(e, rc, i->peer);
     if (!flag) return HAN_BLOCKED;
+    if (i->base[0]) {
+        const uint64_t nbytes = (uint64_t)got;
+        memcpy(han_at(e, i, 0), &nbytes, sizeof nbytes);
+        return HAN_OK;
+    }
     if (!is_short((uint64_t)got, i->n)) return HAN_OK;
     e->dead_rank = i->peer;
     return HAN_E_SHORT;
@@ -81,8 +94,7 @@ static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
 /* A block of a rank that makes the same call has the size that this rank expects. Of one that may come
  * shorter, the copy that follows moves what has come. */
 static enum han_status expect(han_engine *e, const han_plan *p, const han_instr *i) {
-    uint64_t given;
-    memcpy(&given, han_at(e, i, 0), sizeof given);
+    const uint64_t given = number_at(e, i, 0);
     bool is_long = given > (i->n & ~HAN_AT_MOST);
     if (!is_long && !is_short(given, i->n)) {
         uint32_t next = (uint32_t)(i - p->code) + 1;
@@ -92,6 +104,28 @@ static enum han_status expect(han_engine *e, const han_plan *p, const han_instr 
     }
     e->dead_rank = i->peer;
     return is_long ? HAN_E_LONG : HAN_E_SHORT;
+}
+
+/* Whether a message depends on a number, which is 0. */
+static bool is_no_message(const han_engine *e, const han_instr *i) {
+    return i->base[3] && !number_at(e, i, 3);
+}
+
+static int start_send(han_engine *e, han_plan *p, const han_instr *i) {
+    const uint64_t nbytes = i->base[2] ? number_at(e, i, 2) : i->n;
+    p->requests[i->slot] = 0;
+    if (is_no_message(e, i)) return 0;
+    han_add(&p->counts.sent, nbytes);
+    return han_isend(e->mpi, han_at(e, i, 1), (int)nbytes, i->peer, tag_of(e, i), e->messages,
+                     &p->requests[i->slot]);
+}
+
+static int start_receive(han_engine *e, han_plan *p, const han_instr *i) {
+    p->requests[i->slot] = 0;
+    if (is_no_message(e, i)) return 0;
+    han_add(&p->counts.received, i->n);
+    return han_irecv(e->mpi, han_at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->messages,
+                     &p->requests[i->slot]);
 }
 
 /* Execute one instruction. Returns HAN_OK if it was done, HAN_BLOCKED if it cannot be done yet. */
@@ -113,14 +147,10 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     case HAN_WAIT:
         return await_flag(e, i);
     case HAN_ISEND:
-        rc = han_isend(e->mpi, han_at(e, i, 1), (int)i->n, i->peer, tag_of(e, i), e->messages,
-                       &p->requests[i->slot]);
-        han_add(&p->counts.sent, i->n);
+        rc = start_send(e, p, i);
         break;
     case HAN_IRECV:
-        rc = han_irecv(e->mpi, han_at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->messages,
-                       &p->requests[i->slot]);
-        han_add(&p->counts.received, i->n);
+        rc = start_receive(e, p, i);
         break;
     case HAN_TEST:
         return test(e, p, i);
@@ -136,6 +166,14 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
         return han_attach(e, p, i, 0);
     case HAN_EXPECT:
         return expect(e, p, i);
+    case HAN_PACK:
+        han_pack_slots(e, p, i);
+        return HAN_OK;
+    case HAN_UNPACK:
+        return han_unpack_slots(e, p, i);
+    case HAN_TALLY:
+        han_tally(e, i);
+        return HAN_OK;
     default:
         break;
     }

@@ -87,9 +87,11 @@ static inline enum han_status han_message_error(han_engine *e, int rc, int peer)
     return han_truncated(e->mpi, rc) ? HAN_E_LONG : HAN_E_MPI;
 }
 
-/* Test a request; returns whether it is over, maybe with an error. Cancel it if it is not, and `cancel`. */
+/* Test a request; returns whether it is over, maybe with an error. Cancel it if it is not, and `cancel`.
+ * There may be none: 0. */
 static inline bool han_request_over(const han_engine *e, uint64_t *request, bool cancel) {
     int flag = 1;
+    if (!*request) return true;
     if (han_test(e->mpi, request, &flag)) flag = 1;
     if (!flag && cancel) (void)han_cancel(e->mpi, request);
     return flag;

@@ -197,13 +197,14 @@ int han_note_test(OperationsObject *self, uint64_t request, const operation *tes
     if (han_check_small("request", request)) return -1;
     if (request >= self->n_tests) {
         size_t room = 2 * (size_t)request + 16;
-        operation *more = realloc(self->tests, room * sizeof *more);
+        request_test *more = realloc(self->tests, room * sizeof *more);
         if (!more) return HAN_NO_MEMORY;
         memset(more + self->n_tests, 0, (room - self->n_tests) * sizeof *more);
         self->tests = more;
         self->n_tests = room;
     }
-    self->tests[request] = *test;
+    self->tests[request].op = *test;
+    if (test->refs[0]) self->tests[request].told = *test->refs[0];
     return 0;
 }
 
@@ -239,16 +240,19 @@ int han_emit_message(OperationsObject *self, enum han_code code, const RefObject
     const bool sends = code == HAN_ISEND;
     int32_t rank;
     if (han_rank_of(number[1], &rank)) return -1;
-    const operation op = han_named((operation){.code = code,
-                                               .refs = {sends ? NULL : place, sends ? place : NULL},
-                                               .n = number[0],
-                                               .each = 1,
-                                               .at = place->at,
-                                               .peer = rank,
-                                               .slot = number[2]},
-                                   more);
+    const RefObject *refs[2] = {sends ? NULL : place, sends ? place : NULL};
+    const operation op =
+        han_named((operation){.code = code,
+                              .refs = {refs[0], refs[1], sends ? more->told : NULL, more->some},
+                              .n = number[0],
+                              .each = 1,
+                              .at = place->at,
+                              .peer = rank,
+                              .slot = number[2]},
+                  more);
     operation test = !sends || self->own ? op : (operation){.block = HAN_NO_BLOCK};
-    test.refs[0] = test.refs[1] = test.from = NULL;
+    test.refs[0] = sends ? NULL : more->told;
+    test.refs[1] = test.refs[2] = test.refs[3] = test.from = NULL;
     if (sends) test.n = 0;
     return han_note_test(self, number[2], &test) || han_emit(self, &op) ? -1 : 0;
 }
@@ -256,7 +260,8 @@ int han_emit_message(OperationsObject *self, enum han_code code, const RefObject
 int han_emit_test(OperationsObject *self, uint64_t request) {
     operation op = {.block = HAN_NO_BLOCK};
     if (han_check_small("request", request)) return -1;
-    if (request < self->n_tests) op = self->tests[request];
+    if (request < self->n_tests) op = self->tests[request].op;
+    if (op.refs[0]) op.refs[0] = &self->tests[request].told;
     op.code = HAN_TEST;
     op.each = op.n ? 1 : 0;
     op.slot = request;

@@ -26,12 +26,18 @@ typedef struct {
     int32_t peer;
 } operation;
 
+/* What tests a request. `told` is a copy of its only operand, if it has one. */
+typedef struct {
+    operation op;
+    RefObject told;
+} request_test;
+
 typedef struct {
     PyObject_HEAD
     han_instr *code;
     han_term *terms; /* NULL: the program is for one size */
     size_t length, room;
-    operation *tests; /* by request: the operation that tests it */
+    request_test *tests; /* by request */
     size_t n_tests;
     uint64_t nbytes, element; /* of the message */
     uint64_t grain, grains;

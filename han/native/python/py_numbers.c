@@ -31,9 +31,10 @@ typedef struct {
 } number;
 
 static const number codes[] = {
-    CODE(COPY),  CODE(REDUCE), CODE(ACCUMULATE), CODE(REDUCE2), CODE(POST), CODE(WAIT),
-    CODE(ISEND), CODE(IRECV),  CODE(TEST),       CODE(AWAIT),   CODE(COLL), CODE(PULL),
-    CODE(PUSH),  CODE(EXPECT), CODE(CODES),      {NULL, 0},
+    CODE(COPY),   CODE(REDUCE), CODE(ACCUMULATE), CODE(REDUCE2), CODE(POST),
+    CODE(WAIT),   CODE(ISEND),  CODE(IRECV),      CODE(TEST),    CODE(AWAIT),
+    CODE(COLL),   CODE(PULL),   CODE(PUSH),       CODE(EXPECT),  CODE(PACK),
+    CODE(UNPACK), CODE(TALLY),  CODE(CODES),      {NULL, 0},
 };
 static const number collectives[] = {
     COLL(BCAST),          COLL(REDUCE),  COLL(ALLREDUCE), COLL(BARRIER),

@@ -151,7 +151,8 @@ static PyObject *look_at(OperationsObject *self, const char *name, enum han_code
     return emit_named(self, op, &more);
 }
 
-/* isend(src, nbytes, rank, request, block=None, count=0, above=0, upto=0), irecv(dst, ...) */
+/* isend(src, nbytes, rank, request, block=None, count=0, above=0, upto=0, told=None, some=None), or
+ * irecv(dst, ...) */
 static PyObject *message(OperationsObject *self, const char *name, enum han_code code,
                          PyObject *const *args, Py_ssize_t given, PyObject *names) {
     const RefObject *ref[1];
@@ -245,6 +246,13 @@ static PyMethodDef methods[] = {
     HAN_METHOD("expect", emit_expect, HAN_NAMED,
                "$self, number, nbytes, rank, /, *, block=None, above=0, upto=0",
                "Raise an error unless the number that `rank` has stored is the size of a block."),
+    HAN_METHOD("pack", han_emit_pack, METH_FASTCALL, "$self, dst, src, message, nbytes, slot, /",
+               "Append slots of small blocks to a message, behind the number of its bytes."),
+    HAN_METHOD("unpack", han_emit_unpack, METH_FASTCALL,
+               "$self, dst, src, message, nbytes, slot, rank, /",
+               "Put what `rank` has packed into slots."),
+    HAN_METHOD("tally", han_emit_tally, METH_FASTCALL, "$self, dst, sizes, nbytes, slot, first, /",
+               "Count the blocks that fit into slots."),
     HAN_METHOD("wait_each", han_wait_each, METH_FASTCALL, "$self, flags, k, ranks, /",
                "Wait for the flag of each of `ranks` as `wait` does, one after the other."),
     HAN_METHOD("again", han_again, METH_FASTCALL, "$self, first, second, n, turns, /",
@@ -261,11 +269,13 @@ static PyMethodDef methods[] = {
         "$self, dst, operands, mine, start, nbytes, order, partials, waits, also, block=None, /",
         "Combine operands of several members in any order; wait for the flag of each before it."),
     HAN_METHOD("isend", emit_isend, HAN_NAMED,
-               "$self, src, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0",
-               "Start sending to `rank`."),
+               "$self, src, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0, "
+               "told=None, some=None",
+               "Start sending to `rank`; as many bytes as `told` says, and none if `some` is 0."),
     HAN_METHOD("irecv", emit_irecv, HAN_NAMED,
-               "$self, dst, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0",
-               "Start receiving from `rank`."),
+               "$self, dst, nbytes, rank, request, /, *, block=None, count=0, above=0, upto=0, "
+               "told=None, some=None",
+               "Start receiving from `rank`; `told` gets the bytes, unless `some` is 0."),
     HAN_METHOD("test", test, METH_O, "$self, request, /",
                "Wait until a request is complete; the message of a receive must have its size."),
     HAN_METHOD(

@@ -169,6 +169,9 @@ bool han_read_alltoallw(const han_caller *self, PyObject *const *args, han_call 
 /* How blocks are told: they are alike, have counts of their own, or types of their own. */
 enum form { EQUAL, COUNTED, TYPED };
 
+/* In place of a kind of elements: the plan of an alltoall serves no call with neighbours. */
+enum { NEIGHBOURS = -1 };
+
 /* The neighbours of a rank, as they lie in a bytes object: the ranks that it sends to, then those that
  * it receives from. A negative one is no process: its block is in the buffer, and stays there. */
 typedef struct {
@@ -271,6 +274,7 @@ bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call
     han_own_blocks own;
     const edges *e = edges_of(self, args[0]);
     if (!e || !open_own_blocks(self, c, &own)) return false;
+    c->key.kind = NEIGHBOURS;
     uint64_t *sent = NULL, *taken = NULL;
     han_blocks to, from;
     bool found = han_py_blocks(&to, &sent, e->targets) && han_py_blocks(&from, &taken, e->sources);

@@ -185,6 +185,10 @@ int han_take_options(const char *name, PyObject *const *args, Py_ssize_t given, 
                 number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
         } else if (!PyUnicode_CompareWithASCIIString(key, "from_")) {
             if (value != Py_None && !(out->from = han_ref_of(value))) return -1;
+        } else if (!PyUnicode_CompareWithASCIIString(key, "told")) {
+            if (value != Py_None && !(out->told = han_ref_of(value))) return -1;
+        } else if (!PyUnicode_CompareWithASCIIString(key, "some")) {
+            if (value != Py_None && !(out->some = han_ref_of(value))) return -1;
         } else {
             return HAN_RAISE(PyExc_TypeError, "%s takes no keyword argument %R", name, key);
         }

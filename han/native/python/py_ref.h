@@ -39,11 +39,12 @@ int han_number_of(PyObject *argument, uint64_t *number);
 enum { HAN_NO_BLOCK = UINT32_MAX };
 
 /* The keyword arguments of an operation: which block it moves, or how many from this one on; a
- * second result; and where a peer has stored how far to read from. */
+ * second result; where a peer has stored how far to read from; where the bytes of a message
+ * are told; and the number without which there is none. */
 typedef struct {
     uint32_t block, count;
     uint32_t above, upto; /* in a program for own sizes: of more and of at most so many bytes */
-    const RefObject *also, *from; /* or NULL */
+    const RefObject *also, *from, *told, *some; /* or NULL */
 } han_options;
 
 /* 0, or -1 with a TypeError for a wrong number of arguments of the operation `name`. */

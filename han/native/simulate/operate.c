@@ -179,6 +179,8 @@ double sim_operate(sim_state *s, int32_t rank, const sim_op *op, double now) {
     case HAN_COPY:
     case HAN_PULL:
     case HAN_PUSH:
+    case HAN_PACK:
+    case HAN_UNPACK:
         return work(s, rank, op, now, true);
     case HAN_REDUCE:
     case HAN_ACCUMULATE:
