@@ -56,7 +56,7 @@ class PairCells:
         behind = 0 if steps.parcels is None else lines(steps.parcels.shared)
         parts, others = max(1, steps.most_given_inside), max(1, geometry.ranks - 1)
         runs = 2 * PAIRS_AHEAD * (others if plan.signature.rooted else 1)
-        room = max(plan.signature.nbytes, min(geometry.ring // runs // parts, chunk))
+        room = max(plan.signature.nbytes, min((geometry.ring // runs - behind) // parts, chunk))
         most = (geometry.area - behind) // parts // LINE * LINE - BESIDE
         return cls(parts, max(0, min(room, most)), behind)
 
