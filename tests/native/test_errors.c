@@ -20,6 +20,7 @@ static const han_wait_policy QUICK = {.spins = 5, .timeout = 0.3}, PATIENT = {.t
 
 static han_instr message(enum han_code code, int peer, uint64_t n, uint32_t slot) {
     han_instr i = {.code = (uint16_t)code, .peer = peer, .n = n, .slot = slot};
+    if (code == HAN_TEST) return i;
     i.base[0] = HAN_B_RECV;
     i.base[1] = HAN_B_SEND;
     return i;
@@ -284,6 +285,54 @@ static void a_message_that_is_too_long(void) {
     group_close(g);
 }
 
+/* ---- parcels ---- */
+
+enum { SLOT = 32, HEAD = 16, SLOTS = 3 };
+
+/* An operation on all slots at `slots` of the receive buffer and the parcel at its beginning. */
+static han_instr on_parcel(enum han_code code, uint64_t slots) {
+    const bool packs = code == HAN_PACK;
+    han_instr i = {.code = (uint16_t)code, .peer = 1, .n = SLOTS * SLOT, .slot = SLOT};
+    i.base[0] = i.base[1] = i.base[2] = HAN_B_RECV;
+    i.off[0] = packs ? HEAD : slots;
+    i.off[1] = packs ? slots : HEAD;
+    return i;
+}
+
+static void parcels_hold_what_is_used(void) {
+    group *g = pair(false, PATIENT);
+    uint64_t memory[64] = {0}, *length = &memory[1], *filled = &memory[20], *taken = &memory[40];
+    filled[0] = 5, filled[1] = 55;                 /* a block of 5 bytes */
+    filled[SLOT / 8] = SLOT, filled[SLOT / 4] = 0; /* a large one, and an empty one */
+    call pack = {.code = {on_parcel(HAN_PACK, 160)}},
+         unpack = {.code = {on_parcel(HAN_UNPACK, 320)}};
+    call_open(&pack, 1, NULL, memory);
+    call_open(&unpack, 1, NULL, memory);
+    require(run(&g->engines[0], &pack) == HAN_OK && memory[0] == 1, "one small block", memory[0]);
+    require(*length == 4 * 8, "three sizes and one block", *length);
+    require(run(&g->engines[0], &unpack) == HAN_OK, "all of it is unpacked", 0);
+    require(taken[1] == 55 && !memcmp(filled, taken, SLOTS * SLOT), "into the same slots",
+            taken[1]);
+    *length = 0;
+    taken[1] = 7;
+    require(run(&g->engines[0], &unpack) == HAN_OK && taken[1] == 7, "it was not sent", taken[1]);
+    group_close(g);
+}
+
+static void a_parcel_of_another_length(void) {
+    for (uint64_t length = 1; length < 64; length++) {
+        group *g = pair(false, PATIENT);
+        uint64_t memory[64] = {0, length, 5, 55};
+        call unpack = {.code = {on_parcel(HAN_UNPACK, 320)}};
+        call_open(&unpack, 1, NULL, memory);
+        int status = run(&g->engines[0], &unpack);
+        int expected = length < 32 ? HAN_E_SHORT : length > 32 ? HAN_E_LONG : HAN_OK;
+        require(status == expected, "its bytes are counted", length);
+        require(status == HAN_OK || g->engines[0].dead_rank == 1, "its sender is named", length);
+        group_close(g);
+    }
+}
+
 /* ---- stopping ---- */
 
 static void stopping_cancels_receives(void) {
@@ -338,8 +387,10 @@ int main(void) {
     a_notice_that_overtakes_a_flag();
     an_error_of_the_message_layer();
     a_message_that_is_too_long();
+    parcels_hold_what_is_used();
+    a_parcel_of_another_length();
     stopping_cancels_receives();
     stopping_completes_arrived_messages();
-    printf("timeouts, deaths, interrupts, notices, errors and stopping\n");
+    printf("timeouts, deaths, interrupts, notices, errors, parcels and stopping\n");
     return 0;
 }
