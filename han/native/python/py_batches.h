@@ -1,4 +1,4 @@
-/* Methods of han._native.Operations that emit many operations at once, or those of parcels. */
+/* Methods of han._native.Operations that emit many operations at once. */
 #ifndef HAN_PY_BATCHES_H
 #define HAN_PY_BATCHES_H
 
@@ -7,7 +7,6 @@
 typedef PyObject *han_method(OperationsObject *, PyObject *const *args, Py_ssize_t given);
 
 han_method han_wait_each, han_again, han_show_each, han_take_each, han_fold_each;
-han_method han_emit_pack, han_emit_unpack, han_emit_tally; /* of parcels: data/slots.h */
 
 /* Wait for the flag of each rank, of two tuples; 0 or -1. */
 int han_emit_waits(OperationsObject *self, PyObject *flags, PyObject *ranks, uint64_t k);

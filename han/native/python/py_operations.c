@@ -10,6 +10,7 @@
 
 #include "python/py_batches.h"
 #include "python/py_emit.h"
+#include "python/py_slots.h"
 
 static void operations_dealloc(OperationsObject *self) {
     free(self->code);

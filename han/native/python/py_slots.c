@@ -1,5 +1,4 @@
-/* The operations of parcels: see data/slots.h. */
-#include "python/py_batches.h"
+#include "python/py_slots.h"
 
 static PyObject *emitted(int failed) {
     if (failed) return NULL;
