@@ -168,8 +168,8 @@ def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fuse
 
 
 def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
-    if signature.neighbours:
-        return "lanes: neighbours have few blocks, which travel by themselves"
+    if signature.singly:
+        return "lanes: the blocks of this call travel by themselves"
     if signature.by_blocks:
         reason = _no_nodes(view, signature, "lanes", (*LANES, *IN_LANES))
         return reason or _tree_unfit(view, signature, choice)

@@ -19,9 +19,9 @@ from han.tasks.signature import Signature
 SMALL = 32 << 10  # bytes; a larger block is read where it is, if ranks can read each other's memory
 
 
-def own_sizes(collective: str, root: int = 0, neighbours: bool = False) -> Signature:
+def own_sizes(collective: str, root: int = 0, singly: bool = False) -> Signature:
     """Return the signature of all calls of a collective in which ranks know their own sizes."""
-    return Signature(collective, SMALL, root=root, varied=True, own=True, neighbours=neighbours)
+    return Signature(collective, SMALL, root=root, varied=True, own=True, singly=singly)
 
 
 def one_for_all(signature: Signature) -> Signature:

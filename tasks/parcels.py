@@ -67,9 +67,10 @@ class Parcels:
     def of_call(cls, view: Topology, signature: Signature, composition: str) -> Parcels | None:
         """Return the parcels of a call; None if all blocks travel by themselves between nodes.
 
-        Ranks that are alone have nothing to share, and neighbours are few.
+        Ranks that are alone have nothing to share. Calls whose blocks travel `singly` are
+        those of neighbours, which are few, and gathers whose root does not know sizes.
         """
-        if not signature.own or signature.neighbours or composition == "flat":
+        if not signature.own or signature.singly or composition == "flat":
             return None
         bundles = Bundles.of_call(view, signature, composition)
         found = cls(signature.collective, bundles)

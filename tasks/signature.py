@@ -41,7 +41,8 @@ class Signature:
 
     With `own`, each rank knows only the sizes of the blocks that it sends or receives. The
     signature stands for all calls (:mod:`han.tasks.own_sizes`). `counts` has, for one call, what
-    each rank sends to each. `neighbours`: all blocks but those of neighbours are empty.
+    each rank sends to each. `singly`: between nodes each
+    block is a message.
     """
 
     collective: str
@@ -61,7 +62,7 @@ class Signature:
     varied: bool = False
     canonical: bool = False
     own: bool = False
-    neighbours: bool = False
+    singly: bool = False
 
     def changed(self, **values: Any) -> Signature:
         """Return the signature with other values of fields: a quicker ``dataclasses.replace``."""

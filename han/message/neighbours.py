@@ -142,4 +142,4 @@ def message_of(edges: Edges, same: bool, form: Form, sendbuf: object, recvbuf: o
         for block in blocks.each:
             if block.count:
                 _apart(block, into.each)
-    return _message("alltoallv", 0, send, recv, neighbours=True)
+    return _message("alltoallv", 0, send, recv, singly=True)

@@ -30,7 +30,7 @@ TYPED = (
     "no buffer of blocks with types of their own; expected [data, types], "
     "[data, (counts, displacements), types] or [data, counts, displacements, types]"
 )
-NEIGHBOURS = -1  # in place of a kind of elements: native/python/py_own_blocks.c
+SINGLY = -1  # in place of a kind of elements: native/python/py_own_blocks.c
 
 
 class Side(NamedTuple):
@@ -95,10 +95,8 @@ def _laid(blocks: Sequence[Buffer], runs: Sequence[int | None], packs: bool) -> 
     return Side(starts[0], sizes, places, (blocks[0].owner, packed), hook)
 
 
-def _message(
-    collective: str, root: int, send: Side, recv: Side, neighbours: bool = False
-) -> Message:
-    signature = own_sizes(collective, root, neighbours)
+def _message(collective: str, root: int, send: Side, recv: Side, singly: bool = False) -> Message:
+    signature = own_sizes(collective, root, singly)
     device = send.device or recv.device
     places = [place % WRAP for place in (*send.places, *recv.places)]
     return Message(
@@ -108,7 +106,7 @@ def _message(
         (*send.keep, *recv.keep),
         send.hook,
         recv.hook,
-        key=None if device else CallKey(signature.nbytes, NEIGHBOURS * neighbours),
+        key=None if device else CallKey(signature.nbytes, SINGLY * singly),
         own=array("Q", (*send.sizes, *recv.sizes, *places)).tobytes(),
     )
 
@@ -186,12 +184,13 @@ def gather_up_to(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object)
     root, size = root_of(comm, root), comm.Get_size()
     send = _one(sendbuf, "sendbuf").only(root, size)
     if comm.Get_rank() != root:
-        return _message("gatherv", root, send, _nothing(size))
+        return _message("gatherv", root, send, _nothing(size), singly=True)
     whole = _one(recvbuf, "recvbuf", True)
     most = whole.sizes[0] // size
     sizes = [send.sizes[root] if r == root else most | AT_MOST for r in range(size)]
     places = [r * most for r in range(size)]
-    return _message("gatherv", root, send, whole._replace(sizes=sizes, places=places))
+    recv = whole._replace(sizes=sizes, places=places)
+    return _message("gatherv", root, send, recv, singly=True)
 
 
 def scatterv(comm: MPI.Comm, sendbuf: object, recvbuf: object, root: object) -> Message:

@@ -104,7 +104,7 @@ def test_some_calls_have_no_parcels():
     assert parcels_of(pairs, "flat", call) is None
     assert parcels_of([0, 1, 2, 3], "tree", call) is None
     assert parcels_of([0, 0, 0, 0], "tree", call) is None
-    assert parcels_of(pairs, "tree", own_sizes("alltoallv", neighbours=True)) is None
+    assert parcels_of(pairs, "tree", own_sizes("alltoallv", singly=True)) is None
     apart = replace(machine(pairs), attach=False)
     assert Parcels.of_call(apart, call, "tree") is None
 
@@ -152,9 +152,9 @@ def test_the_built_in_choice_shares_messages_where_that_is_fewer():
     assert [composition("alltoallv", ppn) for ppn in (1, 2, 4)] == ["tree", "lanes", "lanes"]
     assert [composition("scatterv", ppn) for ppn in (2, 4)] == ["tree", "tree"]
     assert [composition("gatherv", ppn) for ppn in (2, 3)] == ["flat", "tree"]
-    neighbours = own_sizes("alltoallv", neighbours=True)
+    singly = own_sizes("alltoallv", singly=True)
     table = RuleTable(None, machine([0, 0, 1, 1]), TRAITS)
-    assert table.decide(neighbours).choice.composition == "tree"
+    assert table.decide(singly).choice.composition == "tree"
 
 
 def test_a_rank_that_is_alone_takes_part():

@@ -4,6 +4,9 @@
 
 #include "python/py_vectors.h"
 
+/* In place of a kind of elements: blocks travel by themselves, so other plans serve the call. */
+enum { SINGLY = -1 };
+
 static bool open_own_blocks(const han_caller *self, han_call *c, han_own_blocks *b) {
     size_t n = (size_t)self->size;
     c->key.nbytes = HAN_OWN_NBYTES;
@@ -95,6 +98,7 @@ static bool takes_at_most(const han_caller *self, const han_call *c, const han_o
 bool han_read_gather_up_to(const han_caller *self, PyObject *const *args, han_call *c) {
     han_own_blocks b;
     if (!han_root_of(args[2], &c->key) || !open_own_blocks(self, c, &b)) return false;
+    c->key.kind = SINGLY;
     int32_t root = c->key.root;
     if (root >= self->size ||
         !reads_block(self, args[0], &c->send, blocks_sent(&b, self->size), root))
@@ -168,9 +172,6 @@ bool han_read_alltoallw(const han_caller *self, PyObject *const *args, han_call 
 
 /* How blocks are told: they are alike, have counts of their own, or types of their own. */
 enum form { EQUAL, COUNTED, TYPED };
-
-/* In place of a kind of elements: the plan of an alltoall serves no call with neighbours. */
-enum { NEIGHBOURS = -1 };
 
 /* The neighbours of a rank, as they lie in a bytes object: the ranks that it sends to, then those that
  * it receives from. A negative one is no process: its block is in the buffer, and stays there. */
@@ -274,7 +275,7 @@ bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call
     han_own_blocks own;
     const edges *e = edges_of(self, args[0]);
     if (!e || !open_own_blocks(self, c, &own)) return false;
-    c->key.kind = NEIGHBOURS;
+    c->key.kind = SINGLY;
     uint64_t *sent = NULL, *taken = NULL;
     han_blocks to, from;
     bool found = han_py_blocks(&to, &sent, e->targets) && han_py_blocks(&from, &taken, e->sources);
