@@ -527,6 +527,36 @@ def test_a_second_configuration_for_one_communicator_is_refused(mpi_ranks):
     check_works(comm)
 
 
+# ---- a root that raised alone -------------------------------------------------------------------
+
+TO_ROOT = {
+    "Gatherv": lambda n: (f(n), [f(n * SIZE), [n] * SIZE]),
+    "Gather": lambda n: (f(n), f(n * SIZE)),
+    "Reduce": lambda n: (f(n), f(n)),
+}
+
+
+@pytest.mark.mpi(ranks=3, timeout=60, unit="s")
+@pytest.mark.parametrize("name", [*TO_ROOT])
+def test_a_root_that_raised_alone_gets_no_old_data(mpi_ranks, name):
+    """The others need not wait for the root. It may go on, or find that they made another call."""
+    for count in (4, 3000, 40_000):
+        comm = new_comm(timeout=20.0)
+        for k in range(4):
+            send, recv = TO_ROOT[name](count)
+            send[:] = k
+            try:
+                getattr(comm, name)("text" if (k, comm.rank) == (0, 0) else send, recv, root=0)
+            except (TypeError, han.HanError):
+                if k:
+                    break
+                continue
+            if comm.rank == 0:
+                whole = recv[0] if isinstance(recv, list) else recv
+                assert (whole == k * (SIZE if name == "Reduce" else 1)).all(), (count, k, whole)
+        MPI.COMM_WORLD.Barrier()
+
+
 # ---- calls by blocks between nodes --------------------------------------------------------------
 
 BLOCKS = {

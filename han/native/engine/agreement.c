@@ -36,11 +36,19 @@ static uint64_t agreed_with(const han_engine *e, const han_channel *ch, uint32_t
     return verdict == SAME ? run : UINT64_MAX;
 }
 
+/* Whether the run under way takes parts of rings, which are out of step if this rank raised alone. */
+static bool needs_step(const han_engine *e, const han_control *mine) {
+    uint64_t taken = 0;
+    for (uint32_t c = 0; e->started && e->plan && c < e->n_channels; c++)
+        taken |= e->plan->footprint[c];
+    return taken && atomic_load_explicit(&mine->erred, memory_order_relaxed) > e->agreed;
+}
+
 /* Whether a difference from a peer is an error of its own. If one of both ranks raised, it ran no
- * call, and its notice says so. */
+ * call, and its notice says so; but it cannot trust what it gets through rings any more. */
 static bool different(han_engine *e, const han_channel *ch, uint32_t r) {
-    const han_control *all = han_records(ch);
-    if (erred_alone(&all[r], &all[ch->me], e->agreed)) return false;
+    const han_control *all = han_records(ch), *mine = &all[ch->me];
+    if (erred_alone(&all[r], mine, e->agreed) && !needs_step(e, mine)) return false;
     e->dead_rank = (int)all[r].rank;
     return true;
 }

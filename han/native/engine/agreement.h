@@ -36,6 +36,13 @@ static inline bool han_out_of_step(const han_engine *e) {
     return false;
 }
 
+/* Whether this rank raised in an earlier call, after the last one that all are known to agree on. */
+static inline bool han_has_erred(const han_engine *e) {
+    const han_channel *ch = e->channels;
+    return e->n_channels &&
+           atomic_load_explicit(&han_records(ch)[ch->me].erred, memory_order_relaxed) > e->agreed;
+}
+
 /* True if a peer made a different call and neither side raised. Sets `dead_rank`. The caller must
  * hold the engine's lock. */
 bool han_mismatch(han_engine *);

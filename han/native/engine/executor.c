@@ -216,7 +216,8 @@ enum han_status han_step(han_engine *e) {
     if (all) {
         if (han_out_of_step(e)) return HAN_E_NOTICE;
         /* This check reads lines that peers keep writing: brief runs make it only now and then. */
-        if ((!p->brief || e->epoch % HAN_CALLS_KEPT == 0) && han_mismatch(e)) return HAN_E_MISMATCH;
+        bool due = !p->brief || e->epoch % HAN_CALLS_KEPT == 0 || han_has_erred(e);
+        if (due && han_mismatch(e)) return HAN_E_MISMATCH;
         han_add(&p->counts.runs, 1);
         han_finish(e);
         return HAN_MOVED;
