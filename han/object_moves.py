@@ -22,8 +22,7 @@ from han.runtime.measured import (
     BETWEEN_NODES,
     FEW_GATHERED,
     IN_NODE,
-    MOST_GATHERED,
-    ReduceLimits,
+    ObjectLimits,
 )
 from han.runtime.state import State
 from han.tasks.own_sizes import own_sizes
@@ -235,17 +234,17 @@ def _decide(state: State) -> Gathers:
 
 def _most_gathered(state: State) -> int:
     """Return the bytes of blocks that come as long as they are; 0 where all have the same size."""
-    if state.parts.topology.nodes == 1 or state.size > FEW_GATHERED:
+    if state.size > FEW_GATHERED:
         return 0
     try:
         left = state.parts.planner.planned(own_sizes("gatherv")).left
     except NoRuleError:
         left = True
-    return 0 if left else MOST_GATHERED
+    return 0 if left else limits_of(state).gathered
 
 
-def limits_of(state: State) -> ReduceLimits:
-    """Return the bytes of operands from which on reductions go along a tree."""
+def limits_of(state: State) -> ObjectLimits:
+    """Return the bytes up to which collectives take their first way."""
     return IN_NODE if state.parts.topology.nodes == 1 else BETWEEN_NODES
 
 

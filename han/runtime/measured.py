@@ -24,22 +24,24 @@ LARGE_SHARE = 8  # so many times the memory of a communicator is for large slots
 
 # Objects: docs/decisions/objects.md.
 MOST_PADDED = 2  # objects of different sizes may take so many times their bytes in blocks
-MOST_GATHERED = (8 << 10) + 256  # bytes of an eager block that comes as long as it is
 FEW_GATHERED = 64  # ranks at most of a communicator whose root receives a message of each
 
 
-class ReduceLimits(NamedTuple):
-    """Bytes of operands up to which a reduction of objects takes no tree.
+class ObjectLimits(NamedTuple):
+    """Bytes up to which a collective of objects takes its first way.
 
-    An object of up to `asked` goes to the root without a question. Ranks without need of them may
-    get objects of up to `to_all` together.
+    An object that fits into `gathered` with its head goes to a root in one step. In a reduction one
+    of up to `asked` goes there without a question. Ranks without need of them may get objects of
+    up to `to_all` together.
     """
 
+    gathered: int
     asked: int
     to_all: int
 
 
-IN_NODE, BETWEEN_NODES = ReduceLimits(64 << 10, 1 << 20), ReduceLimits(12 << 10, 96 << 10)
+IN_NODE = ObjectLimits(32 << 10, 64 << 10, 1 << 20)  # as much as every cell of pairs has room for
+BETWEEN_NODES = ObjectLimits((8 << 10) + 256, 12 << 10, 96 << 10)
 MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
 
 # New communicators: docs/decisions/new-communicators.md.

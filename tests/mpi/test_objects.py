@@ -24,8 +24,9 @@ from _support import (
 from mpi4py import MPI
 
 import han
+from han.object_moves import limits_of
 from han.runtime.eager import BLOCK, EAGER_ROOM
-from han.runtime.measured import BETWEEN_NODES, IN_NODE, MOST_GATHERED, MOST_LEFT
+from han.runtime.measured import BETWEEN_NODES, IN_NODE, MOST_LEFT
 
 WORLD = MPI.COMM_WORLD
 on_ranks = pytest.mark.mpi(ranks=[1, 2, 3, 5], timeout=60, unit="s")
@@ -66,7 +67,8 @@ class Told:
 def objects(rank: int) -> list[object]:
     """Return objects of a rank: small ones, large ones, those at the edge, of different sizes."""
     edge = [b"x" * (EAGER_ROOM - HEAD + k + rank % 2) for k in (-2, -1, 0, 1, 2)]
-    edge += [b"x" * (MOST_GATHERED - EAGER_HEAD - HEAD + k + rank % 2) for k in (-4, -3, -2, -1, 0)]
+    for most in (IN_NODE.gathered, BETWEEN_NODES.gathered):
+        edge += [b"x" * (most - EAGER_HEAD - HEAD + k + rank % 2) for k in (-4, -3, -2, -1, 0)]
     return [
         *(rank, 2.5 * rank, None, "x" * rank, (rank, "a"), {rank: [rank] * rank}, b"", *edge),
         np.float32(rank), np.zeros((2, 2), order="F") + rank, np.arange(40 * rank),
@@ -155,17 +157,21 @@ def test_some_objects_are_large(mpi_ranks):
 
 
 @on_ranks
-def test_objects_that_fit_between_nodes_take_one_step(mpi_ranks):
+@pytest.mark.parametrize("config", [TWO_BY_TWO, FLAT], ids=["nodes", "one node"])
+def test_objects_that_fit_take_one_step_to_the_root(mpi_ranks, config):
     """Those of a reduce that the root is not asked about fit too."""
-    assert BETWEEN_NODES.asked >= MOST_GATHERED - EAGER_HEAD
-    with opened(new_comm(TWO_BY_TWO)) as comm:
+    with opened(new_comm(config)) as comm:
         comm.gather(None)
-        several, before = comm.size > 2, comm._han.parts.engines.own.issued
-        for count in (1, 1000, 8000):
+        if comm.size == 1:
+            return
+        limits = limits_of(comm._han)
+        one_node = comm._han.parts.topology.nodes == 1
+        assert limits == (IN_NODE if one_node else BETWEEN_NODES)
+        assert limits.asked >= limits.gathered - EAGER_HEAD
+        before = comm._han.parts.engines.own.issued
+        for count in (1, 1000, limits.gathered - 300):
             of_both(comm, "gather", distinct(count, comm.rank).tobytes()[: count + comm.rank])
-        assert comm._han.parts.engines.own.issued == before + 3 * (comm.size > 1)
-        wanted = "gather_up_to" if several else "gather"
-        assert comm.size == 1 or comm._han.eager.gathers.quick == wanted
+        assert comm._han.parts.engines.own.issued == before + 3
 
 
 @on_three
@@ -365,7 +371,10 @@ def test_an_object_whose_reading_raises_stop_iteration(mpi_ranks):
 @on_three
 @pytest.mark.parametrize("name", ["gather", "reduce"])
 def test_a_root_that_cannot_write_its_object_gets_no_old_one_later(mpi_ranks, name):
-    """Ranks whose messages are under way need not wait: they hear of it in a later call."""
+    """Ranks whose messages are under way need not wait: they hear of it in a later call.
+
+    The root finds in a later call that others have made one in which it raised.
+    """
     with opened(new_comm()) as comm:
         seen = []
         for k in range(50):
@@ -374,7 +383,8 @@ def test_a_root_that_cannot_write_its_object_gets_no_old_one_later(mpi_ranks, na
             if comm.rank == 1 and not k:
                 assert (kind, text) == ("TypeError", "it cannot be written")
             elif kind:
-                assert "rank 1 raised TypeError: it cannot be written" in text, (kind, text)
+                told = "rank 1 raised TypeError: it cannot be written" in text
+                assert told or (comm.rank == 1 and kind == "MismatchError"), (kind, text)
                 break
             elif comm.rank == 1:
                 want = [[k] * 1000] * 3 if name == "gather" else [k] * 3000
@@ -547,7 +557,7 @@ def test_the_programs_own_pickle_functions(mpi_ranks):
 @pytest.mark.any_library
 @on_three
 def test_no_memory_for_a_large_object_is_told_to_all(mpi_ranks, monkeypatch):
-    rank, big = WORLD.rank, distinct(500, 0)
+    rank, big = WORLD.rank, distinct(5000, 0)
     calls = {
         "bcast": lambda comm: comm.bcast(big),
         "allgather": lambda comm: comm.allgather(big),
