@@ -1,5 +1,6 @@
 """Errors of peers that a rank hears of where it cannot raise them: in a callback of MPI."""
 
+import contextlib
 import itertools
 import time
 from functools import partial
@@ -92,7 +93,10 @@ def test_who_waits_for_a_call_of_mpi_finds_that_the_communicator_has_failed(mpi_
 
 @on_two
 def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
-    """A rank that catches its own error and makes its next call spoils no data of its peers."""
+    """A rank that catches its own error and makes its next call spoils no data of its peers.
+
+    It may find in this call that they made the one in which it raised.
+    """
     rules = [{"use": {"levels": {"everyone": {"submodule": "sm"}}}}]  # a root need not wait
     comm = new_comm(rules=rules)
     data = np.zeros(4096)
@@ -103,7 +107,8 @@ def test_peers_of_a_rank_that_goes_on_raise(mpi_ranks):
         data.flags.writeable = False
         with pytest.raises(han.ArgumentError):
             comm.Bcast(data, 0)
-        comm.Bcast(np.full(4096, 99.0), 1)
+        with contextlib.suppress(han.MismatchError):
+            comm.Bcast(np.full(4096, 99.0), 1)
     else:
         comm.Bcast(data, 0)
         with pytest.raises(han.PeerError, match="rank 1 raised ArgumentError"):
