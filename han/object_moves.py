@@ -163,7 +163,9 @@ class ObjectMoves(VectorCollectives):
         except HanError:
             raise
         except BaseException as error:
-            if not eager.blocks.done and health.engines.own.issued > number:
+            if health.engines.own.issued == number:  # no memory for blocks
+                self._raise()
+            if not eager.blocks.done:
                 health.give_up(error)
             raise
         return None if found is None else decode_each(found)

@@ -41,8 +41,7 @@ class Signature:
 
     With `own`, each rank knows only the sizes of the blocks that it sends or receives. The
     signature stands for all calls (:mod:`han.tasks.own_sizes`). `counts` has, for one call, what
-    each rank sends to each. `singly`: between nodes each
-    block is a message.
+    each rank sends to each. `singly`: between nodes each block is a message.
     """
 
     collective: str

@@ -310,13 +310,34 @@ static void parcels_hold_what_is_used(void) {
     call_open(&unpack, 1, NULL, memory);
     require(run(&g->engines[0], &pack) == HAN_OK && memory[0] == 1, "one small block", memory[0]);
     require(*length == 4 * 8, "three sizes and one block", *length);
-    require(run(&g->engines[0], &unpack) == HAN_OK, "all of it is unpacked", 0);
+    require(run(&g->engines[1], &unpack) == HAN_OK, "all of it is unpacked", 0);
     require(taken[1] == 55 && !memcmp(filled, taken, SLOTS * SLOT), "into the same slots",
             taken[1]);
     *length = 0;
     taken[1] = 7;
-    require(run(&g->engines[0], &unpack) == HAN_OK && taken[1] == 7, "it was not sent", taken[1]);
+    require(run(&g->engines[1], &unpack) == HAN_OK && taken[1] == 7, "it was not sent", taken[1]);
     group_close(g);
+}
+
+/* A parcel that nobody expected in its call, or with a block that nobody expects. */
+static void a_parcel_that_nobody_expects(void) {
+    for (int later = 0; later < 2; later++) {
+        group *g = pair(false, PATIENT);
+        uint64_t memory[64] = {0}, *told = &memory[0], *filled = &memory[20];
+        filled[0] = 5, filled[SLOT / 8] = 6;
+        call pack = {.code = {on_parcel(HAN_PACK, 160)}},
+             unpack = {.code = {on_parcel(HAN_UNPACK, 320)}};
+        call_open(&pack, 1, NULL, memory);
+        call_open(&unpack, 1, NULL, memory);
+        require(run(&g->engines[0], &pack) == HAN_OK && *told == 2, "two blocks", *told);
+        if (later)
+            g->engines[1].epoch++;
+        else
+            *told = 1;
+        int status = run(&g->engines[1], &unpack);
+        require(status == HAN_E_LONG && g->engines[1].dead_rank == 1, "is an error", later);
+        group_close(g);
+    }
 }
 
 static void a_parcel_of_another_length(void) {
@@ -389,6 +410,7 @@ int main(void) {
     a_message_that_is_too_long();
     parcels_hold_what_is_used();
     a_parcel_of_another_length();
+    a_parcel_that_nobody_expects();
     stopping_cancels_receives();
     stopping_completes_arrived_messages();
     printf("timeouts, deaths, interrupts, notices, errors, parcels and stopping\n");

@@ -81,6 +81,7 @@ static enum han_status test(han_engine *e, han_plan *p, const han_instr *i) {
         i->n ? han_test_receive(e->mpi, request, &flag, &got) : han_test(e->mpi, request, &flag);
     if (rc) return han_message_error(e, rc, i->peer);
     if (!flag) return HAN_BLOCKED;
+    if (i->n) han_add(&p->counts.received, (uint64_t)got);
     if (i->base[0]) {
         const uint64_t nbytes = (uint64_t)got;
         memcpy(han_at(e, i, 0), &nbytes, sizeof nbytes);
@@ -123,7 +124,6 @@ static int start_send(han_engine *e, han_plan *p, const han_instr *i) {
 static int start_receive(han_engine *e, han_plan *p, const han_instr *i) {
     p->requests[i->slot] = 0;
     if (is_no_message(e, i)) return 0;
-    han_add(&p->counts.received, i->n);
     return han_irecv(e->mpi, han_at(e, i, 0), (int)i->n, i->peer, tag_of(e, i), e->messages,
                      &p->requests[i->slot]);
 }

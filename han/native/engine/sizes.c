@@ -47,7 +47,7 @@ static void fit_own_blocks(han_plan *p, const uint64_t *sizes, const uint64_t *s
     uint64_t received = 0;
     for (uint32_t b = 0; b < brought(p); b++) {
         p->table[b + 1] = (han_block){.nbytes = sizes[b], .start = starts[b]};
-        if (b >= brought(p) / 2) received += sizes[b] & ~HAN_AT_MOST;
+        if (b >= brought(p) / 2 && !(sizes[b] & HAN_AT_MOST)) received += sizes[b];
     }
     p->streaming = received >= p->share;
     for (uint32_t k = 0; k < p->n_code; k++) {

@@ -48,7 +48,7 @@ enum { HAN_OWN_NBYTES = 32 << 10, HAN_BRIEF = 64 << 10 };
 static inline bool han_is_brief(const han_run *run) {
     uint64_t nbytes = 0;
     for (uint32_t b = 0; run->plan->own && b < run->plan->n_blocks - 1; b++)
-        nbytes += run->sizes[b] & ~HAN_AT_MOST;
+        if (!(run->sizes[b] & HAN_AT_MOST)) nbytes += run->sizes[b];
     return nbytes <= HAN_BRIEF;
 }
 

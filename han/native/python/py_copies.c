@@ -65,8 +65,8 @@ static void find_grids(const ReaderObject *r, const side *s, int32_t blocks) {
 /* Whether no block that is received has a byte in common with one that is sent. */
 static bool all_apart(const side *sent, const side *taken, int32_t blocks) {
     for (int32_t k = 0; k < blocks; k++)
-        for (int32_t j = 0; j < blocks; j++)
-            if (sent->sizes[k] && taken->sizes[j] &&
+        for (int32_t j = 0; sent->sizes[k] && j < blocks; j++)
+            if (taken->sizes[j] &&
                 !han_grids_apart(&sent->grids[k], sent->buffer->data + sent->places[k],
                                  &taken->grids[j], taken->buffer->data + taken->places[j]))
                 return false;
