@@ -295,6 +295,8 @@ class _Singly(_Exchange):
         """Receive a parcel if ranks of this node expect small blocks; return the request."""
         self.stream.begin_blocks(self.task, (courier.number(parcel),), 1)
         head, request = courier.head(parcel), self._request()
+        if courier.some(parcel) is None:  # nobody has told how many blocks are expected
+            self.stream.tally(head, head, 0, courier.parcels.stride, True)
         sender = courier.parcels.carrier(parcel.node, parcel.lane)
         self.stream.irecv(
             head + HEAD,
