@@ -116,15 +116,24 @@ class Parts:
     # ---- the end ------------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Give back all that is held for no communicator; not collective."""
-        self.end(self.health.notices.silent)
+        """Give back all that is held for no communicator; not collective.
+
+        Notices of an error may have come since the last communicator was freed.
+        """
+        notices = self.health.notices
+        with contextlib.suppress(MPI.Exception):
+            notices.fetch()
+        self._give_back(self.health.failed is None and notices.silent)
 
     def end(self, free: bool) -> None:
         """Give back all, but what a root keeps for later communicators.
 
         The communicators are freed by all ranks, after an error by none.
         """
-        quiet = free and self._quiet()
+        self._give_back(free and self._quiet())
+
+    def _give_back(self, quiet: bool) -> None:
+        """Give back all; `quiet`: no message is under way."""
         stays = quiet and self.is_root and self.heritage in ROOTS.made
         self.tracing.close()
         self.health.failed = self.health.failed or FREED
