@@ -294,35 +294,27 @@ class _Singly(_Exchange):
     def _receive_parcel(self, courier: Courier, parcel: Parcel) -> int:
         """Receive a parcel if ranks of this node expect small blocks; return the request."""
         self.stream.begin_blocks(self.task, (courier.number(parcel),), 1)
-        head, request = courier.head(parcel), self._request()
+        head = courier.head(parcel)
         if courier.some(parcel) is None:  # nobody has told how many blocks are expected
             self.stream.tally(head, head, 0, courier.parcels.stride, True)
         sender = courier.parcels.carrier(parcel.node, parcel.lane)
-        self.stream.irecv(
-            head + HEAD,
-            courier.nbytes(parcel),
-            sender,
-            request,
-            told=head + WORD,
-            some=courier.some(parcel),
-        )
-        return request
+        return self._start(self.stream.irecv, courier, parcel, sender)
 
     def _send_parcel(self, courier: Courier, parcel: Parcel) -> None:
         """Send a parcel if ranks of this node have packed small blocks."""
         self._complete_sends(self.window - 1)
         self.stream.begin_blocks(self.task, (courier.number(parcel),), 1)
-        head, request = courier.head(parcel), self._request()
         to = courier.parcels.carrier(parcel.to, parcel.lane)
-        self.stream.isend(
-            head + HEAD,
-            courier.nbytes(parcel),
-            to,
-            request,
-            told=head + WORD,
-            some=courier.some(parcel),
-        )
-        self.sends.append(request)
+        self.sends.append(self._start(self.stream.isend, courier, parcel, to))
+
+    def _start(
+        self, start: Callable[..., None], courier: Courier, parcel: Parcel, peer: int
+    ) -> int:
+        """Start the message of a parcel, unless there is none; return the request."""
+        head, request = courier.head(parcel), self._request()
+        told, some = head + WORD, courier.some(parcel)
+        start(head + HEAD, courier.nbytes(parcel), peer, request, told=told, some=some)
+        return request
 
     @kept
     def courier(self) -> Courier | None:
