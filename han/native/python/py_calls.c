@@ -28,11 +28,11 @@ typedef struct {
 typedef PyObject *(*mode)(CallsObject *, PlanObject *, const han_call *);
 
 /* Run a call to its end; `memory` is that of its copy, or NULL. */
-static PyObject *run_with(CallsObject *self, PlanObject *plan, const han_call *c,
-                          PyObject *memory) {
+static inline PyObject *run_with(CallsObject *self, PlanObject *plan, const han_call *c,
+                                 PyObject *memory) {
     PyObject *const kept[] = {c->send.owner, c->recv.owner, memory};
     if (han_py_run(self->engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts, kept,
-                   3))
+                   memory ? 3 : 2))
         return NULL;
     Py_RETURN_TRUE;
 }
