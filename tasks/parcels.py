@@ -28,7 +28,9 @@ WORD = 8  # bytes of a size; slots have whole words
 HEAD = 2 * WORD  # bytes of the numbers before a parcel: native/data/slots.c
 ROOM = 1 << 10  # bytes of a block in a slot, at most
 LEAST = 32  # the same, at least
-SHARED = 32 << 10  # bytes of a rank's slots in shared memory, at most: any ring has room for them
+SHARED = (
+    32 << 10
+)  # bytes of a rank's slots in shared memory, at most: half of what a run takes of the least ring
 
 
 class Parcel(NamedTuple):
