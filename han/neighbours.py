@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from mpi4py import MPI
@@ -13,7 +15,8 @@ from han.message import parsers
 from han.message.message import Message
 from han.message.neighbours import Edges, Form, message_of
 from han.message.parsers import Parser
-from han.runtime.left import left_request
+from han.runtime.left import HeldRequest, left_request
+from han.runtime.state import State
 
 CALLS = {
     "Neighbor_allgather": Form.EQUAL,
@@ -23,6 +26,8 @@ CALLS = {
     "Neighbor_alltoallw": Form.TYPED,
 }
 BOTH = 2  # processes of a periodic dimension in which both neighbours are the same one
+MOST_EDGES = 1 << 16  # of a distributed graph whose ranks tell each other all of them
+FIRST = "the first call with neighbours"
 
 
 class NeighbourCall(NamedTuple):
@@ -32,13 +37,52 @@ class NeighbourCall(NamedTuple):
     ranks: bytes
 
 
-def calls_of(comm: MPI.Topocomm) -> dict[str, NeighbourCall]:
-    """Return the calls of a communicator that han serves: all or none, the same on all ranks."""
+def _serves(comm: MPI.Topocomm) -> bool:
+    """Return whether han serves the calls of a communicator; the same on all ranks."""
+    if comm.Get_topology() != MPI.CART:
+        return True
+    dims, periods, _ = MPI.Cartcomm(comm).Get_topo()
+    return not any(period and dim <= BOTH for dim, period in zip(dims, periods, strict=True))
+
+
+def _on_nodes(comm: MPI.Topocomm, state: State) -> Sequence[Sequence[int]] | None:
+    """Return the targets of all ranks where ranks of a node may share what goes to others.
+
+    Collective: the ranks of a distributed graph tell each other. None elsewhere, and if there are
+    too many edges.
+    """
+    topology = state.parts.topology
+    if topology.whole is not None or not topology.attach or topology.node_level is None:
+        return None
     if comm.Get_topology() == MPI.CART:
-        dims, periods, _ = MPI.Cartcomm(comm).Get_topo()
-        if any(period and dim <= BOTH for dim, period in zip(dims, periods, strict=True)):
-            return {}
-    edges = Edges(comm)
+        return _of_grid(*MPI.Cartcomm(comm).Get_topo()[:2])
+    if comm.Get_topology() == MPI.GRAPH:
+        index, edges = MPI.Graphcomm(comm).Get_topo()
+        return [edges[a:b] for a, b in pairwise([0, *index])]
+    meeting, targets = state.health.meeting, [*comm.outedges]
+    with state.health.together(FIRST):
+        if sum(n for (n,) in meeting.numbers([len(targets)], FIRST)) > MOST_EDGES:
+            return None
+        return meeting.allgather(targets, FIRST)
+
+
+def _of_grid(dims: Sequence[int], periods: Sequence[int]) -> list[list[int]]:
+    """Return the neighbours of the processes of a grid, whose last dimension is the densest."""
+    places = [*product(*map(range, dims))]
+    ranks = {place: rank for rank, place in enumerate(places)}
+
+    def neighbour(place: tuple[int, ...], axis: int, step: int) -> int:
+        at = place[axis] + step
+        at = at % dims[axis] if periods[axis] else at
+        return ranks.get((*place[:axis], at, *place[axis + 1 :]), MPI.PROC_NULL)
+
+    axes = range(len(dims))
+    return [[neighbour(p, axis, step) for axis in axes for step in (-1, 1)] for p in places]
+
+
+def calls_of(comm: MPI.Topocomm, state: State) -> dict[str, NeighbourCall]:
+    """Return the calls of a communicator; collective."""
+    edges = Edges(comm, _on_nodes(comm, state))
 
     def call(name: str) -> NeighbourCall:
         how = "allgather" in name, CALLS[name]
@@ -63,17 +107,23 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
     @cached_property
     def _calls(self) -> dict[str, NeighbourCall]:
         self._check_live()
-        return calls_of(self)
+        return calls_of(self, self._han) if _serves(self) else {}
 
     def _librarys(self, name: str, *arguments: Any) -> Any:
-        """Call the library's method; return its request, if it has one."""
+        """Call the library's method; return its request, if it has one.
+
+        A nonblocking call that comes before all others is the library's too: the ranks may have to
+        tell each other their neighbours first.
+        """
         state = self._state or self._found()
         self._check_live()
         leaving = contextlib.nullcontext() if state is None else state.health.notices.leaving()
         with leaving:
             request = getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
-        if state is None or request is None:
+        if request is None or (state is None and isinstance(request, MPI.Prequest)):
             return request
+        if state is None:
+            return HeldRequest(request, arguments)
         return left_request(request, state.health, name)
 
     # ---- blocking ---------------------------------------------------------------------------
@@ -130,7 +180,7 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
         return self._start_call("Neighbor_alltoallw", sendbuf, recvbuf)
 
     def _start_call(self, name: str, *buffers: Any) -> Started:
-        call = self._calls.get(name)
+        call = None if self._found() is None else self._calls.get(name)
         if call is None:
             return self._librarys(f"I{name.lower()}", *buffers)  # type: ignore[no-any-return]
         started: Any = self._quick.ineighbours(call.ranks, *buffers)

@@ -353,7 +353,11 @@ class _Singly(_Exchange):
                 self.stream.copy(to, source, lot.stop, block=self_block)
 
     def _arrived(self, lot: Lot, giver: int) -> None:
-        """No other stream waits for a block."""
+        """Let the stream that hands blocks on have one."""
+        steps, ranks = self.context.builder.plan.block_steps, self.context.group.ranks
+        handed = None if steps is None else steps.handed
+        if handed is not None and handed.hands_on(ranks[self.context.group.me], ranks[giver]):
+            self.stream.end_blocks(self.task, (ranks[giver],), 1)
 
     def _taken(self, giver: int) -> int:
         return taken_from(self.context.group.ranks[giver], self.context.builder.plan.topology.size)

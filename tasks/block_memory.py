@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from han.common.kept import kept
 from han.model.collectives import ROWS
 from han.model.program import Base
+from han.model.topology import Topology
 from han.tasks.bundles import Blocks, Bundles, Shelf
+from han.tasks.handed import Handed
+from han.tasks.own_sizes import Ends
 from han.tasks.parcels import Parcels
+from han.tasks.signature import Signature
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 STAGED = 2  # the number of the shelf with copied operands
 
 
 @dataclass(frozen=True)
 class BlockMemory:
-    """A call by blocks: its bundles, and the shelves of its ranks; of own sizes, its parcels."""
+    """A call by blocks: its bundles, and the shelves of its ranks.
+
+    Of own sizes: between which ranks blocks are, which travel in parcels, and which are handed on.
+    """
 
     collective: str
     composition: str
     bundles: Bundles
     in_place: bool = False
+    ends: Ends | None = None
     parcels: Parcels | None = None
+    handed: Handed | None = None
+
+    @classmethod
+    def of_call(cls, view: Topology, signature: Signature, composition: str) -> Self:
+        """Return those of a call."""
+        call = view, signature, composition
+        own = (Ends.of(signature), Parcels.of_call(*call), Handed.of_call(*call))
+        bundles = Bundles.of_call(*call)
+        found = own if signature.own else ()
+        return cls(signature.collective, composition, bundles, signature.in_place, *found)
 
     @kept
     def flat(self) -> bool:
@@ -40,13 +62,6 @@ class BlockMemory:
         if (self.collective, kind) == ("alltoall", "scatter"):
             return bundles.size * -(-bundles.largest // bundles.lanes)
         return 1 if kind == "gather" else bundles.largest
-
-    @kept
-    def all_ranks(self) -> tuple[int, ...]:
-        """All ranks, those of one node far from each other: a flat call meets nodes in turn."""
-        nodes = self.bundles.nodes
-        places = range(self.bundles.largest)
-        return tuple(ranks[p] for p in places for ranks in nodes if p < len(ranks))
 
     # ---- memory -----------------------------------------------------------------------------
 

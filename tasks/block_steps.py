@@ -23,35 +23,33 @@ from han.common.kept import kept
 from han.model.collectives import ROWS
 from han.model.program import Base
 from han.tasks.block_memory import BlockMemory
-from han.tasks.bundles import Blocks, Bundles, Moves, Shelf, moves, spreading
-from han.tasks.own_sizes import sends
-from han.tasks.parcels import Parcels
+from han.tasks.bundles import Blocks, Moves, Shelf, moves, spreading
 
 Steps = list[tuple[str, bool]]  # the kind of a step's tasks, and whether it is between nodes
 
 
-def block_steps(
-    collective: str, composition: str, bundles: Bundles, parcels: Parcels | None = None
-) -> Steps:
-    """Return the steps of a call; there are none inside nodes if each has one rank."""
-    between, folds = (collective, True), bundles.folds
-    if ROWS[collective].own:
-        found = [("alltoall", False), *[("alltoall", True)] * (len(bundles.nodes) > 1)]
-        found += [("scatter", False)] * (parcels is not None and parcels.folds)
-    elif collective == "allgather":
-        found = [*[("gather", False)] * folds, between, (collective, False)]
-    elif collective == "gather":
-        found = [(collective, False), between]
-    elif collective == "scatter":
-        found = [between, (collective, False)]
-    else:
-        last = folds and composition != "flat"
-        found = [(collective, False), between, *[("scatter", False)] * last]
-    return [step for step in found if step[1] or bundles.largest > 1]
-
-
 class BlockSteps(BlockMemory):
-    """The moves of a call's steps, for each group."""
+    """The steps of a call, and their moves for each group."""
+
+    @property
+    def steps(self) -> Steps:
+        """The steps; there are none inside nodes if each has one rank."""
+        bundles, collective = self.bundles, self.collective
+        between, folds = (collective, True), bundles.folds
+        if ROWS[collective].own:
+            hands_on = self.handed is not None or (self.parcels is not None and self.parcels.folds)
+            found = [("alltoall", False), *[("alltoall", True)] * (len(bundles.nodes) > 1)]
+            found += [("scatter", False)] * hands_on
+        elif collective == "allgather":
+            found = [*[("gather", False)] * folds, between, (collective, False)]
+        elif collective == "gather":
+            found = [(collective, False), between]
+        elif collective == "scatter":
+            found = [between, (collective, False)]
+        else:
+            last = folds and self.composition != "flat"
+            found = [(collective, False), between, *[("scatter", False)] * last]
+        return [step for step in found if step[1] or bundles.largest > 1]
 
     def inside(self, kind: str, node: int) -> Moves | None:
         """Return the moves of a step inside a node; None if it has nothing to move there."""
@@ -179,7 +177,7 @@ class BlockSteps(BlockMemory):
 
     def _pair(self, source: int, target: int) -> Blocks:
         """Return the number of the block from one rank to another one, if there is any."""
-        there = sends(self.collective, self.bundles.root, source, target)
+        there = self.ends is None or self.ends.meet(source, target)
         return (self._number(source, target),) if there else ()
 
     @kept
@@ -202,10 +200,13 @@ class BlockSteps(BlockMemory):
         )
 
     def _alltoall_of_all(self) -> Moves:
-        ranks, node = self.all_ranks, [self.bundles.place(r)[0] for r in self.all_ranks]
+        ranks, handed = self.bundles.all_ranks, self.handed
+        node = [self.bundles.place(r)[0] for r in ranks]
 
         def given(m: int, to: int) -> Blocks:
-            return self._pair(ranks[m], ranks[to]) if node[m] != node[to] else ()
+            found = self._pair(ranks[m], ranks[to]) if node[m] != node[to] else ()
+            comes = not found or handed is None or handed.receives(ranks[m], ranks[to])
+            return found if comes else ()
 
         def keeps(m: int) -> Blocks:
             alone = len(self.bundles.nodes[node[m]]) == 1

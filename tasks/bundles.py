@@ -164,6 +164,12 @@ class Bundles:
         """The number of ranks of the largest node."""
         return max(map(len, self.nodes))
 
+    @kept
+    def all_ranks(self) -> Ranks:
+        """All ranks, those of one node far from each other: a flat call meets nodes in turn."""
+        places = range(self.largest)
+        return tuple(ranks[p] for p in places for ranks in self.nodes if p < len(ranks))
+
     @property
     def in_order(self) -> bool:
         """Whether each node has consecutive ranks."""

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from han.model.collectives import BOTH, DOWN, ROWS, UP
 from han.model.topology import Topology
-from han.tasks.block_steps import block_steps
+from han.tasks.block_steps import BlockSteps
 from han.tasks.bundles import Bundles
 from han.tasks.canonical import NOT_CANONICAL
 from han.tasks.choice import LEFT, Choice
@@ -105,9 +105,7 @@ def side_of(view: Topology, level: int) -> str:
 def _tree_steps(view: Topology, signature: Signature, choice: Choice, fused: Fused) -> Steps:
     levels = levels_of(view, signature)
     if signature.by_blocks and levels and (view.whole is None or signature.own):
-        bundles = Bundles.of_call(view, signature, choice.composition)
-        parcels = Parcels.of_call(view, signature, choice.composition)
-        steps = block_steps(signature.collective, choice.composition, bundles, parcels)
+        steps = BlockSteps.of_call(view, signature, choice.composition).steps
         return [(kind, levels[-1] if between else levels[0]) for kind, between in steps]
     if signature.prefix and len(levels) > 1:
         return of_scan(signature.collective, *levels)
@@ -170,6 +168,8 @@ def _nap_steps(view: Topology, signature: Signature, choice: Choice, fused: Fuse
 def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
     if signature.singly:
         return "lanes: the blocks of this call travel by themselves"
+    if signature.neighbours is not None and Parcels.of_call(view, signature, "lanes") is None:
+        return "lanes: these neighbours would share too few messages between nodes"
     if signature.by_blocks:
         reason = _no_nodes(view, signature, "lanes", (*LANES, *IN_LANES))
         return reason or _tree_unfit(view, signature, choice)

@@ -6,7 +6,7 @@ Nothing here needs MPI, and a rank lowers only its own operations.
 from __future__ import annotations
 
 from han.model.collectives import ROWS
-from han.model.program import Program, Ref
+from han.model.program import OwnBlocks, Program, Ref
 from han.tasks.compositions import composition
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -23,7 +23,7 @@ def lower(plan: Plan, rank: int) -> Program:
     if plan.largest is not None:
         whole, signature = lower(plan.largest, rank), plan.signature
         if whole.own:
-            return whole.of_own(blocks_of(signature.counts, rank))
+            return whole.of_own(_blocks(plan, rank))
         lengths = [signature.length(r) for r in range(len(signature.counts))]
         return whole.at(signature.nbytes, lengths)
     builder = Builder(plan, rank)
@@ -33,6 +33,15 @@ def lower(plan: Plan, rank: int) -> Program:
     if found.alone:
         _deliver(plan, builder)
     return builder.program(plan.footprint())
+
+
+def _blocks(plan: Plan, rank: int) -> OwnBlocks:
+    """Return the blocks of a rank in a call whose ranks know only the sizes of their own ones."""
+    signature, steps = plan.signature, plan.block_steps
+    handed = None if steps is None else steps.handed
+    givers = {} if handed is None else handed.givers(rank)
+    same = signature.neighbours is not None and signature.neighbours.same
+    return blocks_of(signature.counts, rank, same, givers)
 
 
 def places_of(plan: Outline, builder: Builder) -> Places | ScanPlaces:

@@ -11,10 +11,8 @@ from han.model.channel_layout import Geometry
 from han.model.collectives import ROWS
 from han.model.topology import Topology
 from han.tasks.block_steps import BlockSteps
-from han.tasks.bundles import Bundles
 from han.tasks.choice import LEFT, Choice
 from han.tasks.graph import Task, Tasks
-from han.tasks.parcels import Parcels
 from han.tasks.ring import Span
 from han.tasks.signature import Signature
 
@@ -70,10 +68,7 @@ class Outline:
         signature = self.signature
         if not signature.by_blocks or (self.topology.whole is not None and not signature.own):
             return None
-        name = self.choice.composition
-        bundles = Bundles.of_call(self.topology, signature, name)
-        parcels = Parcels.of_call(self.topology, signature, name)
-        return BlockSteps(signature.collective, name, bundles, signature.in_place, parcels)
+        return BlockSteps.of_call(self.topology, signature, self.choice.composition)
 
     @kept
     def channels(self) -> tuple[int, ...]:

@@ -9,19 +9,25 @@ Number 0 is an empty block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from math import isqrt
 
 from han.model.program import OwnBlocks
+from han.tasks.neighbours import Neighbours
 from han.tasks.signature import Signature
 
 SMALL = 32 << 10  # bytes; a larger block is read where it is, if ranks can read each other's memory
 
 
-def own_sizes(collective: str, root: int = 0, singly: bool = False) -> Signature:
+def own_sizes(
+    collective: str, root: int = 0, singly: bool = False, neighbours: Neighbours | None = None
+) -> Signature:
     """Return the signature of all calls of a collective in which ranks know their own sizes."""
-    return Signature(collective, SMALL, root=root, varied=True, own=True, singly=singly)
+    return Signature(
+        collective, SMALL, root=root, varied=True, own=True, singly=singly, neighbours=neighbours
+    )
 
 
 def one_for_all(signature: Signature) -> Signature:
@@ -29,15 +35,30 @@ def one_for_all(signature: Signature) -> Signature:
     return signature.changed(count=SMALL) if signature.own and not signature.grains else signature
 
 
-def sends(collective: str, root: int, source: int, target: int) -> bool:
-    """Return whether a rank may send a block to another one, or to itself."""
-    return {"gatherv": target == root, "scatterv": source == root}.get(collective, True)
+@dataclass(frozen=True)
+class Ends:
+    """Between which ranks a call has blocks."""
 
+    collective: str
+    root: int = 0
+    neighbours: Neighbours | None = None
 
-def alike(collective: str, root: int, size: int, nbytes: int) -> tuple[int, ...]:
-    """Return what each of `size` ranks sends to each where all blocks are of one size."""
-    pairs = [(source, target) for source in range(size) for target in range(size)]
-    return tuple([nbytes * sends(collective, root, *pair) for pair in pairs])
+    @classmethod
+    def of(cls, signature: Signature) -> Ends:
+        """Return those of a call."""
+        return cls(signature.collective, signature.root, signature.neighbours)
+
+    def meet(self, source: int, target: int) -> bool:
+        """Return whether a rank may send a block to another one, or to itself."""
+        if self.neighbours is not None:
+            return self.neighbours.has(source, target)
+        ends = {"gatherv": target == self.root, "scatterv": source == self.root}
+        return ends.get(self.collective, True)
+
+    def alike(self, size: int, nbytes: int) -> tuple[int, ...]:
+        """Return what each of `size` ranks sends to each where all blocks are of one size."""
+        pairs = [(source, target) for source in range(size) for target in range(size)]
+        return tuple([nbytes * self.meet(*pair) for pair in pairs])
 
 
 def sent_to(rank: int) -> int:
@@ -56,13 +77,21 @@ def matrix_of(counts: Sequence[int]) -> list[list[int]]:
     return [[*counts[rank * size : (rank + 1) * size]] for rank in range(size)]
 
 
-def blocks_of(counts: Sequence[int], rank: int) -> OwnBlocks:
-    """Return the blocks of a rank in one call, whose buffers hold them in the order of ranks."""
+def blocks_of(
+    counts: Sequence[int], rank: int, same: bool = False, givers: Mapping[int, int] | None = None
+) -> OwnBlocks:
+    """Return the blocks of a rank in one call, whose buffers hold them in the order of ranks.
+
+    `same`: all blocks that a rank sends are one. `givers`: who hands the blocks of some ranks on.
+    """
     rows = matrix_of(counts)
     sends, takes = rows[rank], [row[rank] for row in rows]
     columns = [[row[k] for row in rows] for k in range(len(rows))]
-    far = [starts(one)[rank] for one in (*columns, *rows)]
-    return OwnBlocks([0, *sends, *takes], [0, *starts(sends), *starts(takes)], [0, *far])
+    sent = [[0] * len(rows) if same else starts(row) for row in rows]
+    to, of = ([starts(column)[rank] for column in columns], [one[rank] for one in sent])
+    for source, giver in (givers or {}).items():
+        of[source] = starts(columns[giver])[source]
+    return OwnBlocks([0, *sends, *takes], [0, *sent[rank], *starts(takes)], [0, *to, *of])
 
 
 def starts(counts: Sequence[int]) -> list[int]:

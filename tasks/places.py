@@ -344,7 +344,7 @@ class BlockPlaces:
         """Return the place among the ranks of a lane, or in a flat call of all."""
         lane = steps.bundles.place(self.rank)[1]
         if steps.flat:
-            ranks, lane = steps.all_ranks, 0
+            ranks, lane = steps.bundles.all_ranks, 0
         elif lane >= steps.bundles.lanes:
             return []
         else:

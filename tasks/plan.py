@@ -14,7 +14,7 @@ from han.tasks.compositions import as_called, composition
 from han.tasks.contract import Submodule
 from han.tasks.graph import Tasks, summarise
 from han.tasks.outline import Outline, geometries
-from han.tasks.own_sizes import SMALL, alike, one_for_all
+from han.tasks.own_sizes import SMALL, Ends, one_for_all
 from han.tasks.signature import Signature
 from han.tasks.size_classes import class_of, cut_in_proportion, exact
 from han.tasks.steps import Steps, chain_of_steps
@@ -54,8 +54,7 @@ class Plan(Outline):
         if not self.signature.grains:
             return self
         if self.signature.own and not counts:
-            called = self.signature.collective, self.signature.root
-            counts = alike(*called, self.topology.size, nbytes)
+            counts = Ends.of(self.signature).alike(self.topology.size, nbytes)
         signature = exact(self.signature, nbytes, counts)
         tasks = cut_in_proportion(self.tasks, self.signature, nbytes)
         return replace(self, signature=signature, tasks=tasks, largest=self)

@@ -11,6 +11,7 @@ from han.common.kept import kept
 from han.common.units import format_size
 from han.model.collectives import ROWS
 from han.model.element_types import heavy
+from han.tasks.neighbours import Neighbours
 
 ON_DEVICE = "in memory of a device"
 PACKED = "packed elements"  # the name of derived types begins with it
@@ -41,7 +42,8 @@ class Signature:
 
     With `own`, each rank knows only the sizes of the blocks that it sends or receives. The
     signature stands for all calls (:mod:`han.tasks.own_sizes`). `counts` has, for one call, what
-    each rank sends to each. `singly`: between nodes each block is a message.
+    each rank sends to each. `singly`: between nodes each block is a message. `neighbours` are those
+    of ranks in calls with them; None where blocks tell, empty between others.
     """
 
     collective: str
@@ -62,6 +64,7 @@ class Signature:
     canonical: bool = False
     own: bool = False
     singly: bool = False
+    neighbours: Neighbours | None = None
 
     def changed(self, **values: Any) -> Signature:
         """Return the signature with other values of fields: a quicker ``dataclasses.replace``."""

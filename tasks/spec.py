@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from han.tasks.own_sizes import alike, matrix_of, starts
+from han.tasks.own_sizes import Ends, matrix_of, starts
 
 Ranks = tuple[int, ...]
 
@@ -153,6 +153,13 @@ def pairwise(counts: Sequence[int]) -> Spec:
     return alltoallv(matrix_of(counts))
 
 
+def of_neighbours(counts: Sequence[int]) -> Spec:
+    """Each rank gets the contributions of its neighbours, in rank order."""
+    rows = matrix_of(counts)
+    after = tuple(_joined([row[r] for row in rows]) for r in range(len(rows)))
+    return Spec("alltoall", _own([max(row) for row in rows]), after)
+
+
 def scan(size: int, nbytes: int) -> Spec:
     """Rank r gets the combination of the contributions of ranks 0 to r."""
     after = tuple(_portion(0, nbytes, tuple(range(r + 1))) for r in range(size))
@@ -180,9 +187,9 @@ SPECS: dict[str, Callable[[int, int, int], Spec]] = {
     "alltoall": lambda size, nbytes, root: alltoallv([[nbytes] * size] * size),
     "scan": lambda size, nbytes, root: scan(size, nbytes),
     "exscan": lambda size, nbytes, root: exscan(size, nbytes),
-    "gatherv": lambda size, nbytes, root: pairwise(alike("gatherv", root, size, nbytes)),
-    "scatterv": lambda size, nbytes, root: pairwise(alike("scatterv", root, size, nbytes)),
-    "alltoallv": lambda size, nbytes, root: pairwise(alike("alltoallv", root, size, nbytes)),
+    "gatherv": lambda size, nbytes, root: pairwise(Ends("gatherv", root).alike(size, nbytes)),
+    "scatterv": lambda size, nbytes, root: pairwise(Ends("scatterv", root).alike(size, nbytes)),
+    "alltoallv": lambda size, nbytes, root: pairwise(Ends("alltoallv").alike(size, nbytes)),
 }
 # Specifications by name, of the bytes of each rank's block; of own sizes, of each pair's.
 UNEVEN: dict[str, Callable[[Sequence[int]], Spec]] = {

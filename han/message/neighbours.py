@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from mpi4py import MPI
@@ -17,8 +18,20 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.message.buffers import Buffer, parse, parts_of
 from han.message.message import Message, _no_in_place, _writable
-from han.message.own_sizes import TYPED, Side, _apart, _meet, _message, _packed, _side, typed_blocks
+from han.message.own_sizes import (
+    SINGLY,
+    TYPED,
+    Side,
+    _apart,
+    _meet,
+    _message,
+    _packed,
+    _side,
+    kind_of,
+    typed_blocks,
+)
 from han.message.uneven import WRONG, Vector
+from han.tasks.neighbours import Neighbours
 
 
 class Form(IntEnum):
@@ -46,20 +59,33 @@ class Edges:
     """The edges of a rank: the ranks that it sends to, and those that it receives from.
 
     They are in the order of MPI. A negative one is no process: no data goes to its block, or comes
-    from it.
+    from it. `everyone` are the targets of all ranks, if all ranks know them.
     """
 
-    def __init__(self, comm: MPI.Topocomm) -> None:
+    def __init__(self, comm: MPI.Topocomm, everyone: Sequence[Sequence[int]] | None = None) -> None:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.sources, self.targets = comm.inoutedges
+        self._everyone = everyone
+
+    @cached_property
+    def _known(self) -> dict[bool, Neighbours]:
+        everyone = self._everyone
+        known = () if everyone is None else (False, True)
+        return {same: Neighbours.of(everyone or (), same) for same in known}
+
+    def of_all(self, same: bool) -> Neighbours | None:
+        """Return the neighbours of all ranks, if all ranks know them."""
+        return self._known.get(same)
 
     def packed(self, same: bool, form: Form) -> bytes:
         """Return the neighbours as the look-up in C takes them.
 
         `same`: each neighbour gets the whole send buffer.
         """
+        neighbours = self.of_all(same)
+        kind = SINGLY if neighbours is None else kind_of(neighbours)
         numbers = len(self.targets), len(self.sources), *self.targets, *self.sources
-        return struct.pack(f"={2 + len(numbers)}i", same, form, *numbers)
+        return struct.pack(f"={3 + len(numbers)}i", kind, same, form, *numbers)
 
     def sent(self, blocks: EdgeBlocks) -> Side:
         """Return the blocks to the neighbours, by rank."""
@@ -142,4 +168,5 @@ def message_of(edges: Edges, same: bool, form: Form, sendbuf: object, recvbuf: o
         for block in blocks.each:
             if block.count:
                 _apart(block, into.each)
-    return _message("alltoallv", 0, send, recv, singly=True)
+    neighbours = edges.of_all(same)
+    return _message("alltoallv", 0, send, recv, neighbours is None, neighbours)

@@ -24,13 +24,20 @@ from han.message.message import CallKey, Message, _no_in_place, _writable, in_pl
 from han.message.packing import WRAP, Hook, run_start
 from han.message.uneven import Vector, _all, _mover, _numbers
 from han.model.program import AT_MOST
+from han.tasks.neighbours import Neighbours
 from han.tasks.own_sizes import own_sizes
 
 TYPED = (
     "no buffer of blocks with types of their own; expected [data, types], "
     "[data, (counts, displacements), types] or [data, counts, displacements, types]"
 )
-SINGLY = -1  # in place of a kind of elements: native/python/py_own_blocks.c
+# In place of a kind of elements, as other plans serve such a call: native/python/py_own_blocks.c
+SINGLY, SHARED, ONE_FOR_ALL = -1, -2, -3
+
+
+def kind_of(neighbours: Neighbours) -> int:
+    """Return the kind of calls with neighbours that all ranks know."""
+    return ONE_FOR_ALL if neighbours.same else SHARED
 
 
 class Side(NamedTuple):
@@ -95,8 +102,12 @@ def _laid(blocks: Sequence[Buffer], runs: Sequence[int | None], packs: bool) -> 
     return Side(starts[0], sizes, places, (blocks[0].owner, packed), hook)
 
 
-def _message(collective: str, root: int, send: Side, recv: Side, singly: bool = False) -> Message:
-    signature = own_sizes(collective, root, singly)
+def _message(
+    collective: str, root: int, send: Side, recv: Side, singly: bool = False,
+    neighbours: Neighbours | None = None,
+) -> Message:  # fmt: skip
+    signature = own_sizes(collective, root, singly, neighbours)
+    kind = SINGLY * singly if neighbours is None else kind_of(neighbours)
     device = send.device or recv.device
     places = [place % WRAP for place in (*send.places, *recv.places)]
     return Message(
@@ -106,7 +117,7 @@ def _message(collective: str, root: int, send: Side, recv: Side, singly: bool = 
         (*send.keep, *recv.keep),
         send.hook,
         recv.hook,
-        key=None if device else CallKey(signature.nbytes, SINGLY * singly),
+        key=None if device else CallKey(signature.nbytes, kind),
         own=array("Q", (*send.sizes, *recv.sizes, *places)).tobytes(),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from han.common.kept import kept
 from han.model.program import OWN_BLOCK, Base, Ref
+from han.tasks.bundles import Ranks
 from han.tasks.context import Context
 from han.tasks.own_sizes import sent_to, taken_from
 from han.tasks.parcels import HEAD, WORD, Parcel, Parcels
@@ -64,7 +65,14 @@ class Courier:
     @property
     def expects(self) -> bool:
         """Whether this rank tells which sizes it expects in parcels."""
-        return self.parcels.counted and any(self.rank in one.targets for one in self.coming)
+        return self.parcels.counted and self.rank in self.told
+
+    @kept
+    def told(self) -> Ranks:
+        """The ranks of this lane that get blocks in parcels, in the order of the lane."""
+        node, number = self.place
+        lane = self.parcels.bundles.bundle(node, number % self.parcels.bundles.lanes)
+        return tuple([r for r in lane if any(parcel.brings(r) for parcel in self.coming)])
 
     @property
     def alone(self) -> bool:
@@ -113,7 +121,7 @@ class Courier:
     def fill(self, memory: Ref) -> None:
         """Put this rank's blocks into slots, and tell the sizes that it expects."""
         for parcel, first in self.parcels.given(self.rank):
-            for k, target in enumerate(parcel.targets):
+            for k, target in enumerate(parcel.targets[self.rank]):
                 slot, block = memory + (first + k) * self.parcels.stride, sent_to(target)
                 self._tell(slot, block)
                 self.context.stream.copy(
@@ -136,16 +144,16 @@ class Courier:
         """Append the slots that a rank of this node has filled to the parcels that leave."""
         stride = self.parcels.stride
         for parcel, first in self.parcels.given(source):
-            if parcel in self.leaving:
-                head, nbytes = self.head(parcel), len(parcel.targets) * stride
-                place = head + HEAD + parcel.sources.index(source) * nbytes
+            if self.carries and parcel.lane == self.place[1]:
+                head, nbytes = self.head(parcel), len(parcel.targets[source]) * stride
+                place = head + HEAD + parcel.starts[source] * stride
                 self.context.stream.pack(place, memory + first * stride, head, nbytes, stride)
 
     def count(self, target: int, memory: Ref) -> None:
         """Count the small blocks that a rank of this bundle expects."""
         for parcel in self.coming if self.parcels.counted else ():
             sizes, nbytes = memory + self._sizes_of(parcel), len(parcel.sources) * WORD
-            first = target == parcel.targets[0]
+            first = target == self.told[0]
             self.context.stream.tally(self.head(parcel), sizes, nbytes, self.parcels.stride, first)
 
     # ---- after they have come -----------------------------------------------------------------
@@ -165,7 +173,7 @@ class Courier:
         `flag`, and its value, say when the carrier has brought the parcel.
         """
         stream, room = self.context.stream, self.parcels.room
-        for source in parcel.sources if self.rank in parcel.targets else ():
+        for source in parcel.brings(self.rank):
             number = parcel.slot(source, self.rank)
             slot = self._brought(parcel, memory) + number * self.parcels.stride
             block = taken_from(source, self._size)

@@ -14,66 +14,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import numpy as np
-
 from han.common.kept import kept
-from han.model.channel_layout import LINE, lines
-from han.model.program import ALL, OWN_BLOCK, Base, Ref
-from han.submodules.measured import PAIRS_AHEAD, PAIRS_CELL
+from han.model.program import ALL, Ref
 from han.submodules.parts.cells import COPIED, GATHERED, READ, RELEASED, TAKEN, Members
 from han.submodules.parts.parcels import Courier
+from han.submodules.sm.handing import Handing
+from han.submodules.sm.pair_cells import BESIDE, START, PairCells, tell
 from han.tasks.bundles import Moves
 from han.tasks.context import Context
 from han.tasks.graph import Task
-from han.tasks.outline import Outline
 from han.tasks.own_sizes import sent_to, taken_from
-
-BESIDE = LINE // 2  # bytes of a cell for the facts about its block, which begins behind them
-START = np.dtype(np.uint64).itemsize  # of these facts, behind the size
-
-
-@dataclass(frozen=True)
-class PairCells:
-    """The cells of a rank: one for each other member, or a single one, of up to `room` bytes.
-
-    `behind` them are so many bytes of slots for blocks that go to other nodes, or come from them.
-    """
-
-    parts: int
-    room: int
-    behind: int = 0
-
-    @classmethod
-    def of(cls, plan: Outline, level: int) -> PairCells:
-        """Fit the cells of a run into the ring.
-
-        A rank to which all give, or that gives to all, may be some runs behind or ahead: the more,
-        the more members there are. So many runs have room in the ring.
-        """
-        geometry, steps = plan.geometry(level), plan.block_steps
-        chunk = plan.choice.levels[level].get("chunk", PAIRS_CELL)
-        assert steps is not None
-        behind = 0 if steps.parcels is None else lines(steps.parcels.shared)
-        parts, others = max(1, steps.most_given_inside), max(1, geometry.ranks - 1)
-        runs = 2 * PAIRS_AHEAD * (others if plan.signature.rooted else 1)
-        room = max(plan.signature.nbytes, min((geometry.ring // runs - behind) // parts, chunk))
-        most = (geometry.area - behind) // parts // LINE * LINE - BESIDE
-        return cls(parts, max(0, min(room, most)), behind)
-
-    @property
-    def stride(self) -> int:
-        """Bytes from cell to cell."""
-        return lines(BESIDE + self.room)
-
-    def slots(self, ranks: int) -> int:
-        """Return where slots begin in a rank's part of the ring, in a channel of some ranks."""
-        return max(self.parts * self.stride, lines(ranks * BESIDE))
-
-
-def footprint(plan: Outline, level: int) -> int:
-    """Return the bytes of each rank's ring that a run takes."""
-    cells = PairCells.of(plan, level)
-    return cells.slots(plan.geometry(level).ranks) + cells.behind
 
 
 def pairs(context: Context) -> None:
@@ -125,7 +75,7 @@ class _Pairs(ABC):
         stream, me = self.context.stream, self.context.group.me
         for m in self.takers:
             block, cell = self._sent(m), self._cell(me, m)
-            self._tell(cell, block)
+            tell(self.context, cell, block)
             if self.cells.room:
                 stream.copy(
                     cell + BESIDE, self.context.source.behind(block), self.nbytes, block=block,
@@ -143,9 +93,9 @@ class _Pairs(ABC):
         courier = self.courier
         if courier is None or not courier.carries:
             return
-        sources = courier.leaving[0].sources if courier.leaving else ()
+        sources = {source for parcel in courier.leaving for source in parcel.targets}
         counted = courier.coming if courier.parcels.counted else []
-        targets = counted[0].targets if counted else ()
+        targets = courier.told if counted else ()
         for member, rank in enumerate(self.context.group.ranks):
             if rank in sources or rank in targets:
                 self._wait_to_be_gathered(member)
@@ -163,10 +113,16 @@ class _Pairs(ABC):
             self.context.stream.wait(self.context.flag(member, GATHERED), 1, rank)
 
     def hand_on(self, task: Task) -> None:
+        """Hand on blocks that have come from other nodes, by themselves or in parcels."""
+        steps = self.context.builder.plan.block_steps
+        if steps is not None and steps.handed is not None:
+            Handing(self.context, steps.handed, self.cells).carry_out(task)
+        elif self.courier is not None and self.courier.hands_on:
+            self._unpack(task, self.courier)
+
+    def _unpack(self, task: Task, courier: Courier) -> None:
         """Show the slots of parcels that have come, or take blocks from those of a carrier."""
-        stream, courier = self.context.stream, self.courier
-        if courier is None or not courier.hands_on:
-            return
+        stream = self.context.stream
         carrier = self.context.group.ranks.index(courier.carrier)
         slots, flag = self._slots(carrier), self.context.flag(carrier, TAKEN)
         for k, parcel in enumerate(courier.coming, 1):
@@ -187,11 +143,6 @@ class _Pairs(ABC):
         """Return where the slots of a member begin."""
         ranks = self.context.builder.plan.geometry(self.context.group.level).ranks
         return self.context.cells(member) + self.cells.slots(ranks)
-
-    def _tell(self, cell: Ref, block: int) -> None:
-        """Store the size of a block and where it begins."""
-        facts = Ref(Base.TABLE, (block - 1) * OWN_BLOCK.itemsize)
-        self.context.stream.copy(cell, facts, OWN_BLOCK.itemsize)
 
     def keep(self) -> None:
         """Copy this rank's block for itself."""
@@ -241,9 +192,7 @@ class _Pairs(ABC):
         return taken_from(self.context.group.ranks[member], self.context.builder.plan.topology.size)
 
     def _cell(self, giver: int, taker: int) -> Ref:
-        """Return the cell for the block from one member to another."""
-        number = taker - (taker > giver) if self.cells.parts > 1 else 0
-        return self.context.cells(giver) + number * self.cells.stride
+        return self.cells.of_pair(self.context, giver, taker)
 
 
 class _Read(_Pairs):
@@ -271,7 +220,7 @@ class _Written(_Pairs):
         super().give()
         me = self.context.group.me
         for m in self.givers:
-            self._tell(self._place(me, m), self._taken(m))
+            tell(self.context, self._place(me, m), self._taken(m))
         if self.givers:
             self.context.builder.show(self.context.group.level, given=True)
             self.context.stream.post(self.context.flag(me, RELEASED), 1)

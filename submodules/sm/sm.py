@@ -25,11 +25,11 @@ from han.submodules.parts import blocks as block_cells
 from han.submodules.parts.cells import FLAGS, footprint
 from han.submodules.parts.mail import misfit
 from han.submodules.parts.offload import KIND
-from han.submodules.sm import pairs as of_pairs
-from han.submodules.sm import scan
+from han.submodules.sm import pair_cells, scan
 from han.submodules.sm.allreduce import ALLREDUCES, WHOLE
 from han.submodules.sm.blocks import KINDS, blocks
 from han.submodules.sm.gather_release import gather, release
+from han.submodules.sm.pairs import pairs
 from han.submodules.sm.trees import ALGORITHMS, PARAMETERS, Tree
 from han.tasks.choice import LevelChoice
 from han.tasks.context import Context
@@ -125,7 +125,7 @@ class Sm(Submodule):
         if plan.choice.levels[level].algorithm == "shares":
             return share_cells.footprint(plan, level, at_once)
         if plan.signature.own:
-            return of_pairs.footprint(plan, level)
+            return pair_cells.footprint(plan, level)
         blocked = plan.signature.by_blocks
         return block_cells.footprint(plan, level) if blocked else footprint(plan, level)
 
@@ -135,7 +135,7 @@ class Sm(Submodule):
         if algorithm == "shares":
             shares.lower(context, at_once)
         elif algorithm == "pairs":
-            of_pairs.pairs(context)
+            pairs(context)
         elif kind in KINDS:
             blocks(context)
         elif kind == "allreduce":

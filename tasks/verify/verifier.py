@@ -14,7 +14,7 @@ from han.model.program import Base, Code, Coll, Program
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
-from han.tasks.spec import SPECS, UNEVEN, Spec
+from han.tasks.spec import SPECS, UNEVEN, Spec, of_neighbours
 from han.tasks.verify import bounds
 from han.tasks.verify.address_spaces import AddressSpaces, Numbers
 from han.tasks.verify.aliases import Apart, Operand, View
@@ -97,6 +97,8 @@ def spec_of(signature: Signature, size: int) -> Spec:
     """Return what a call of `size` ranks has to do."""
     if signature.counts:
         lengths = [signature.length(k) for k in range(len(signature.counts))]
+        if signature.neighbours is not None and signature.neighbours.same:
+            return of_neighbours(lengths)
         return UNEVEN[signature.collective](lengths)
     return SPECS[signature.collective](size, signature.nbytes, signature.root)
 

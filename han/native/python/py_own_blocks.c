@@ -4,7 +4,8 @@
 
 #include "python/py_vectors.h"
 
-/* In place of a kind of elements: blocks travel by themselves, so other plans serve the call. */
+/* In place of a kind of elements: blocks travel by themselves, so other plans serve the call. Calls with
+ * neighbours that all ranks know have kinds of their own (han/message/own_sizes.py). */
 enum { SINGLY = -1 };
 
 static bool open_own_blocks(const han_caller *self, han_call *c, han_own_blocks *b) {
@@ -176,6 +177,7 @@ enum form { EQUAL, COUNTED, TYPED };
 /* The neighbours of a rank, as they lie in a bytes object: the ranks that it sends to, then those that
  * it receives from. A negative one is no process: its block is in the buffer, and stays there. */
 typedef struct {
+    int32_t kind; /* in place of a kind of elements: one of SINGLY, SHARED, ONE_FOR_ALL */
     int32_t same; /* each gets the whole send buffer */
     int32_t form; /* an enum form */
     int32_t targets, sources;
@@ -275,7 +277,7 @@ bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call
     han_own_blocks own;
     const edges *e = edges_of(self, args[0]);
     if (!e || !open_own_blocks(self, c, &own)) return false;
-    c->key.kind = SINGLY;
+    c->key.kind = e->kind;
     uint64_t *sent = NULL, *taken = NULL;
     han_blocks to, from;
     bool found = han_py_blocks(&to, &sent, e->targets) && han_py_blocks(&from, &taken, e->sources);
