@@ -25,6 +25,7 @@ from han.runtime.state import State
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from han.tasks.signature import Signature
     from han.tasks.task_graph import TaskGraph
     from han.trace.trace import Trace
     from han.tuning.explanation import Explanation
@@ -237,7 +238,8 @@ class Comm(Communicators):
 
         `collective` is the name of a call in lower case. For ``"allgatherv"`` and
         ``"reduce_scatter_block"`` the answer is that of ``"allgather"`` and ``"reduce_scatter"``,
-        which rules name too. `nbytes` is a number or a text such as ``"4MiB"``. For calls by
+        which rules name too, and for ``"neighbor_alltoall"`` and its kin that of ``"alltoallv"``
+        with these neighbours. `nbytes` is a number or a text such as ``"4MiB"``. For calls by
         blocks it is the size of one block.
 
         With `shared` the buffers of all ranks are taken to be shared arrays or, for a persistent
@@ -247,7 +249,7 @@ class Comm(Communicators):
 
         Returns an object that prints as text and holds the choice, the rule and the TaskGraph.
         Raises ArgumentError for a call that cannot be made, HanError on a communicator that is not
-        set up yet.
+        set up yet, or before its first call with neighbours.
         """
         from han.explain import explain
 
@@ -258,7 +260,14 @@ class Comm(Communicators):
                 "explain: this communicator is not set up yet, so nothing is decided; its first "
                 "blocking collective sets it up: call Barrier() on all ranks before"
             )
-        return explain(state, collective, nbytes, op, dtype, root, shared, device)
+        signature = self._signature_of(collective, nbytes, op, dtype, root)
+        return explain(state, signature, shared, device)
+
+    def _signature_of(self, collective: str, *details: Any) -> Signature:
+        """Return the Signature of a call, for `explain`."""
+        from han.explain import make_signature
+
+        return make_signature(collective, *details)
 
     def cache_info(self) -> CacheInfo:
         """Return statistics of this rank's calls and plans; not collective.

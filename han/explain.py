@@ -23,18 +23,10 @@ if TYPE_CHECKING:
 
 
 def explain(
-    state: State,
-    collective: str,
-    nbytes: int | str,
-    op: MPI.Op,
-    dtype: Any,
-    root: int,
-    shared: bool = False,
-    device: bool = False,
+    state: State, signature: Signature, shared: bool = False, device: bool = False
 ) -> Explanation:
     """Return the Explanation of a call; raises ArgumentError for a call that cannot be made."""
-    signature = make_signature(collective, nbytes, op, dtype, root)
-    mappable = _mappable(state)
+    root, mappable = signature.root, _mappable(state)
     signature = replace(signature, device=device)
     if shared and signature.nbytes and mappable:
         signature = replace(signature, mapped=True)

@@ -11,12 +11,17 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from han.collectives import Collectives, Started
+from han.common.errors import ArgumentError, HanError
 from han.message import parsers
 from han.message.message import Message
 from han.message.neighbours import Edges, Form, message_of
 from han.message.parsers import Parser
 from han.runtime.left import HeldRequest, left_request
 from han.runtime.state import State
+from han.tasks.call import bytes_of
+from han.tasks.neighbours import Neighbours
+from han.tasks.own_sizes import own_sizes
+from han.tasks.signature import Signature
 
 CALLS = {
     "Neighbor_allgather": Form.EQUAL,
@@ -31,10 +36,14 @@ FIRST = "the first call with neighbours"
 
 
 class NeighbourCall(NamedTuple):
-    """A call of one communicator: its parser, and the neighbours as the look-up takes them."""
+    """A call of one communicator: its parser, and the neighbours as the look-up takes them.
+
+    `neighbours` are those of all ranks, if all ranks know them.
+    """
 
     parser: Parser
     ranks: bytes
+    neighbours: Neighbours | None
 
 
 def _serves(comm: MPI.Topocomm) -> bool:
@@ -90,7 +99,7 @@ def calls_of(comm: MPI.Topocomm, state: State) -> dict[str, NeighbourCall]:
         def parse(_: MPI.Comm, sendbuf: object, recvbuf: object) -> Message:
             return message_of(edges, *how, sendbuf, recvbuf)
 
-        return NeighbourCall(Parser(name, parse), edges.packed(*how))
+        return NeighbourCall(Parser(name, parse), edges.packed(*how), edges.of_all(how[0]))
 
     return {name: call(name) for name in CALLS}
 
@@ -108,6 +117,24 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
     def _calls(self) -> dict[str, NeighbourCall]:
         self._check_live()
         return calls_of(self, self._han) if _serves(self) else {}
+
+    def _signature_of(self, collective: str, *details: Any) -> Signature:
+        """Return the Signature of a call, for `explain`."""
+        name = str(collective).capitalize()
+        if name not in CALLS:
+            return super()._signature_of(collective, *details)  # type: ignore[misc,no-any-return]
+        if not _serves(self):
+            raise ArgumentError(
+                f"{name} is the MPI library's: a periodic dimension has one or two processes"
+            )
+        if "_calls" not in self.__dict__:
+            raise HanError(
+                f"explain: the ranks tell each other their neighbours in the first call with "
+                f"them: call {name} before"
+            )
+        neighbours = self._calls[name].neighbours
+        signature = own_sizes("alltoallv", singly=neighbours is None, neighbours=neighbours)
+        return signature.changed(count=bytes_of(details[0]))
 
     def _librarys(self, name: str, *arguments: Any) -> Any:
         """Call the library's method; return its request, if it has one.

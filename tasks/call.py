@@ -29,9 +29,7 @@ def call_signature(
     `op` names a predefined operation; "" stands for a user-defined one.
     """
     collective = carried(collective)
-    nbytes, element = _bytes(nbytes), element_type(dtype)
-    if nbytes < 0:
-        raise ArgumentError(f"nbytes {nbytes} is negative")
+    nbytes, element = bytes_of(nbytes), element_type(dtype)
     if collective in DATALESS:
         return Signature(collective)
     root = root if collective in ROOTED else 0
@@ -53,11 +51,14 @@ def call_signature(
     )
 
 
-def _bytes(nbytes: int | str) -> int:
+def bytes_of(nbytes: int | str) -> int:
     """Return bytes from a number, or from a size such as ``4MiB``."""
     try:
-        return parse_size(nbytes) if isinstance(nbytes, str) else operator.index(nbytes)
+        found = parse_size(nbytes) if isinstance(nbytes, str) else operator.index(nbytes)
     except ValueError as error:
         raise ArgumentError(f"nbytes {error}") from None
     except TypeError:
         raise ArgumentTypeError(f"nbytes: {nbytes!r} is not a number of bytes") from None
+    if found < 0:
+        raise ArgumentError(f"nbytes {found} is negative")
+    return found

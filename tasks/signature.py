@@ -153,6 +153,8 @@ class Signature:
             details.append(ON_DEVICE)
         if self.canonical:
             details.append("reproducible")
+        if self.neighbours is not None:
+            details.append(f"{self.neighbours.edges} edges")
         size = f" of {format_size(self.nbytes)}" if ROWS[self.collective].recv else ""
         if self.grains:
             size = f" of up to {format_size(self.bound)}"

@@ -122,19 +122,33 @@ def _from_init_to_free(comm: MPI.Intracomm) -> Work:
     return Work(call, [recv])
 
 
-def _on_line(name: str, comm: MPI.Intracomm, count: int = COUNT) -> Work:
-    """Call a collective of neighbours on ranks in a row, with blocks of so many numbers."""
-    line = comm.Create_cart([comm.Get_size()], [False])
-    line.Barrier()  # nonblocking calls do not set a communicator up
-    sources, targets = map(len, line.inoutedges)
-    send, _ = pair(line, count * (1 if "allgather" in name else targets))
+def _line(comm: MPI.Intracomm) -> Any:
+    return comm.Create_cart([comm.Get_size()], [False])
+
+
+def _half(comm: MPI.Intracomm) -> Any:
+    """Let each rank send to the next half of all ranks."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    steps = range(1, size // 2 + 1)
+    sources, targets = ([(rank + way * k) % size for k in steps] for way in (-1, 1))
+    return comm.Create_dist_graph_adjacent(sources, targets)
+
+
+def _neighbours(
+    shape: Callable[[MPI.Intracomm], Any], name: str, comm: MPI.Intracomm, count: int = COUNT
+) -> Work:
+    """Call a collective of neighbours, with blocks of so many numbers."""
+    shaped = shape(comm)
+    shaped.Barrier()  # nonblocking calls do not set a communicator up
+    sources, targets = map(len, shaped.inoutedges)
+    send, _ = pair(shaped, count * (1 if "allgather" in name else targets))
     recv = np.zeros(count * sources)
     given: list[Any] = [send, recv]
     if name.endswith("v"):
         given = [[send, [count] * targets], [recv, [count] * sources]]
-    method = getattr(line, name)
+    method = getattr(shaped, name)
     call = (lambda: method(*given).Wait()) if name[0] == "I" else partial(method, *given)
-    return Work(call, [recv], free=line.Free)
+    return Work(call, [recv], free=shaped.Free)
 
 
 def _halo(side: int, comm: MPI.Intracomm) -> Work:
@@ -162,7 +176,7 @@ def _line_and_call(comm: MPI.Intracomm) -> Work:
     found: list[Any] = [np.zeros(0)]
 
     def call() -> None:
-        work = _on_line("Neighbor_alltoall", comm)
+        work = _neighbours(_line, "Neighbor_alltoall", comm)
         work.call()
         found[:] = work.results
         work.free()
@@ -191,9 +205,18 @@ ROWS = (
     ),
     ProgramRow(VECTORS, "Alltoallv_init, Start, Wait, Free", _from_init_to_free),
     ProgramRow(VECTORS, f"Scan of {len(LENGTHS)} sizes", partial(_new_sizes, _scan)),
-    *(ProgramRow(VECTORS, f"{name} on a line", partial(_on_line, name)) for name in ON_LINE),
+    *(
+        ProgramRow(VECTORS, f"{name} on a line", partial(_neighbours, _line, name))
+        for name in ON_LINE
+    ),
     ProgramRow(VECTORS, "Neighbor_alltoall of 64KiB on a line",
-               partial(_on_line, "Neighbor_alltoall", count=LONGER)),
+               partial(_neighbours, _line, "Neighbor_alltoall", count=LONGER)),
+    *(
+        ProgramRow(VECTORS, f"{name} to half of the ranks", partial(_neighbours, _half, name))
+        for name in ("Neighbor_alltoall", "Neighbor_allgather")
+    ),
+    ProgramRow(VECTORS, "Neighbor_allgather of 64KiB to half of the ranks",
+               partial(_neighbours, _half, "Neighbor_allgather", count=LONGER)),
     *(
         ProgramRow(VECTORS, f"Neighbor_alltoallw of columns of {side}", partial(_halo, side))
         for side in SIDES

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, product
 from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from _support import APART, FLAT, FORMS, TWO_BY_TWO, finish, method_of, new_comm, opened, outcome
+from _support import (
+    APART,
+    FLAT,
+    FORMS,
+    TWO_BY_TWO,
+    comm_with,
+    finish,
+    interleaved,
+    method_of,
+    new_comm,
+    opened,
+    outcome,
+)
 from mpi4py import MPI
 from tensors import OnDevice
 
@@ -55,7 +68,13 @@ def drawn(most: int) -> Callable[[han.Comm], Any]:
     return make
 
 
+def full(comm: han.Comm) -> Any:
+    others = [rank for rank in range(SIZE) if rank != RANK]
+    return comm.Create_dist_graph_adjacent(others, others)
+
+
 SHAPES = {
+    "full": full,
     "line": grid(False),
     "ring": grid(SIZE > 2),
     "grid": grid(SIZE not in (1, 2, 4), False),  # no periodic dimension of two processes
@@ -173,6 +192,17 @@ def test_blocks_arrive_where_the_topology_says(mpi_ranks, levels):
                     for most in MOST:
                         calls.check(form, most)
                 assert shaped.cache_info().currsize > 0
+
+
+@pytest.mark.mpi(ranks=[6, 9], timeout=120, unit="s")
+def test_ranks_of_a_node_need_not_be_consecutive(mpi_ranks):
+    """Nodes have three ranks, one and two, in a mixed order."""
+    with opened(comm_with(WORLD, interleaved(SIZE))) as comm:
+        for shape in ("full", "ring", "graph", "graph of double edges"):
+            with opened(SHAPES[shape](comm)) as shaped:
+                calls = Exchange(shaped)
+                for form, most in product(FORMS, (1, 300, 30_000)):
+                    calls.check(form, most)
 
 
 @on_few
@@ -350,3 +380,55 @@ def test_sizes_that_differ_raise_on_both_ranks(mpi_ranks):
         error, seconds = outcome(lambda: (shaped.Neighbor_alltoall(mine, fine), shaped.Barrier()))
         assert isinstance(error, HanError)
         assert seconds < 10
+
+
+@pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
+@pytest.mark.parametrize("count", [10, 100_000])
+@pytest.mark.parametrize("wrong", range(4))
+def test_sizes_that_differ_where_ranks_share_blocks(mpi_ranks, wrong, count):
+    """A rank expects more of each of the others, or less; some of it is handed on to it."""
+    for more in (1, -1):
+        with opened(new_comm(TWO_BY_TWO, 3)) as comm, opened(full(comm)) as shaped:
+            shaped.Neighbor_allgather(np.full(count, RANK), np.empty(3 * count, int))
+            WORLD.Barrier()  # so that no rank hears of the next call's error in this one
+            send, most = np.zeros(count, int), 3 * (count + more if wrong == RANK else count)
+            result = np.full(most + 8, -1)
+            buffers = send, result[:most]
+            error, _ = outcome(partial(shaped.Neighbor_allgather, *buffers))
+            late, seconds = outcome(shaped.Barrier)
+            assert isinstance(error or late, HanError)
+            assert seconds < 10
+            assert result[most:].tolist() == [-1] * 8
+
+
+@pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
+def test_explain_tells_what_neighbours_share(mpi_ranks):
+    with opened(new_comm(TWO_BY_TWO)) as comm, opened(full(comm)) as shaped:
+        shaped.Barrier()  # sets the communicator up
+        with pytest.raises(HanError, match="first call"):
+            shaped.explain("neighbor_alltoall", 8)
+        shaped.Neighbor_alltoall(np.zeros(3), np.zeros(3))
+        parcels = shaped.explain("neighbor_alltoall", "1KiB")
+        handed = shaped.explain("neighbor_allgather", "1MiB")
+        assert parcels.decision.choice.composition == "lanes"
+        assert "stages    sx, ix, ss" in str(handed)
+        assert "alltoallv of blocks of up to 1MiB (12 edges)" in str(handed)
+        assert shaped.explain("allreduce", 8).stages
+        with opened(grid(False, True)(comm)) as library:
+            library.Barrier()
+            with pytest.raises(ArgumentError, match="the MPI library's"):
+                library.explain("neighbor_alltoall", 8)
+
+
+@pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
+def test_a_rank_that_makes_no_first_call_is_named(mpi_ranks):
+    """The ranks of a distributed graph tell each other their neighbours in the first call."""
+    with opened(new_comm(TWO_BY_TWO, 2)) as comm:
+        shaped = full(comm)
+        shaped.Barrier()
+        if RANK != 2:
+            error, seconds = outcome(lambda: shaped.Neighbor_allgather(np.zeros(1), np.zeros(3)))
+            assert isinstance(error, HanError)
+            assert "neighbours" in str(error)
+            assert seconds < 10
+        WORLD.Barrier()
