@@ -27,7 +27,7 @@ ROWS = {  # name: module and class
     "exchange": ("han.submodules.exchange.exchange", "Exchange"),
     "nap": ("han.submodules.nap", "Nap"),
     "ring": ("han.submodules.ring", "Ring"),
-    "bundle": ("han.submodules.bundle", "Bundle"),
+    "bundle": ("han.submodules.bundle.bundle", "Bundle"),
     "scan": ("han.submodules.scan", "Scan"),
     "libnbc": ("han.submodules.mpi", "Libnbc"),
     "mpi": ("han.submodules.mpi", "Mpi"),

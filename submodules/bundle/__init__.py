@@ -1,0 +1,1 @@
+"""Messages of blocks that travel together."""
