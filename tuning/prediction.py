@@ -58,7 +58,8 @@ class Where:
         """Return the machine for the planner; the level just inside nodes stands for sockets."""
         place = self.place
         sockets = place[max(0, self.machine.node_level - 1)]
-        traits = NodeTraits(self.oversubscribed, self.machine.node.mesh)
+        node = self.machine.node
+        traits = NodeTraits(self.oversubscribed, node.mesh, node.cores or 0, node.rdma)
         return ImaginedMachine(place[self.machine.node_level], sockets, traits)
 
 

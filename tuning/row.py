@@ -6,7 +6,7 @@ The user's rules, tuned tables and built-in choices are rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -82,6 +82,11 @@ class Row:
         if not isinstance(found, Amount):
             return found
         return found.value(facts.bytes, facts.bytes, facts.ranks)
+
+
+def thresholds(rows: Iterable[Row], ranks: int) -> tuple[int, ...]:
+    """Return the sizes from which on another choice may hold."""
+    return tuple(sorted({n for row in rows for n in row.when.thresholds(ranks)}))
 
 
 def _filled(level: LevelChoice, sizes: Mapping[Amount, int]) -> LevelChoice:

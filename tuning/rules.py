@@ -1,4 +1,4 @@
-"""The rows that decide: the user's rules in order, then tuned tables, then built-in choices.
+"""The rows that decide: the user's rules, tuned tables, the class of machines, built-in choices.
 
 If a row of the built-in choices cannot serve a call, the safe choice does.
 """
@@ -27,6 +27,7 @@ from han.tuning.built_in.choosing import (
     facts_of_call,
     rowed,
 )
+from han.tuning.built_in.machine_classes import class_rows
 from han.tuning.built_in.table import safe_table
 from han.tuning.classes import CLASSES, STAND_FOR, TUNED, operation_of
 from han.tuning.row import Row, Rows
@@ -137,7 +138,7 @@ class RuleTable:
         if mine.rule == TUNED:
             other = self._untuned.decide(signature, blocking=False).choice
         elif point is not None and point.runner_up is not None:
-            other = self._apply(point.runner_up.use, "rival", signature)
+            other = self.made(point.runner_up.use, "rival", signature)
         else:
             return None
         same = replace(other, rule=mine.rule) == mine
@@ -165,8 +166,8 @@ class RuleTable:
         for row in self._matching(signature):
             if row.use is None:
                 break
-            names = (("call", row.name),) if row.rule == TUNED else ()
-            yield self._apply(row.use, row.rule, signature), row, names
+            names = (("call", row.name),) if row.rule != row.name else ()
+            yield self.made(row.use, row.rule, signature), row, names
         else:
             row = None
         for choice, rows in self._built_in(signature):
@@ -194,9 +195,9 @@ class RuleTable:
 
     @cached_property
     def _rows(self) -> Rows:
-        """The rows for whole calls: the user's rules, then those of tuned tables."""
+        """The rows for whole calls: the user's rules, tuned tables, then the class of machines."""
         tuned = () if self.tuned is None else self.tuned.on(self.topology)
-        return Rows([*self._user_rows(), *tuned])
+        return Rows([*self._user_rows(), *tuned, *class_rows(self.topology, self.traits)])
 
     def _user_rows(self) -> Iterator[Row]:
         for k, rule in enumerate(() if self.config is None else self.config.rules):
@@ -204,7 +205,7 @@ class RuleTable:
             name = f"rules[{k}] of {self.config.place('rules', k)}"
             yield Row(name, rule.when, rule.use, rule=name)
 
-    def _apply(self, use: Use, name: str, signature: Signature) -> Choice:
+    def made(self, use: Use, name: str, signature: Signature) -> Choice:
         """Return the built-in choice with the values that a rule or a tuned table sets."""
         of = use.composition or TREE
         default = rowed(signature, self.topology, self.traits, of).choice

@@ -36,6 +36,8 @@ def diff(
     ppn: options.Ppn = None,
     oversubscribed: options.Oversubscribed = False,
     mesh: options.Mesh = False,
+    cores: options.Cores = 0,
+    rdma: options.Rdma = False,
     op: options.Op = "sum",
     dtype: options.Dtype = "f8",
     root: options.Root = 0,
@@ -51,7 +53,7 @@ def diff(
       han diff default mine.yaml bcast 64KiB --ranks 64 --ppn 8 --json
       han diff before.json after.json
     """
-    call, traits = None, NodeTraits(oversubscribed, mesh)
+    call, traits = None, NodeTraits(oversubscribed, mesh, cores, rdma)
     if collective is not None:
         call = call_of(collective, size_of(size), op, dtype, root)
     sides = [_side(name, call, ranks, ppn, traits) for name in (first, second)]

@@ -37,6 +37,8 @@ def explain(
     ] = None,
     oversubscribed: options.Oversubscribed = False,
     mesh: options.Mesh = False,
+    cores: options.Cores = 0,
+    rdma: options.Rdma = False,
     plot: options.Plot = None,
     as_json: options.JsonFlag = False,
 ) -> None:
@@ -50,7 +52,7 @@ def explain(
     """
     check_files(plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
-    traits = NodeTraits(oversubscribed, mesh)
+    traits = NodeTraits(oversubscribed, mesh, cores, rdma)
     found = explained(call, config, ranks, ppn, traits, leaves=True)
     drawn(plot, partial(plan_picture, found.plan))
     say(imagined.explanation_json(found) if as_json else str(found))

@@ -30,6 +30,8 @@ from han.submodules.registry import registered
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question
 from han.tasks.signature import Signature
+from han.tuning.built_in.choosing import NodeTraits
+from han.tuning.built_in.machine_classes import class_of
 from han.tuning.built_in.table import shipped
 
 PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # submodules are asked to serve this call
@@ -87,6 +89,7 @@ def collect(comm: Comm) -> dict[str, Any]:
             "rows": shipped().count,
             "about": shipped().distance(fingerprint(parts.config.wait)),
         },
+        "class": _class(parts.planner.traits),
         "check": parts.config.check,
         "wait": machine.wait,
         "autogroups": machine.autogroups,
@@ -165,6 +168,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"; checked mode {'on' if record['check'] else 'off'}",
         f"tuned      {_tuned(record['tuned'])}",
         f"built-in   {_built_in(record['built_in'])}",
+        f"class      {_class_line(record['class'])}",
         f"wait       {record['wait']}; timeout {timeout}",
         *(
             [f"yields     {autogroup.describe(record['autogroups'])}"]
@@ -200,6 +204,27 @@ def _built_in(record: Mapping[str, Any]) -> str:
     if not record["table"]:
         return "safe choices only: the table that comes with han cannot be used"
     return f"{record['table']}; {plural(record['rows'], 'row')}, nearest machine: {record['about']}"
+
+
+def _class(traits: NodeTraits) -> dict[str, Any]:
+    """Return the class of machines of these nodes, and what tells it."""
+    found = class_of(traits)
+    return {
+        "name": None if found is None else found.name,
+        "about": "" if found is None else found.about,
+        "rows": 0 if found is None else len(found.rows),
+        "cores": traits.cores,
+        "rdma": traits.rdma,
+    }
+
+
+def _class_line(record: Mapping[str, Any]) -> str:
+    """Return ``fabric: 80 rows for calls between nodes (64 cores a node, remote DMA)``."""
+    adapters = "remote DMA" if record["rdma"] else "no remote DMA"
+    nodes = f"{record['cores'] or 'unknown'} cores a node, {adapters}"
+    if record["name"] is None:
+        return f"none, measured choices only ({nodes})"
+    return f"{record['name']}: {plural(record['rows'], 'row')} for calls between nodes ({nodes})"
 
 
 def _tuned_here(state: State) -> list[str]:

@@ -64,6 +64,7 @@ COMMANDS = (
     Command("schema", "Print the JSON Schema of configurations or machines."),
     Command("simulate", "Predict the time of a call on a described machine."),
     Command("paper", "Compute figures of papers beside what the papers say."),
+    Command("classes", "Compute what classes of machines run, and its regret."),
     Command("calibrate", "Compare predictions with measurements, or fit a machine."),
     Command("bench", "Measure han and the MPI library in turns."),
     Command("compare", "Tabulate runs under several MPI libraries."),

@@ -50,6 +50,12 @@ Mesh = Annotated[
         "'han info' shows whether this processor is one.",
     ),
 ]
+Cores = Annotated[
+    int, typer.Option(min=0, help="Plan for nodes of so many cores. By default it is not known.")
+]
+Rdma = Annotated[
+    bool, typer.Option("--rdma", help="Plan for adapters that do remote DMA, as InfiniBand does.")
+]
 Ppn = Annotated[
     int | None, typer.Option(min=1, help="Ranks per node. By default one node has all ranks.")
 ]

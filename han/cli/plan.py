@@ -48,6 +48,8 @@ def plan(
     ppn: options.Ppn = None,
     oversubscribed: options.Oversubscribed = False,
     mesh: options.Mesh = False,
+    cores: options.Cores = 0,
+    rdma: options.Rdma = False,
     op: options.Op = "sum",
     dtype: options.Dtype = "f8",
     root: options.Root = 0,
@@ -82,7 +84,7 @@ def plan(
     """
     check_files(save, plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
-    found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh))
+    found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh, cores, rdma))
     drawn(plot, partial(plan_picture, found.plan))
     if save is not None and not rank():
         write_file(save, stored(found))

@@ -28,6 +28,8 @@ class Facts:
     quota: float = math.inf  # processors that its container may use, by its quota
     mesh: bool = False  # whether its processor is a mesh
     local: int | None = None  # its number on its node, as the launcher counts
+    cores: int = 0  # of its node; 0: not known
+    rdma: bool = False  # whether its node has adapters that read and write memory by themselves
 
 
 def arrange(

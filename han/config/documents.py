@@ -162,6 +162,7 @@ class When(Model):
     prime: Count | None = _optional("The largest prime factor of the number of ranks.")
     root: Count | None = _optional("The rank of the root.")
     rails: Count | None = _optional("The number of network adapters that ranks are bound to.")
+    cores: Count | None = _optional("The cores of the node that has fewest.")
     share: Bytes | None = _optional("The bytes, divided among the ranks.")
     link: Bytes | None = _optional("The bytes for each link of a chain of all ranks.")
     total: Bytes | None = _optional("The bytes of all ranks.")
@@ -172,6 +173,7 @@ class When(Model):
     uneven: bool | None = _optional("Whether blocks differ in size.")
     in_place: bool | None = _optional("Whether the call is in place.")
     mesh: bool | None = _optional("Whether cache lines move slowly from core to core.")
+    rdma: bool | None = _optional("Whether the adapters of all nodes do remote DMA.")
     oversubscribed: bool | None = _optional("Whether ranks outnumber processors on a node.")
     sockets: bool | None = _optional("Whether ranks that share memory are on several sockets.")
 

@@ -169,6 +169,10 @@ class Node(Model):
     together: bool = Field(
         default=False, description="Whether all nodes share one set of cores, as emulated ones do."
     )
+    rdma: bool = Field(
+        default=False,
+        description="Whether adapters read and write memory by themselves (remote DMA).",
+    )
     mesh: bool = Field(
         default=False,
         description="Whether cache lines move slowly from core to core; 'han info' shows it.",

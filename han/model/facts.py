@@ -24,12 +24,14 @@ class Facts(NamedTuple):
     ppn: int
     root: int
     rails: int  # network adapters that ranks are bound to
+    cores: int  # of the node that has fewest; 0: not known
     commutative: int
     native: int  # han has a kernel for the operation and the type
     attach: int  # ranks can attach each other's memory
     uneven: int  # blocks differ in size
     in_place: int
     mesh: int
+    rdma: int  # the adapters of all nodes do remote DMA
     oversubscribed: int
     sockets: int  # ranks that share memory are on several sockets
     reproducible: int  # operands are combined in the canonical order
@@ -41,7 +43,7 @@ class Facts(NamedTuple):
 
 
 SIZES = ("bytes", "share", "link", "total")
-COUNTS = ("ranks", "prime", "nodes", "ppn", "root", "rails")
+COUNTS = ("ranks", "prime", "nodes", "ppn", "root", "rails", "cores")
 QUANTITIES = len(SIZES) + len(COUNTS)  # they come first; the others take few values each
 FLAGS = tuple(name for name in Facts._fields if name not in (*SIZES, *COUNTS, "composition"))
 PLACES = {name: place for place, name in enumerate(Facts._fields)}

@@ -25,16 +25,21 @@ if TYPE_CHECKING:
     from han.config.config import Config
     from han.ranks.meeting import Meeting
 
-CPUS = Path("/sys/devices/system/cpu")
+CPUS, CLASSES = Path("/sys/devices/system/cpu"), Path("/sys/class")
+# Kernel classes of adapters with remote DMA: verbs (InfiniBand, RoCE, Omni-Path, EFA), Slingshot,
+# Aries and Gemini.
+RDMA = "infiniband", "cxi", "cxi_user", "gni", "kgni"
 STEP = "the making of a han.Comm"
 
 
 class Conditions(NamedTuple):
-    """Properties of the nodes that choices depend on; true if they hold on any node."""
+    """Properties of the nodes that choices depend on; flags are true if they hold on any node."""
 
     oversubscribed: bool = False  # some node has fewer processors than ranks
     rationed: bool = False  # a quota of processor time is below the number of ranks
     mesh: bool = False  # cores exchange cache lines over a mesh
+    cores: int = 0  # of the node that has fewest; 0: not known
+    rdma: bool = False  # here it must hold on all nodes: adapters do remote DMA
 
 
 def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
@@ -101,7 +106,14 @@ def _look(memory: int, wanted: Sequence[str]) -> Facts:
         processors(),
         _native.on_mesh(),
         launched_place(os.environ),
+        os.cpu_count() or 0,
+        has_rdma(),
     )
+
+
+def has_rdma(classes: Path = CLASSES) -> bool:
+    """Return whether this node has an adapter that does remote DMA, as the kernel classifies it."""
+    return any(one.is_dir() and any(one.iterdir()) for one in (classes / name for name in RDMA))
 
 
 def _place(cpu: int, name: str) -> str:
@@ -125,6 +137,8 @@ def conditions(facts: Sequence[Facts]) -> Conditions:
         outnumber_processors((f.memory, f.cpus) for f in facts),
         any(len(here) > min(f.quota for f in here) for here in nodes),
         any(f.mesh for f in facts),
+        min(f.cores for f in facts),
+        all(f.rdma for f in facts),
     )
 
 

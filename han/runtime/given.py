@@ -19,7 +19,7 @@ from han.config.parts import Wait
 from han.ranks.discover import Settings, try_to_load
 from han.ranks.machine import fingerprint
 from han.trace.tracing import trace_folder
-from han.tuning.built_in.table import digest
+from han.tuning.built_in import machine_classes, table
 from han.tuning.tuned.find import OFF, Search, find_table
 
 LISTED = 8  # ranks in a message, at most
@@ -73,7 +73,8 @@ class Given(NamedTuple):
         said = trouble or mistake if problem is None else str(problem)
         fingerprint = loaded.fingerprint() if loaded else ""
         tuned = tuned_table(loaded)
-        settings = Settings(fingerprint, said, folder, bool(statistics), tuned.digest, digest())
+        choices = f"{table.digest()} {machine_classes.digest()}"
+        settings = Settings(fingerprint, said, folder, bool(statistics), tuned.digest, choices)
         return cls(loaded, settings, problem, statistics, tuned, _number(settings))
 
     def using(self, tuned: Search) -> Given:

@@ -107,8 +107,9 @@ class Inherited:
         topology, here = discover(facts, self.config)
         # Ranks of the parent that are not in this communicator still use the processors.
         above = self.conditions
-        conditions = Conditions(
-            here.oversubscribed or above.oversubscribed, here.rationed or above.rationed, here.mesh
+        conditions = here._replace(
+            oversubscribed=here.oversubscribed or above.oversubscribed,
+            rationed=here.rationed or above.rationed,
         )
         reach = self.reach
         near = reach is not None and reach.covers(topology, ranks)

@@ -273,7 +273,9 @@ def _made(
     recorder = tracing.recorder
     set_helper(config.wait, conditions)
     engines = Engines(health, Waiting.of(config.wait, conditions), recorder)
-    traits = NodeTraits(conditions.oversubscribed, conditions.mesh)
+    traits = NodeTraits(
+        conditions.oversubscribed, conditions.mesh, conditions.cores, conditions.rdma
+    )
     maps = shared.arena is not None
     planner = ALIKE.planner(topology, config, traits, health.rank, maps, given.tuned.table)
     engines.open(shared.channels, planner.bounds)

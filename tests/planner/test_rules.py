@@ -83,6 +83,7 @@ HOLDS = {
     "attach": {},
     "in_place": {"signature": replace(CALL, in_place=True)},
     "mesh": {"traits": NodeTraits(mesh=True)},
+    "rdma": {"traits": NodeTraits(rdma=True)},
     "oversubscribed": {"traits": NodeTraits(oversubscribed=True)},
     "sockets": {"topology": ON_SOCKETS},
 }

@@ -23,10 +23,12 @@ BUILT_IN = "built-in"  # the name of their rule
 
 
 class NodeTraits(NamedTuple):
-    """Two facts about nodes. Each is true if it holds on at least one node."""
+    """Facts about nodes. The first two are true if they hold on at least one node."""
 
     oversubscribed: bool = False  # ranks outnumber processors
     mesh: bool = False  # cache lines move slowly from core to core
+    cores: int = 0  # of the node that has fewest; 0: not known
+    rdma: bool = False  # all nodes have adapters that do remote DMA
 
 
 class Allowed(NamedTuple):
@@ -69,12 +71,14 @@ class RowSearch:
             *self.size,
             signature.root,
             view.rail_count,
+            self.traits.cores,
             signature.commutative,
             signature.native,
             self.allowed.attach,
             signature.uneven,
             signature.in_place,
             self.traits.mesh,
+            self.traits.rdma,
             self.traits.oversubscribed,
             sockets,
             signature.canonical,

@@ -13,6 +13,7 @@ from itertools import chain, product
 
 from han.common.grouped import grouped
 from han.model.collectives import ROWS
+from han.model.topology import Topology
 from han.submodules.registry import registered
 from han.tasks.choice import Choice, LevelChoice, Value
 from han.tasks.compositions import COMPOSITIONS, TREE, as_called, composition, side_of
@@ -140,13 +141,22 @@ def _composed(
         for segment in _segments(signature, limits) if len(active) > 1 else ():
             yield replace(usual, segment=segment)
         for level in active:
-            side = side_of(view, level) if composition(name).sides else ""
-            needs = composition(name).needs(side, signature.collective)
-            kinds = [{*need.kinds} for need in needs] or _kinds(signature, level == active[-1])
-            for option in _options(kinds, limits, pruned, view.widest(level)):
+            for option in options(signature, view, level, name, limits, pruned):
                 levels = (*usual.levels[:level], option, *usual.levels[level + 1 :])
                 yield replace(usual, levels=levels)
         pruned[Pruned(name, "combinations of deviations from its built-in choice", UNTRIED)] = None
+
+
+def options(
+    signature: Signature, view: Topology, level: int, name: str, limits: Limits,
+    pruned: dict[Pruned, None] | None = None,
+) -> Iterator[LevelChoice]:  # fmt: skip
+    """Yield what a level may run in a composition, with one parameter at another value at most."""
+    side = side_of(view, level) if composition(name).sides else ""
+    needs = composition(name).needs(side, signature.collective)
+    outermost = level == levels_of(view, signature)[-1]
+    kinds = [{*need.kinds} for need in needs] or _kinds(signature, outermost)
+    yield from _options(kinds, limits, {} if pruned is None else pruned, view.widest(level))
 
 
 def _unlike(name: str, usual: Choice, active: Sequence[int], limits: Limits) -> str | None:

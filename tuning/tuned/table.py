@@ -22,7 +22,7 @@ from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import NodeTraits, facts_of_call
 from han.tuning.classes import TUNED
 from han.tuning.measured import REACH_BEYOND, REACH_INSIDE
-from han.tuning.row import Row, Rows
+from han.tuning.row import Row, Rows, thresholds
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import MeasuredCall, Point
 
@@ -220,8 +220,7 @@ class TunedTable:
 
     def thresholds(self, topology: Topology) -> tuple[int, ...]:
         """Return the sizes from which on another choice may hold for ranks of a topology."""
-        rows = self.on(topology)
-        return tuple(sorted({n for row in rows for n in row.when.thresholds(topology.size)}))
+        return thresholds(self.on(topology), topology.size)
 
     def calls_of(self, topology: Topology) -> list[str]:
         """Return the collectives that rows are for on ranks of a topology."""

@@ -1,0 +1,134 @@
+"""Classes of machines: what calls between nodes run there, as the simulator found it.
+
+Nobody has measured most machines. What can be seen of one at once, the cores of its nodes and the
+kind of its adapters, says to which class it belongs. The rows of a class decide after tuned tables
+and before built-in choices. ``han classes compute`` writes the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from han.common.json_files import Format
+from han.config.rules import When
+from han.config.source import READY
+from han.model.topology import Topology
+from han.tuning.built_in.choosing import NodeTraits
+from han.tuning.built_in.table import UNUSED, ChoicesError, content_of
+from han.tuning.row import Row
+from han.tuning.row_reading import CALLS, known_keys, rows_of, when_of
+
+FOLDER = READY / "classes"
+FORMAT = Format("han-machine-class", 1, "class of machines", "compute", ChoicesError)
+KEYS = ("format", "version", "about", "when", "machines", "grid", "rows")
+RULE = "class"  # of machines: begins the name of their rule
+
+
+@dataclass(frozen=True)
+class MachineClass:
+    """A class of machines: the nodes that belong to it, and the rows of their calls.
+
+    `machines` are the models on which the rows were computed.
+    """
+
+    name: str
+    about: str
+    when: When
+    machines: tuple[str, ...]
+    rows: tuple[Row, ...]
+    source: str = ""
+
+    def holds(self, traits: NodeTraits) -> bool:
+        """Return whether nodes with these traits belong to the class."""
+        return self.when.may_hold({"cores": traits.cores, "rdma": traits.rdma})
+
+    def on(self, topology: Topology) -> tuple[Row, ...]:
+        """Return the rows that may serve calls of ranks of a topology."""
+        here = {"nodes": topology.nodes, "ppn": topology.ppn, "ranks": topology.size}
+        rows = (row for row in self.rows if row.when.levels in ((), topology.names))
+        return tuple(row for row in rows if row.when.may_hold(here))
+
+
+def parse(content: bytes, name: str, place: str) -> MachineClass:
+    """Return the class of a file's content; `place` names it. Raises ChoicesError."""
+    record = FORMAT.record(content, place)
+    try:
+        known_keys(record, KEYS, "", ("when", "rows"))
+        when, rows = when_of(record["when"], CALLS), rows_of(record["rows"], CALLS)
+    except ValueError as error:
+        raise ChoicesError(f"{place}: {error}") from None
+    about, machines = str(record.get("about", "")), tuple(record.get("machines", ()))
+    named = tuple(replace(row, rule=f"{RULE} {name}", source=place) for row in rows)
+    return MachineClass(name, about, when, machines, named, place)
+
+
+def document(found: MachineClass, grid: dict[str, Any], rows: Iterable[dict[str, Any]]) -> Any:
+    """Return a class as files have it."""
+    return {
+        "format": FORMAT.name,
+        "version": FORMAT.version,
+        "about": found.about,
+        "when": found.when.document(),
+        "machines": [*found.machines],
+        "grid": grid,
+        "rows": [*rows],
+    }
+
+
+# ---- those that come with han, read once in a process -------------------------------------------
+
+
+@cache
+def contents() -> tuple[tuple[Path, bytes], ...]:
+    """Return the files as this process first found them: the ranks have agreed on them."""
+    return tuple((file, _content(file)) for file in sorted(FOLDER.glob("*.json")))
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return content_of(file)
+    except ChoicesError:
+        return b""  # damaged, as a warning will say
+
+
+@cache
+def digest() -> str:
+    """Return what stands for all classes: ranks with the same one choose alike."""
+    found = hashlib.blake2b(digest_size=16)
+    for file, content in contents():
+        found.update(file.name.encode() + b"\0" + content)
+    return found.hexdigest()
+
+
+@cache
+def shipped() -> tuple[MachineClass, ...]:
+    """Return the classes; without those whose files cannot be used, after a warning."""
+    found = (_parsed(file, content) for file, content in contents())
+    return tuple(one for one in found if one is not None)
+
+
+def _parsed(file: Path, content: bytes) -> MachineClass | None:
+    try:
+        return parse(content, file.stem, str(file))
+    except ChoicesError as error:
+        warnings.warn(f"class of machines: {error}; {UNUSED}", UserWarning, stacklevel=2)
+        return None
+
+
+def class_of(traits: NodeTraits) -> MachineClass | None:
+    """Return the class of machines to which nodes belong; None if that is none."""
+    if not traits.cores:
+        return None
+    return next((one for one in shipped() if one.holds(traits)), None)
+
+
+def class_rows(topology: Topology, traits: NodeTraits) -> tuple[Row, ...]:
+    """Return the rows of the class of machines for calls of ranks of a topology."""
+    found = class_of(traits) if topology.nodes > 1 else None
+    return () if found is None else found.on(topology)
