@@ -249,7 +249,7 @@ class Comm(Communicators):
 
         Returns an object that prints as text and holds the choice, the rule and the TaskGraph.
         Raises ArgumentError for a call that cannot be made, HanError on a communicator that is not
-        set up yet, or before its first call with neighbours.
+        set up yet, or before the first call with neighbours if ranks tell each other in it.
         """
         from han.explain import explain
 

@@ -54,14 +54,19 @@ def _serves(comm: MPI.Topocomm) -> bool:
     return not any(period and dim <= BOTH for dim, period in zip(dims, periods, strict=True))
 
 
-def _on_nodes(comm: MPI.Topocomm, state: State) -> Sequence[Sequence[int]] | None:
+def _shares(state: State) -> bool:
+    """Return whether ranks of a node may share what goes to others; the same on all ranks."""
+    topology = state.parts.topology
+    return topology.whole is None and topology.attach and topology.node_level is not None
+
+
+def _targets(comm: MPI.Topocomm, state: State) -> Sequence[Sequence[int]] | None:
     """Return the targets of all ranks where ranks of a node may share what goes to others.
 
     Collective: the ranks of a distributed graph tell each other. None elsewhere, and if there are
     too many edges.
     """
-    topology = state.parts.topology
-    if topology.whole is not None or not topology.attach or topology.node_level is None:
+    if not _shares(state):
         return None
     if comm.Get_topology() == MPI.CART:
         return _of_grid(*MPI.Cartcomm(comm).Get_topo()[:2])
@@ -91,7 +96,7 @@ def _of_grid(dims: Sequence[int], periods: Sequence[int]) -> list[list[int]]:
 
 def calls_of(comm: MPI.Topocomm, state: State) -> dict[str, NeighbourCall]:
     """Return the calls of a communicator; collective."""
-    edges = Edges(comm, _on_nodes(comm, state))
+    edges = Edges(comm, _targets(comm, state))
 
     def call(name: str) -> NeighbourCall:
         how = "allgather" in name, CALLS[name]
@@ -116,7 +121,20 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
     @cached_property
     def _calls(self) -> dict[str, NeighbourCall]:
         self._check_live()
-        return calls_of(self, self._han) if _serves(self) else {}
+        if not _serves(self):
+            return {}
+        state = self._han
+        if state.neighbour_calls is None:
+            state.neighbour_calls = calls_of(self, state)
+        return state.neighbour_calls
+
+    def _knows_calls(self) -> bool:
+        """Return whether this rank knows the calls without waiting for others."""
+        state = self._found()
+        if state is None:
+            return False
+        told = state.neighbour_calls is not None
+        return told or self.Get_topology() != MPI.DIST_GRAPH or not _shares(state)
 
     def _signature_of(self, collective: str, *details: Any) -> Signature:
         """Return the Signature of a call, for `explain`."""
@@ -127,7 +145,7 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
             raise ArgumentError(
                 f"{name} is the MPI library's: a periodic dimension has one or two processes"
             )
-        if "_calls" not in self.__dict__:
+        if not self._knows_calls():
             raise HanError(
                 f"explain: the ranks tell each other their neighbours in the first call with "
                 f"them: call {name} before"
@@ -139,8 +157,8 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
     def _librarys(self, name: str, *arguments: Any) -> Any:
         """Call the library's method; return its request, if it has one.
 
-        A nonblocking call that comes before all others is the library's too: the ranks may have to
-        tell each other their neighbours first.
+        A nonblocking call must not wait for other ranks. So it is the library's too if the
+        communicator is not set up yet, or the ranks have not told each other their neighbours.
         """
         state = self._state or self._found()
         self._check_live()
@@ -207,7 +225,7 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
         return self._start_call("Neighbor_alltoallw", sendbuf, recvbuf)
 
     def _start_call(self, name: str, *buffers: Any) -> Started:
-        call = None if self._found() is None else self._calls.get(name)
+        call = self._calls.get(name) if self._knows_calls() else None
         if call is None:
             return self._librarys(f"I{name.lower()}", *buffers)  # type: ignore[no-any-return]
         started: Any = self._quick.ineighbours(call.ranks, *buffers)

@@ -432,3 +432,31 @@ def test_a_rank_that_makes_no_first_call_is_named(mpi_ranks):
             assert "neighbours" in str(error)
             assert seconds < 10
         WORLD.Barrier()
+
+
+@pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
+def test_a_first_nonblocking_call_waits_for_nobody(mpi_ranks):
+    """A rank may make it only after a message that another one sends behind its own."""
+    with opened(new_comm(TWO_BY_TWO, 5)) as comm, opened(full(comm)) as shaped:
+        shaped.Barrier()  # sets the communicator up
+        for _ in range(2):
+            if RANK == 1:
+                WORLD.recv(source=0)
+            result = np.full(3, -1.0)
+            request = shaped.Ineighbor_allgather(np.full(1, float(RANK)), result)
+            if RANK == 0:
+                WORLD.send(None, 1)
+            request.Wait()
+            assert result.tolist() == [rank for rank in range(SIZE) if rank != RANK]
+            shaped.Neighbor_allgather(np.full(1, float(RANK)), result)  # the ranks tell each other
+
+
+@pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
+def test_a_rank_may_take_another_handle(mpi_ranks):
+    """The ranks have told each other their neighbours, which a handle of one rank finds."""
+    with opened(new_comm(TWO_BY_TWO, 5)) as comm, opened(full(comm)) as shaped:
+        shaped.Neighbor_allgather(np.full(1, float(RANK)), np.zeros(3))
+        handle = han.Distgraphcomm.f2py(shaped.py2f()) if RANK == 2 else shaped
+        result = np.zeros(3)
+        handle.Neighbor_allgather(np.full(1, float(RANK)), result)
+        assert result.tolist() == [rank for rank in range(SIZE) if rank != RANK]
