@@ -18,6 +18,8 @@ from han.tasks.bundles import Bundles, Ranks
 from han.tasks.neighbours import Neighbours
 from han.tasks.signature import Signature
 
+MOST = 512  # blocks of a rank, whose cells take half of what a run takes of the least ring
+
 
 class HandOn(NamedTuple):
     """What a rank hands on: the block of a rank of another node, and those that wait for it."""
@@ -35,12 +37,12 @@ class Handed:
 
     @classmethod
     def of_call(cls, view: Topology, signature: Signature, composition: str) -> Handed | None:
-        """Return what ranks of a call hand on; None if that is nothing."""
+        """Return what ranks of a call hand on; None if that is nothing, or too much for a rank."""
         neighbours = signature.neighbours
         if neighbours is None or not neighbours.same or composition == "flat":
             return None
         found = cls(neighbours, Bundles.of_call(view, signature, composition))
-        return found if found.by_giver else None
+        return found if 0 < found.most <= MOST else None
 
     @kept
     def receivers(self) -> dict[tuple[int, int], Ranks]:
@@ -86,7 +88,7 @@ class Handed:
     @kept
     def most(self) -> int:
         """The most blocks that a rank hands on."""
-        return max(map(len, self.by_giver.values()))
+        return max(map(len, self.by_giver.values()), default=0)
 
     def givers(self, rank: int) -> dict[int, int]:
         """Return who hands on to a rank, by the source of each such block."""

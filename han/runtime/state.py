@@ -55,7 +55,7 @@ class State:
         self.rank, self.size = health.rank, health.size
         self.calls: Any = engines.calls  # the look-up in C
         self.eager = engines.eager
-        self.neighbour_calls: dict[str, Any] | None = None  # of a grid or graph, once they are known
+        self.neighbour_calls: dict[str, Any] | None = None  # once they are known
 
     @property
     def health(self) -> Health:

@@ -124,6 +124,16 @@ def test_a_line_has_nothing_to_share():
         assert Handed.of_call(*call) is None
 
 
+def test_all_that_ranks_hand_on_has_room_in_the_least_ring():
+    """Two ranks have a neighbour in each other node: one of these would hand on all blocks."""
+    size = 2 * 1100
+    rows = [[0, 1] if rank > 1 and rank % 2 == 0 else [] for rank in range(size)]
+    topology = machine([rank // 2 for rank in range(size)])
+    signature = own_sizes("alltoallv", neighbours=Neighbours.of(rows, same=True))
+    plan = plan_of_choice(topology, signature, choose(signature, topology, TRAITS, "tree"), 1 << 16)
+    assert plan.footprint()[0] <= plan.geometry(0).area
+
+
 @pytest.mark.parametrize(
     ("ppn", "same", "composition"),
     [(1, False, "tree"), (4, False, "lanes"), (1, True, "tree"), (4, True, "tree")],
