@@ -169,7 +169,7 @@ def _lanes_unfit(view: Topology, signature: Signature, choice: Choice) -> str | 
     if signature.singly:
         return "lanes: the blocks of this call travel by themselves"
     if signature.neighbours is not None and Parcels.of_call(view, signature, "lanes") is None:
-        return "lanes: these neighbours would share too few messages between nodes"
+        return "lanes: these neighbours have no parcels"
     if signature.by_blocks:
         reason = _no_nodes(view, signature, "lanes", (*LANES, *IN_LANES))
         return reason or _tree_unfit(view, signature, choice)
