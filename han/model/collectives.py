@@ -7,7 +7,7 @@ algorithm (submodules) and three methods of ``han.Comm``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple, overload
 
 from han.common.errors import ArgumentError
@@ -233,21 +233,24 @@ def carried(call: str) -> str:
     differ.
     """
     if call not in calls():
-        raise ArgumentError(unknown(f"collective {call!r}", call, calls(), _advice(call)))
+        raise ArgumentError(
+            unknown(f"collective {call!r}", call, calls(), _advice(call, calls()))
+        )
     return carried_as().get(call, call)
 
 
 def expect_collective(name: str) -> str:
     """Return the name of a collective; raise ValueError if no Signature has it."""
     if name not in ROWS:
-        raise ValueError(unknown("collective", name, COLLECTIVES, _advice(name)))
+        raise ValueError(unknown("collective", name, COLLECTIVES, _advice(name, COLLECTIVES)))
     return name
 
 
-def _advice(method: str) -> str:
-    """Return how rules name calls of ``allgatherv``, ``Ibcast``, ``Bcast_init``; "" if unknown."""
+def _advice(method: str, known: Container[str]) -> str:
+    """Return which of some names is for calls of ``Allgatherv``, ``Ibcast`` ...; "" if unknown."""
     plain = method.lower().removesuffix("_init")
     plain = plain if plain in calls() else plain.removeprefix("i")
-    if plain in calls():
-        return f"write {carried_as().get(plain, plain)!r} for calls of {method.capitalize()}"
-    return ""
+    if plain not in calls():
+        return ""
+    name = plain if plain in known else carried_as().get(plain, plain)
+    return f"write {name!r} for calls of {method.capitalize()}"
