@@ -22,7 +22,7 @@ from han.common.units import format_size, parse_size
 from han.config import parts, rules
 from han.config.errors import Origin, config_error, problems_of
 from han.config.parameters import ParameterValue
-from han.model.collectives import COLLECTIVES, expect_collective
+from han.model.collectives import ROWS, expect_collective
 
 T = TypeVar("T")
 D = TypeVar("D", bound=BaseModel)
@@ -162,7 +162,7 @@ BINDING_SCHEMA = {
         {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
     ],
 }
-NAMES_SCHEMA = {"enum": list(COLLECTIVES)}
+NAMES_SCHEMA = {"enum": [*ROWS]}
 COLLECTIVES_SCHEMA = {
     "anyOf": [NAMES_SCHEMA, {"type": "array", "items": NAMES_SCHEMA, "minItems": 1}]
 }

@@ -242,7 +242,7 @@ def carried(call: str) -> str:
 def expect_collective(name: str) -> str:
     """Return the name of a collective; raise ValueError if no Signature has it."""
     if name not in ROWS:
-        raise ValueError(unknown("collective", name, COLLECTIVES, _advice(name, COLLECTIVES)))
+        raise ValueError(unknown("collective", name, ROWS, _advice(name, ROWS)))
     return name
 
 

@@ -402,6 +402,7 @@ WHEN = [
             ("ibcast", "bcast", "Ibcast"),
             ("Reduce_init", "reduce", "Reduce_init"),
             ("Allreduce", "allreduce", "Allreduce"),
+            ("Gatherv", "gatherv", "Gatherv"),
             ("ineighbor_alltoallw", "alltoallv", "Ineighbor_alltoallw"),
         )
     ),
@@ -454,8 +455,8 @@ def test_a_wrong_value_is_told_with_its_key_and_what_is_known(source, expected):
 def test_a_collective_that_no_call_carries_is_refused(write, written):
     text = message(write(f"rules:\n  - when:\n      collective: {written}\n    use: {{}}\n"))
     known = (
-        "allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, "
-        "scan, scatter"
+        "allgather, allreduce, alltoall, alltoallv, barrier, bcast, exscan, gather, gatherv, "
+        "reduce, reduce_scatter, scan, scatter, scatterv"
     )
     assert re.search(r":3: rules\[0\]\.when\.collective\[\d\] = 'allgatherv': unknown", text)
     assert text.endswith(f"; write 'allgather' for calls of Allgatherv. Known: {known}")
