@@ -20,6 +20,7 @@ from typer.main import get_command
 from han.cli import endings
 from han.common.errors import HanError
 from han.common.library import require_mpi
+from han.common.suggest import unknown
 from han.common.version import __version__
 from han.config.environment import ENVIRONMENT, unknown_variables
 
@@ -97,6 +98,13 @@ class Commands(TyperGroup):
             if row.name == cmd_name:
                 return self._loaded(row)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of a command, the command and its arguments; refuse an unknown name."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not (name.startswith("-") or ctx.resilient_parsing):
+            ctx.fail(unknown(f"command {name!r}", name, known))
+        return super().resolve_command(ctx, args)
 
     def _loaded(self, row: Command) -> Any:
         try:

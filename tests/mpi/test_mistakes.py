@@ -73,7 +73,7 @@ def launch_all(folder, source, *arguments):
         (["info", "--config", "none"], "1", "config = 'none': no such file"),
         (["plan", "bcast", "--config", "none"], "1", "config = 'none': no such file"),
         (["plan"], "2", "Error: Missing argument"),
-        (["nosuch"], "2", "Error: No such command"),
+        (["benhc"], "2", "Error: unknown command 'benhc'; did you mean 'bench'? Known: ablation"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
