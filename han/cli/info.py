@@ -27,14 +27,16 @@ from han.ranks.adapters import VARIABLES, bound, contradictions
 from han.ranks.machine import fingerprint
 from han.runtime.state import State
 from han.submodules.registry import registered
+from han.tasks.call import call_signature
 from han.tasks.choice import LevelChoice
-from han.tasks.contract import Question
+from han.tasks.contract import Algorithm, Question
+from han.tasks.own_sizes import own_sizes
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.machine_classes import class_of
 from han.tuning.built_in.table import shipped
 
-PROBE = Signature("allreduce", 128, 8, "sum", "float64")  # submodules are asked to serve this call
+PROBED = 1 << 10  # bytes of the calls that algorithms are asked to serve
 SHOWN_GROUPS = 4
 MESH = "lines are slow from core to core (a mesh): single copies already for small messages"
 NEAR = "lines are fast from core to core: single copies for large messages only"
@@ -145,17 +147,29 @@ def _usable(topology: Topology, level: int, name: str) -> dict[str, Any]:
     """Ask a submodule, algorithm by algorithm, whether it can serve a level."""
     part = registered()[name]
     answers = {
-        algorithm: part.supports(Question(topology, level, PROBE, LevelChoice(name, algorithm)))
-        for algorithm in part.algorithms
+        algorithm: part.supports(
+            Question(topology, level, _probe(row), LevelChoice(name, algorithm))
+        )
+        for algorithm, row in part.algorithms.items()
     }
     usable = [algorithm for algorithm, reason in answers.items() if reason is None]
     reasons = dict.fromkeys(reason for reason in answers.values() if reason is not None)
     return {"algorithms": usable, "reasons": list(reasons)}
 
 
+def _probe(row: Algorithm) -> Signature:
+    """Return a call that an algorithm is for: an allreduce, if it takes part in one."""
+    if row.own:
+        return own_sizes("alltoallv")
+    reduces = row.families == ("everyone",) or "allreduce" in row.kinds or "bcast" in row.kinds
+    kind = "allreduce" if reduces else row.kinds[0]
+    return call_signature(kind, PROBED)
+
+
 def as_text(record: Mapping[str, Any]) -> str:
     """Return the record as text."""
     timeout = f"{record['timeout']:g} s" if record["timeout"] else "never"
+    size = format_size(PROBED)
     lines = [
         f"han        {record['han']}, kernels {record['kernels']}",
         f"python     {record['python']}, NumPy {record['numpy']}, mpi4py {record['mpi4py']}",
@@ -184,7 +198,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         *(f"  {_level_line(level)}" for level in record["levels"]),
         f"sockets    {_groups(record['sockets'])}",
         *rails_lines(record["rails"]),
-        f"submodules for an {PROBE.describe()}",
+        f"submodules (algorithms of a level, and why it cannot use others, in calls of {size})",
     ]
     for name, part in record["submodules"].items():
         lines.append(f"  {name:<10} {part['about']}")

@@ -233,9 +233,7 @@ def carried(call: str) -> str:
     differ.
     """
     if call not in calls():
-        raise ArgumentError(
-            unknown(f"collective {call!r}", call, calls(), _advice(call, calls()))
-        )
+        raise ArgumentError(unknown(f"collective {call!r}", call, calls(), _advice(call, calls())))
     return carried_as().get(call, call)
 
 

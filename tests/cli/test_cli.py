@@ -66,6 +66,14 @@ def test_info_says_why_a_submodule_cannot_be_used():
     }  # fmt: skip
 
 
+def test_info_asks_algorithms_about_calls_that_they_are_for():
+    topology = Topology(("node", "network"), ("s", "i"), ((0,) * 4,) * 2, (0,) * 4, attach=True)
+    uses = submodule_uses(topology)
+    assert uses["sm"]["levels"]["node"]["reasons"] == []
+    assert {"pairs", "prefix", "blocks", "shares"} <= {*uses["sm"]["levels"]["node"]["algorithms"]}
+    assert uses["bundle"]["levels"]["node"]["algorithms"] == []
+
+
 def test_explain_plans_for_a_machine_that_is_not_here():
     text = call("explain", "bcast", "1MiB", "--ranks", 8, "--ppn", 2)
     assert "8 ranks on 4 nodes of up to 2" in text
