@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from han.cli import options
 from han.cli.common import check_files, drawn
-from han.cli.measuring import cases_of, keep, prints, tell_others
+from han.cli.measuring import cases_of, keep, prints, tell_alone, tell_others
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.measure import bench as measure
@@ -132,8 +132,7 @@ def _measure(
     """Measure collectives of some sizes; print, keep and draw the results; collective."""
     check_files(json_file, plot=plot)
     cases = cases_of(collectives, sizes, settings.case)
-    if MPI.COMM_WORLD.size == 1:
-        typer.echo("Only one rank, without a peer: start with mpiexec -n 2 han bench", err=True)
+    tell_alone("han bench")
     with Bench(MPI.COMM_WORLD, config, settings) as running:
         run = _run(running, cases, prints(json_file))
     keep(run.data, json_file)

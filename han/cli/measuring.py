@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,12 @@ def cases_of(names: Iterable[str], sizes: str, make: Callable[[str, int], Case])
 def prints(json_file: Path | None) -> Callable[[str], None]:
     """Return a function that prints on rank 0; it does nothing if JSON goes to standard output."""
     return (lambda text: None) if str(json_file) == "-" else say
+
+
+def tell_alone(command: str) -> None:
+    """Tell on standard error of a run in which the rank has no peer."""
+    if MPI.COMM_WORLD.size == 1:
+        print(f"Only one rank, without a peer: start with mpiexec -n 2 {command}", file=sys.stderr)
 
 
 def tell_others(running: Session, tell: Callable[[str], None]) -> float:

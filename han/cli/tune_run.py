@@ -14,7 +14,7 @@ from typing import Any
 from mpi4py import MPI
 
 from han.cli.common import check_files, rank, say, wrote
-from han.cli.measuring import cases_of, keep, prints
+from han.cli.measuring import cases_of, keep, prints, tell_alone
 from han.cli.progress import phases
 from han.common.atomic import write_whole
 from han.common.errors import ArgumentError
@@ -93,6 +93,7 @@ def run(
     check_files(out, json_file)
     plans, tell = make([strategy or USUAL], USUAL_BUDGET), prints(json_file)
     comm = MPI.COMM_WORLD
+    tell_alone("han tune")
     tell(head(plans, comm.size))
     with phases() as bar:
         found = session.tune(
@@ -182,14 +183,14 @@ def table_text(points: Sequence[Point]) -> str:
     parts = []
     for name in dict.fromkeys(point.key.call for point in points):
         mine = sorted((p for p in points if p.key.call == name), key=lambda p: p.nbytes)
-        parts.append(shown_table(name, HEADS, map(_row, mine), left=["choice"]))
+        parts += ["", shown_table(name, HEADS, map(_row, mine), left=["choice"])]
     over_default = [p.default.median / p.best.median for p in points]
     over_mpi = [p.library.median / p.best.median for p in points if p.library is not None]
     for beside, gains in (("built-in choices", over_default), ("MPI library", over_mpi)):
         if gains:
             mean = geometric_mean(gains)
             parts.append(f"# geometric mean of gains over the {beside}: {mean:.2f}")
-    return "\n".join(["", *parts])
+    return "\n".join(parts)
 
 
 def _row(point: Point) -> list[str]:

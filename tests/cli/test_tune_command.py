@@ -12,6 +12,7 @@ from commands import refuse as refuse_as
 from disks import full_disk
 from processes import printed
 
+from han.cli.measuring import tell_alone
 from han.cli.tune_quality import FORMAT
 from han.cli.tune_run import MOST_TOLD, pruned_list, pruned_text
 from han.common.errors import HanError
@@ -215,6 +216,11 @@ def test_a_run_on_one_rank_prints_a_table_and_what_is_left(tmp_path):
     assert "null: its results are wrong by design" in every["pruned"]
     assert every["complete"]
     assert read(out).points[0].key.collective == "bcast"
+
+
+def test_a_run_on_one_rank_is_told_that_it_needs_peers(capsys):
+    tell_alone("han tune")
+    assert "start with mpiexec -n 2 han tune" in capsys.readouterr().err
 
 
 def test_what_was_left_out_is_counted_by_reasons_and_refusals_are_told():
