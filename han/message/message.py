@@ -263,7 +263,7 @@ def _writable(buffer: Buffer) -> Buffer:
 
 def _op(op: object) -> MPI.Op:
     if not isinstance(op, MPI.Op):
-        raise ArgumentTypeError(f"op: {op!r} is not an MPI.Op")
+        raise ArgumentTypeError(f"op: {op!r} is not an MPI.Op such as MPI.SUM")
     if op in (MPI.OP_NULL, MPI.REPLACE, MPI.NO_OP):
         raise ArgumentError("op: MPI.OP_NULL, REPLACE and NO_OP do not reduce")
     return canonical(op)
