@@ -256,11 +256,12 @@ class Comm(Communicators):
         state = self._found()
         if state is None:
             self._check_live()
+        signature = self._signature_of(collective, nbytes, op, dtype, root)
+        if state is None:
             raise HanError(
                 "explain: this communicator is not set up yet, so nothing is decided; its first "
                 "blocking collective sets it up: call Barrier() on all ranks before"
             )
-        signature = self._signature_of(collective, nbytes, op, dtype, root)
         return explain(state, signature, shared, device)
 
     def _signature_of(self, collective: str, *details: Any) -> Signature:

@@ -415,9 +415,11 @@ def test_explain_tells_what_neighbours_share(mpi_ranks):
         assert "alltoallv of blocks of up to 1MiB (12 edges)" in str(handed)
         assert shaped.explain("allreduce", 8).stages
         with opened(grid(False, True)(comm)) as library:
-            library.Barrier()
+            library.Neighbor_alltoall(np.zeros(4), np.zeros(4))  # does not set it up
             with pytest.raises(ArgumentError, match="the MPI library's"):
                 library.explain("neighbor_alltoall", 8)
+            with pytest.raises(HanError, match="not set up yet"):
+                library.explain("allreduce", 8)
 
 
 @pytest.mark.mpi(ranks=[4], timeout=120, unit="s")
