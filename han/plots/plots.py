@@ -1,9 +1,10 @@
-"""Pictures: times over sizes, ratios as bars. They need ``pip install 'han-collectives[plot]'``."""
+"""Pictures: times over sizes, ratios as bars. They need matplotlib."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a
 GREY = "#9a9a9a"
 
 
-MISSING = "pictures need matplotlib, which is not installed: pip install 'han-collectives[plot]'"
+MISSING = "pictures need matplotlib, which is not installed: pip install matplotlib"
 
 
 class PlotError(ArgumentError, RuntimeError):
@@ -63,10 +64,11 @@ def svg_of(figure: Any) -> str:
 
 
 def check_picture(path: Path) -> None:
-    """Raise PlotError if matplotlib cannot write pictures of this suffix."""
+    """Raise PlotError if matplotlib is missing, or cannot write pictures of this suffix."""
+    if find_spec("matplotlib") is None:
+        raise PlotError(MISSING)
     if path.suffix in (".png", ".pdf", ".svg", ""):
         return
-    expect_matplotlib()
     from matplotlib.backend_bases import FigureCanvasBase
 
     kinds = sorted(FigureCanvasBase.get_supported_filetypes())

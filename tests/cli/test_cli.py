@@ -582,5 +582,8 @@ def test_a_graph_without_tasks_is_drawn(tmp_path):
 
 def test_missing_matplotlib_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(plots.PlotError, match=r"han-collectives\[plot\]"):
+    with pytest.raises(plots.PlotError, match="pip install matplotlib"):
         plot_tasks.task_graph(graph_of(2), tmp_path / "graph.png")
+    measured = CliRunner().invoke(app, ["bench", "bcast", "--plot", str(tmp_path / "bench.png")])
+    assert "pip install matplotlib" in str(measured.exception)
+    assert not measured.stdout, "nothing is measured before"
