@@ -14,7 +14,7 @@ from han.cli import options
 from han.cli.common import check_files, drawn, known_op, rank, say, write_file
 from han.cli.progress import progress
 from han.common.errors import ArgumentError, HanError
-from han.common.units import format_size, parse_sizes
+from han.common.units import format_size, parse_sizes, plural
 from han.config.config import Config, load_config
 from han.config.machine import load_machine
 from han.model.collectives import DATALESS, calls, carried
@@ -168,7 +168,7 @@ def _stored(path: Path, where: Where) -> dict[tuple[int, str], Case]:
     if plan.topology.size != where.size:
         raise ArgumentError(
             f"{path}: the plan is for {plan.topology.size} ranks, the machine has "
-            f"{where.nodes} nodes of {where.ppn}: give --nodes and --ppn"
+            f"{plural(where.nodes, 'node')} of {where.ppn}: give --nodes and --ppn"
         )
     return {(plan.signature.nbytes, path.name): (plan, programs)}
 
@@ -201,7 +201,7 @@ def _write(
 
 def _plot(answers: Answers, where: Where, machine: str, plot: Path) -> None:
     collective = next(iter(answers.values())).plan.signature.collective
-    title = f"{collective} on {machine}: {where.nodes} nodes of {where.ppn}, predicted"
+    title = f"{collective} on {machine}: {plural(where.nodes, 'node')} of {where.ppn}, predicted"
     plots.lines([_panel(answers)], plot, title)
 
 
@@ -223,7 +223,8 @@ def text(answers: Answers, where: Where, machine: str, calls: int) -> str:
     first = next(iter(answers.values())).plan.signature
     lines = [
         f"# {first.collective} on {machine}: {where.machine.about}",
-        f"# {where.size} ranks on {where.nodes} nodes of {where.ppn}; predicted microseconds "
+        f"# {plural(where.size, 'rank')} on {plural(where.nodes, 'node')} of {where.ppn}; "
+        "predicted microseconds "
         + ("of a call" if calls == 1 else f"of a call, {calls} calls in a row"),
     ]
     if calls == 1:
