@@ -28,7 +28,7 @@ def explain(
             min=1,
             help="Plan for this number of ranks on an imagined machine, not for the ranks that run "
             "the command. The imagined machine has a core for each rank and no mesh, unless "
-            "options say otherwise.",
+            "options say otherwise, and its ranks do not read each other's memory.",
         ),
     ] = None,
     ppn: Annotated[

@@ -36,7 +36,8 @@ Ranks = Annotated[
     typer.Option(
         min=1,
         help="Ranks of the imagined machine. It has a core for each rank and no mesh, unless "
-        "options say otherwise. Nothing is taken from this machine.",
+        "options say otherwise, and its ranks do not read each other's memory. Nothing is taken "
+        "from this machine.",
     ),
 ]
 Oversubscribed = Annotated[
