@@ -77,7 +77,8 @@ COMMANDS = (
     Command("trace", "Show when the tasks of a traced program ran."),
     Command("run", "Run a program unchanged, with han's collectives.", OF_A_PROGRAM),
 )
-VARIABLES = "\n".join(f"  {name:<12} {about}" for name, about in ENVIRONMENT.items())
+WIDTH = max(map(len, ENVIRONMENT))
+VARIABLES = "\n".join(f"  {name:<{WIDTH}}  {about}" for name, about in ENVIRONMENT.items())
 # UsageError of click, or of the copy of click that newer versions of typer hold.
 UsageError: Any = typer.BadParameter.__mro__[1]
 
