@@ -56,6 +56,11 @@ def parse_rate(text: object) -> float:
     return float(Fraction(match[1])) * factor
 
 
+def _short(value: float, digits: int) -> str:
+    """Return a number with so many decimals at most."""
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
+
+
 TIME_SCHEMA = {
     "type": "string",
     "pattern": rf"^{_NUMBER}({'|'.join(TIMES)})$",
@@ -70,13 +75,13 @@ Seconds = Annotated[
     float,
     BeforeValidator(parse_time),
     WithJsonSchema(TIME_SCHEMA),
-    PlainSerializer(lambda seconds: f"{seconds * 1e9:.4f}ns", when_used="json"),
+    PlainSerializer(lambda seconds: f"{_short(seconds * 1e9, 4)}ns", when_used="json"),
 ]
 Rate = Annotated[
     float,
     BeforeValidator(parse_rate),
     WithJsonSchema(RATE_SCHEMA),
-    PlainSerializer(lambda rate: f"{rate / 1e6:.6f}MB/s", when_used="json"),
+    PlainSerializer(lambda rate: f"{_short(rate / 1e6, 6)}MB/s", when_used="json"),
 ]
 
 

@@ -65,6 +65,8 @@ def test_what_a_machine_leaves_out_stays_out():
     plain = calibration.to_mapping(load_machine("thor"))
     assert "copying" not in plain["levels"][1]
     assert load_machine(plain).levels == load_machine("thor").levels
+    written = calibration.to_mapping(load_machine("emulated-1gbit"))
+    assert written["node"]["injection"] == "119.5MB/s", "without zeros behind it"
 
 
 def test_pairs_are_counted_where_plans_differ():
