@@ -125,14 +125,18 @@ def _lines(found: Comparison, machine: str) -> list[str]:
         ]
         for row in found.rows
     ]  # fmt: skip
-    share = f" ({same / clear:.0%})" if clear else ""
-    return [
+    told = [
         f"# {machine}: predicted against measured, microseconds per call",
         shown_table("", HEADS, rows, left=["run"]),
         f"# median error {found.median_error:.1%} over {len(found.rows)} cases",
-        f"# pairs of plans for one call: the same winner in {same} of {clear}{share}; "
-        f"{close} more are within 5% of each other",
     ]
+    if clear or close:
+        share = f" ({same / clear:.0%})" if clear else ""
+        told.append(
+            f"# pairs of plans for one call: the same winner in {same} of {clear}{share}; "
+            f"{close} more are within 5% of each other"
+        )
+    return told
 
 
 def _plot(found: Comparison, machine: str, path: Path) -> None:
