@@ -17,7 +17,7 @@ from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.common.grouped import grouped
 from han.common.tables import shown_table
-from han.common.units import format_size, parse_sizes
+from han.common.units import format_size, parse_sizes, plural
 from han.config.machine import load_machine
 from han.config.rules import MOST, When
 from han.model.collectives import carried
@@ -102,6 +102,8 @@ def classes(
         raise ArgumentError("compute needs the file to write")
     when = When.of((), {"cores": (cores, MOST), "rdma": rdma})
     record = _computed(grid, names, workers, error, MachineClass("", about, when, (*names,), ()))
+    cases = plural(sum(1 for _ in grid.cases()), "case")
+    say(f"{plural(len(record['rows']), 'row')}; elsewhere among {cases} the built-in choice stays")
     write_file(file, _text(record))
 
 
