@@ -37,7 +37,7 @@ from han.tuning.search.regret import Regret, regret_of, summary
 
 ACTIONS = "list", "compute", "regret"
 OWN = ("sm", "solo", "adapt", "exchange", "nap", "ring", "bundle", "scan")  # no library's calls
-LIMITS = Limits(submodules=OWN)
+LIMITS = Limits(submodules=OWN, parameters={"factors": ()})  # which would fit few numbers of ranks
 USES = 24  # of a collective, at most
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,6 +65,14 @@ def classes(
     error: Annotated[
         float, typer.Option(min=1.0, help="Choices that differ by less count as alike.")
     ] = 1.08,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search",
+            help="Of regret: improve each composition, as compute does; minutes a case of many "
+            "ranks.",
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")] = 0,
     as_json: options.JsonFlag = False,
 ) -> None:
@@ -93,7 +101,8 @@ def classes(
     )
     names, workers = machine.split(","), jobs or len(os.sched_getaffinity(0))
     if action == "regret":
-        found = [*_spread(_regret, [*grid.cases()], names, workers, "predicting")]
+        asked = [(case, LIMITS if search else None) for case in grid.cases()]
+        found = [*_spread(_regret, asked, names, workers, "predicting")]
         told = [one for ones in found for one in ones]
         say(json.dumps([one.record() for one in told], indent=1) if as_json else summary(told))
         return
@@ -179,5 +188,5 @@ def _predicted(asked: tuple[Case, Any]) -> dict[int, float]:
     return predicted(_labs, *asked)
 
 
-def _regret(case: Case) -> list[Regret]:
-    return [regret_of(lab, case, LIMITS) for lab in _labs]
+def _regret(asked: tuple[Case, Limits | None]) -> list[Regret]:
+    return [regret_of(lab, *asked) for lab in _labs]

@@ -73,6 +73,7 @@ def test_other_sources_come_first_and_other_shapes_have_no_rows(one_class):
     rule = {"rules": [{"when": {"collective": "allreduce"}, "use": {"composition": "tree"}}]}
     assert decided(nodes_of(4), BIG, load_config(rule)).choice.composition == "tree"
     assert class_rows(nodes_of(4, nodes=1), BIG) == ()
+    assert class_rows(replace(nodes_of(4), memory=(0,) * 16), BIG) == ()  # virtual nodes
     assert class_rows(replace(nodes_of(4), names=("socket", "network")), BIG) == ()
     alone = decided(nodes_of(1), BIG)  # nap cannot serve nodes of one rank
     assert alone.choice.rule == "built-in"

@@ -129,6 +129,9 @@ def class_of(traits: NodeTraits) -> MachineClass | None:
 
 
 def class_rows(topology: Topology, traits: NodeTraits) -> tuple[Row, ...]:
-    """Return the rows of the class of machines for calls of ranks of a topology."""
-    found = class_of(traits) if topology.nodes > 1 else None
+    """Return the rows of the class of machines for calls of ranks of a topology.
+
+    Ranks that share memory are on one node, whatever levels their configuration has.
+    """
+    found = class_of(traits) if topology.whole is None else None
     return () if found is None else found.on(topology)

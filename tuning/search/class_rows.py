@@ -103,7 +103,8 @@ def _ends(values: Sequence[int], places: range) -> dict[str, int]:
 def _told(ends: Mapping[str, Any]) -> str:
     """Return ``3 to 8``, ``up to 8`` or ``from 3``."""
     if len(ends) == 2:
-        return f"{ends['min']} to {ends['max']}"
+        low, high = ends["min"], ends["max"]
+        return f"{low} to {high}" if low != high else str(low)
     return f"from {ends['min']}" if "min" in ends else f"up to {ends['max']}"
 
 

@@ -142,16 +142,17 @@ class Laboratory:
 
 def improved(lab: Laboratory, case: Case, limits: Limits) -> list[tuple[float, Choice]]:
     """Return the best choice found of each composition that is not hopeless, the best one first."""
-    call, rules = lab.call(case), lab.rules(case)
-    first: list[tuple[float, Choice]] = []
-    for name in COMPOSITIONS:
-        choice = choose(call, rules.topology, rules.traits, name)
-        seconds = lab.seconds(case, choice)
-        if seconds is not None:
-            first.append((seconds, choice))
-    least = min(seconds for seconds, _ in first)
-    hopeful = [one for one in first if one[0] < HOPELESS * least]
+    first = composed(lab, case)
+    hopeful = [one for one in first if one[0] < HOPELESS * first[0][0]]
     return sorted((_descended(lab, case, *one, limits) for one in hopeful), key=lambda one: one[0])
+
+
+def composed(lab: Laboratory, case: Case) -> list[tuple[float, Choice]]:
+    """Return the built-in choice of each composition, the best one first."""
+    call, rules = lab.call(case), lab.rules(case)
+    choices = (choose(call, rules.topology, rules.traits, name) for name in COMPOSITIONS)
+    found = [(lab.seconds(case, choice), choice) for choice in choices]
+    return sorted([(s, c) for s, c in found if s is not None], key=lambda one: one[0])
 
 
 def _descended(

@@ -11,7 +11,7 @@ from han.common.tables import shown_table
 from han.common.units import format_size, format_us
 from han.tuning.built_in.machine_classes import class_rows
 from han.tuning.search.limits import Limits
-from han.tuning.search.portfolio import Case, Laboratory, improved
+from han.tuning.search.portfolio import Case, Laboratory, composed, improved
 
 SHARE = 0.95  # of all cases: below the percentile that is told
 
@@ -42,11 +42,16 @@ class Regret:
         return {**asdict(self), "case": self.case._asdict(), "now": self.now, "before": self.before}
 
 
-def regret_of(lab: Laboratory, case: Case, limits: Limits) -> Regret:
-    """Return the regret of a case; the best is what all searches and all rows of classes found."""
+def regret_of(lab: Laboratory, case: Case, limits: Limits | None = None) -> Regret:
+    """Return the regret of a case.
+
+    The best is that of the compositions and of all rows of the class; with `limits`, of what a
+    search finds, too.
+    """
     rows = class_rows(lab.rules(case).topology, lab.traits(case))
     known = [lab.of_use(case, row.use) for row in rows if case.collective in row.when.collective]
-    seconds, choice = improved(lab, case, limits)[0]
+    ranked = composed(lab, case) if limits is None else improved(lab, case, limits)
+    seconds, choice = ranked[0]
     built_in, chosen = lab.of_use(case, None), lab.seconds(case, lab.choice(case))
     assert built_in is not None
     assert chosen is not None
