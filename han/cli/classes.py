@@ -6,6 +6,8 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -22,6 +24,7 @@ from han.config.machine import load_machine
 from han.config.rules import MOST, When
 from han.model.collectives import carried
 from han.tuning.built_in.machine_classes import MachineClass, document, shipped
+from han.tuning.prediction import Where
 from han.tuning.search.class_rows import computed, records
 from han.tuning.search.limits import Limits
 from han.tuning.search.portfolio import (
@@ -100,6 +103,8 @@ def classes(
         ranks,
     )
     names, workers = machine.split(","), jobs or len(os.sched_getaffinity(0))
+    for shape, name in product(grid.shapes(), names):  # what is wrong is told before work begins
+        Where(load_machine(name), *shape)
     if action == "regret":
         asked = [(case, LIMITS if search else None) for case in grid.cases()]
         found = [*_spread(_regret, asked, names, workers, "predicting")]
@@ -169,7 +174,7 @@ def _spread(
     """Yield the results of some work for all items, which processes take in turn."""
     with (
         progress(len(over), what) as advance,
-        ProcessPoolExecutor(workers, initializer=_open, initargs=(machines,)) as pool,
+        ProcessPoolExecutor(workers, get_context("spawn"), _open, (machines,)) as pool,
     ):
         for result in pool.map(work, over):
             advance()

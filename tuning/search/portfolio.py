@@ -69,7 +69,6 @@ class Laboratory:
 
     def __init__(self, machine: MachineModel) -> None:
         self.machine = machine
-        self.predictions = 0
         self._rules: dict[tuple[int, int], tuple[Where, RuleTable]] = {}
         self._known: dict[tuple[Case, Choice], float | None] = {}
 
@@ -118,7 +117,6 @@ class Laboratory:
             return None
         try:
             plan = plan_of_choice(rules.topology, signature, choice, Config().memory)
-            self.predictions += 1
             return predict(where, plan).seconds
         except (HanError, RuntimeError, ValueError, KeyError):  # no model of its operations
             return None

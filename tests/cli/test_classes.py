@@ -1,0 +1,51 @@
+"""``han classes``: the classes that come with han, computed ones, and regret."""
+
+import json
+
+import pytest
+from commands import call, refuse
+
+from han.common.errors import HanError
+from han.tuning.built_in.machine_classes import parse, shipped
+
+SMALL = ("--machine", "stampede2", "--nodes", "2,4", "--ppn", "2,4", "--bytes", "8,64KiB")
+
+
+def test_classes_are_listed():
+    listed = call("classes")
+    assert "computed on" in listed
+    assert all(one.name in listed for one in shipped())
+
+
+def test_a_class_is_computed(tmp_path):
+    file = tmp_path / "mine.json"
+    said = call("classes", "compute", str(file), *SMALL, "--collectives", "allreduce", "--cores",
+                "8", "--rdma", "--ranks", "8", "--jobs", "1")  # fmt: skip
+    made = parse(file.read_bytes(), "mine", str(file))
+    assert f"{len(made.rows)} row" in said
+    assert made.machines == ("stampede2",)
+    assert made.when.document()["cores"] == {"min": 8}
+    assert made.when.document()["rdma"] is True
+
+
+def test_regret_is_printed_or_written_as_json():
+    asked = ("classes", "regret", *SMALL, "--collectives", "bcast", "--jobs", "1")
+    assert "geometric mean" in call(*asked)
+    found = json.loads(call(*asked, "--json"))
+    assert len(found) == 8
+    assert all(one["now"] >= 1 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["regret", "--machine", "nosuch"], "unknown ready machine"),
+        (["regret", "--collectives", "alreduce"], "did you mean 'allreduce'"),
+        (["regret", "--nodes", "2,x"], "expected numbers such as 2,4,16"),
+        (["regret", "--machine", "two-cores", "--nodes", "2"], "so it is one node"),
+        (["compute"], "compute needs the file to write"),
+        (["frob"], "known are list, compute, regret"),
+    ],
+)
+def test_what_is_wrong_is_told_before_work_begins(arguments, text):
+    assert text in refuse("classes", *arguments, kind=HanError)
