@@ -33,10 +33,14 @@ def computed(
     found: Mapping[Case, int], times: Mapping[Case, Mapping[int, float]],
     uses: Mapping[str, Sequence[Use | None]], grid: Grid,
 ) -> list[Computed]:  # fmt: skip
-    """Return the boxes of all collectives in which another use than the built-in one decides."""
+    """Return the boxes of all collectives in which another use than the built-in one decides.
+
+    Shapes of more ranks than the grid has run what fewer nodes run.
+    """
     made = []
     for name in grid.collectives:
         cells = {_cell(case, grid): case for case in found if case.collective == name}
+        cells |= _beyond(cells, grid)
         for number, use in enumerate(uses[name]):
             own = {cell for cell, case in cells.items() if found[case] == number}
             for box in _boxes(own) if use is not None else ():
@@ -50,6 +54,18 @@ def computed(
 def _cell(case: Case, grid: Grid) -> Cell:
     nodes, ppn, nbytes = (getattr(grid, axis).index(getattr(case, axis)) for axis in AXES)
     return nodes, ppn, nbytes
+
+
+def _beyond(cells: Mapping[Cell, Case], grid: Grid) -> dict[Cell, Case]:
+    """Return the cells of shapes that were not predicted, with the case that stands for each."""
+    found: dict[Cell, Case] = {}
+    every = product(*(range(len(getattr(grid, axis))) for axis in AXES))
+    for nodes, ppn, nbytes in every:
+        fewer = ((n, ppn, nbytes) for n in range(nodes, -1, -1))
+        known = next((one for one in fewer if one in cells), None)
+        if known is not None and known[0] != nodes:
+            found[nodes, ppn, nbytes] = cells[known]
+    return found
 
 
 def _boxes(cells: set[Cell]) -> Iterator[Box]:
