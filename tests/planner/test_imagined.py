@@ -74,7 +74,8 @@ def test_commands_and_predictions_plan_alike(ranks, cores, mesh):
 def test_a_predicted_machine_is_an_imagined_one():
     where = Where(simple_machine(cores=2, mesh=True), 2, 3)
     assert where.imagined() == ImaginedMachine.even(6, 3, NodeTraits(True, True, 2))
-    assert Where(simple_machine(cores=3, mesh=False), 2, 3).imagined() == ImaginedMachine.even(6, 3)
+    plain = ImaginedMachine.even(6, 3, NodeTraits(cores=3))
+    assert Where(simple_machine(cores=3, mesh=False), 2, 3).imagined() == plain
 
 
 def test_the_last_node_may_have_fewer_ranks():

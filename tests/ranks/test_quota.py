@@ -80,14 +80,14 @@ def test_no_control_groups_are_no_quota(tmp_path):
 )
 def test_ranks_are_compared_with_processors_and_quota(ranks, cpus, quota, oversubscribed, rationed):
     facts = [Facts(0, "a", frozenset(range(cpus)), {}, quota) for _ in range(ranks)]
-    assert conditions(facts) == (oversubscribed, rationed, False)
+    assert conditions(facts) == Conditions(oversubscribed, rationed, False)
     elsewhere = Facts(ranks, "b", frozenset([0]), {}, NONE)
-    assert conditions([*facts, elsewhere]) == (oversubscribed, rationed, False)
+    assert conditions([*facts, elsewhere]) == Conditions(oversubscribed, rationed, False)
 
 
 def test_the_smallest_quota_of_a_node_counts():
     facts = [Facts(0, "a", frozenset(range(8)), {}, quota) for quota in (8, 1, NONE)]
-    assert conditions(facts) == (False, True, False)
+    assert conditions(facts) == Conditions(False, True, False)
 
 
 @pytest.mark.usefixtures("alone")
@@ -197,3 +197,12 @@ def test_allocations_beyond_a_memory_limit_raise(tmp_path, monkeypatch):
     monkeypatch.setattr("han.memory.channel.room", lambda: 1 << 20)
     with pytest.raises(OSError, match=r"memory limit of a control group.* leaves 1MiB"):
         _create(2 << 20)
+
+
+def test_conditions_tell_the_smallest_node_and_adapters_that_all_have():
+    facts = [
+        Facts(node, "a", frozenset([0]), {}, cores=cores, rdma=rdma)
+        for node, (cores, rdma) in enumerate([(64, True), (32, True), (128, False)])
+    ]
+    assert conditions(facts[:2])[3:] == (32, True)
+    assert conditions(facts)[3:] == (32, False)
