@@ -23,6 +23,7 @@ from han.tuning.search.portfolio import (
     winners,
 )
 from han.tuning.search.regret import regret_of, summary
+from han.tuning.search.space import options
 
 GRID = Grid(("allreduce", "bcast"), (2, 4), (1, 4), (8, 4096), 16)
 OWN = Limits(submodules=("sm", "solo", "adapt", "exchange", "nap", "ring"))
@@ -86,6 +87,20 @@ def test_regret_is_told_beside_that_of_built_in_choices(lab, monkeypatch):
         assert one.now == one.before >= 1
         assert one.record()["case"]["collective"] == one.case.collective
     assert "geometric mean" in summary(found)
+
+
+def test_lists_of_factors_can_be_left_out(lab):
+    """They fit one number of ranks only."""
+    call, topology = lab.call(CASE), lab.rules(CASE).topology
+    for limits, tried in ((OWN, True), (Limits(parameters={"factors": ()}), False)):
+        found = options(call, topology, 0, "tree", limits)
+        assert any(key == "factors" for one in found for key, _ in one.parameters) == tried
+
+
+def test_no_row_of_a_class_has_factors():
+    for one in machine_classes.shipped():
+        levels = [level for row in one.rows for level in row.use.levels.values()]
+        assert not any("factors" in level.parameters for level in levels), one.name
 
 
 def test_a_use_that_serves_no_call_is_left_out(lab):

@@ -263,7 +263,8 @@ def _variants(
         if about.takes is not None and key not in about.takes:
             continue
         values = _values(f"{name}.{key}", key, parameter, limits)
-        if not values and parameter.kind == "factors" and members > 1:
+        wanted = key not in (limits.parameters or {})
+        if not values and wanted and parameter.kind == "factors" and members > 1:
             values = tuple(part.factor_lists(algorithm, members))
             if not values:
                 continue  # it has no factors but its own
