@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from machines import simple_machine
 
-from han.config.rules import Use
+from han.config.rules import LevelUse, Use, When
 from han.tuning.built_in import machine_classes
 from han.tuning.built_in.machine_classes import MachineClass, document, parse
+from han.tuning.row import Row
 from han.tuning.search.class_rows import _boxes, computed, records
 from han.tuning.search.limits import Limits
 from han.tuning.search.portfolio import (
@@ -87,6 +88,18 @@ def test_regret_is_told_beside_that_of_built_in_choices(lab, monkeypatch):
         assert one.now == one.before >= 1
         assert one.record()["case"]["collective"] == one.case.collective
     assert "geometric mean" in summary(found)
+
+
+def test_the_best_of_a_case_is_named_also_if_it_is_a_row(lab, monkeypatch):
+    """The row's choice is a ring, which is better here than all built-in choices."""
+    case = Case("bcast", 4, 1, 8)
+    ring = Use(composition="ring", levels={"network": LevelUse("adapt", "chain", {"radix": 4})})
+    row = Row("ring", When.of(("bcast",), {}), ring, rule="class big")
+    big = MachineClass("big", "", When.of((), {"cores": (1, 99)}), (), (row,))
+    monkeypatch.setattr(machine_classes, "shipped", lambda: (big,))
+    found = regret_of(lab, case)
+    assert found.now == 1 < found.before
+    assert found.winner == "ring"
 
 
 def test_lists_of_factors_can_be_left_out(lab):

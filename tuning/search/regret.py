@@ -48,15 +48,20 @@ def regret_of(lab: Laboratory, case: Case, limits: Limits | None = None) -> Regr
     The best is that of the compositions and of all rows of the class; with `limits`, of what a
     search finds, too.
     """
-    rows = class_rows(lab.rules(case).topology, lab.traits(case))
-    known = [lab.of_use(case, row.use) for row in rows if case.collective in row.when.collective]
-    ranked = composed(lab, case) if limits is None else improved(lab, case, limits)
-    seconds, choice = ranked[0]
-    built_in, chosen = lab.of_use(case, None), lab.seconds(case, lab.choice(case))
+    rules, call = lab.rules(case), lab.call(case)
+    rows = class_rows(rules.topology, lab.traits(case))
+    uses = [row.use for row in rows if case.collective in row.when.collective and row.use]
+    others = [rules.made(use, "", call) for use in uses]
+    usual, choice = lab.built_in(case), lab.choice(case)
+    known = [(lab.seconds(case, one), one.composition) for one in (usual, choice, *others)]
+    built_in, chosen = known[0][0], known[1][0]
     assert built_in is not None
     assert chosen is not None
-    best = min([seconds, built_in, chosen, *(time for time in known if time is not None)])
-    return Regret(lab.machine.about, case, chosen, built_in, best, choice.composition)
+    ranked = composed(lab, case) if limits is None else improved(lab, case, limits)
+    seconds, winner = min(
+        [(s, one.composition) for s, one in ranked] + [(s, name) for s, name in known if s]
+    )
+    return Regret(lab.machine.about, case, chosen, built_in, seconds, winner)
 
 
 def summary(found: Sequence[Regret]) -> str:
