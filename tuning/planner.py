@@ -20,9 +20,8 @@ from han.tasks.samples import lower_with_loops
 from han.tasks.signature import ON_DEVICE, Signature
 from han.tasks.size_classes import bound_of, bounds_of, class_of, largest_of
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.built_in.machine_classes import class_rows
+from han.tuning.built_in.machine_classes import class_rows, class_thresholds
 from han.tuning.built_in.table import shipped
-from han.tuning.row import thresholds
 from han.tuning.rules import Decision, RuleTable
 from han.tuning.trials import burst_of, first_trial
 
@@ -85,7 +84,7 @@ class Planner:
         self.rank, self.maps_arrays, self.tuned = rank, maps_arrays, tuned
         self.rules = RuleTable(config, topology, traits, tuned)
         measured = tuned.thresholds(topology) if tuned is not None else ()
-        known = thresholds(class_rows(topology, traits), topology.size)
+        known = class_thresholds(topology, traits)
         self.bounds = bounds_of((*config.thresholds(topology.size), *measured, *known))
         self._remembered = lru_cache(REMEMBERED)(self._planned)
         self.sized = lru_cache(REMEMBERED)(self._sized)

@@ -11,7 +11,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from han.config.source import READY
 from han.model.topology import Topology
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.table import UNUSED, ChoicesError, content_of
-from han.tuning.row import Row
+from han.tuning.row import Row, thresholds
 from han.tuning.row_reading import CALLS, known_keys, rows_of, when_of
 
 FOLDER = READY / "classes"
@@ -30,7 +30,7 @@ KEYS = ("format", "version", "about", "when", "machines", "grid", "rows")
 RULE = "class"  # of machines: begins the name of their rule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MachineClass:
     """A class of machines: the nodes that belong to it, and the rows of their calls.
 
@@ -48,11 +48,19 @@ class MachineClass:
         """Return whether nodes with these traits belong to the class."""
         return self.when.may_hold({"cores": traits.cores, "rdma": traits.rdma})
 
-    def on(self, topology: Topology) -> tuple[Row, ...]:
-        """Return the rows that may serve calls of ranks of a topology."""
-        here = {"nodes": topology.nodes, "ppn": topology.ppn, "ranks": topology.size}
-        rows = (row for row in self.rows if row.when.levels in ((), topology.names))
-        return tuple(row for row in rows if row.when.may_hold(here))
+
+@lru_cache(64)
+def _on(
+    found: MachineClass, nodes: int, ppn: int, ranks: int, names: tuple[str, ...]
+) -> tuple[tuple[Row, ...], tuple[int, ...]]:
+    """Return the rows that may serve calls of some ranks, and the sizes at which they end.
+
+    They are found once for all communicators of one shape.
+    """
+    here = {"nodes": nodes, "ppn": ppn, "ranks": ranks}
+    rows = (row for row in found.rows if row.when.levels in ((), names))
+    own = tuple(row for row in rows if row.when.may_hold(here))
+    return own, thresholds(own, ranks)
 
 
 def parse(content: bytes, name: str, place: str) -> MachineClass:
@@ -133,5 +141,16 @@ def class_rows(topology: Topology, traits: NodeTraits) -> tuple[Row, ...]:
 
     Ranks that share memory are on one node, whatever levels their configuration has.
     """
+    return _here(topology, traits)[0]
+
+
+def class_thresholds(topology: Topology, traits: NodeTraits) -> tuple[int, ...]:
+    """Return the sizes from which on another choice of the class may hold."""
+    return _here(topology, traits)[1]
+
+
+def _here(topology: Topology, traits: NodeTraits) -> tuple[tuple[Row, ...], tuple[int, ...]]:
     found = class_of(traits) if topology.whole is None else None
-    return () if found is None else found.on(topology)
+    if found is None:
+        return (), ()
+    return _on(found, topology.nodes, topology.ppn, topology.size, topology.names)
