@@ -130,9 +130,12 @@ def _tree_unfit(view: Topology, signature: Signature, choice: Choice) -> str | N
 
 def _flat_unfit(view: Topology, signature: Signature, choice: Choice) -> str | None:
     blocks = signature.own or signature.collective == "alltoall"
-    if not signature.by_blocks or (blocks and view.whole is None):
+    if not signature.by_blocks:
         return None
-    return f"flat does not serve {signature.collective} here"
+    if not blocks or view.whole is not None:
+        return f"flat does not serve {signature.collective} here"
+    algorithm = choice.levels[-1].algorithm
+    return None if algorithm == "linear" else f"flat sends blocks straight on, {algorithm} does not"
 
 
 # ---- nap ----------------------------------------------------------------------------------------

@@ -1,13 +1,15 @@
-"""The messages of one task, round by round."""
+"""The messages of one task, phase by phase."""
 
 from __future__ import annotations
 
 from collections import deque
 from itertools import chain
 
+from han.common.kept import kept
 from han.model.program import Base, Ref
-from han.submodules.bundle.rounds import SCRIPTS
+from han.submodules.bundle.rounds import SPREADING
 from han.submodules.measured import BUNDLE_SEGMENT, WINDOW
+from han.submodules.parts.factors import Factors, one_way
 from han.submodules.parts.lots import Lot, Lots, cut_blocks, single
 from han.tasks.bundles import Members, Shelf
 from han.tasks.context import Context
@@ -17,7 +19,7 @@ from han.tasks.graph import Task
 class Exchange:
     """The messages of one task.
 
-    In each round a member first posts all receives. So whoever is in the earliest round can go on:
+    In each phase a member first posts all receives. So whoever is in the earliest phase can go on:
     all others have posted what it sends, and have begun to send what it waits for.
     """
 
@@ -32,8 +34,14 @@ class Exchange:
         self.sends = deque[int]()  # requests of messages under way
         self.here: set[tuple[int, int]] = set()  # what has arrived: blocks, and their first bytes
 
+    @kept
+    def factors(self) -> Factors:
+        """How many members each phase brings together, where an algorithm has factors."""
+        choice = self.context.choice
+        return choice.factors("factors") or one_way(choice.algorithm, self.context.group.size)
+
     def run(self) -> None:
-        """Emit all rounds, then what is left to wait for."""
+        """Emit all phases, then what is left to wait for."""
         self.stream.begin_in_place(self.task)
         self._exchange()
         while self.coming:
@@ -42,18 +50,21 @@ class Exchange:
         self.stream.end(self.task)
 
     def _exchange(self) -> None:
-        """Emit all rounds: a member sends on what it has got."""
+        """Emit all phases: a member sends on what it has got."""
         group, ranks = self.context.group, self.context.group.ranks
         kept = self.lots.to_keep(self.task, self.segment)
         if self.lots.moves.spreads:
             self._keep(kept)
-        for one in SCRIPTS[self.context.choice.algorithm](group.me, group.size):
-            for lot in self._cut(one.source, one.receives, group.me):
-                self._receive(lot, one.source)
-            for lot in self._cut(group.me, one.sends, one.to):
-                if one.sends != (group.me,):
-                    self._await(lot)
-                self._send(lot, ranks[one.to])
+        script = SPREADING[self.context.choice.algorithm]
+        for phase in script(group.me, group.size, self.factors):
+            for one in phase:
+                for lot in self._cut(one.source, one.receives, group.me):
+                    self._receive(lot, one.source)
+            for one in phase:
+                for lot in self._cut(group.me, one.sends, one.to):
+                    if one.sends != (group.me,):
+                        self._await(lot)
+                    self._send(lot, ranks[one.to])
         if not self.lots.moves.spreads:
             self._keep(kept)
 
@@ -110,7 +121,7 @@ class Exchange:
         self._arrived(lot, giver)
 
     def _arrived(self, lot: Lot, giver: int) -> None:
-        """Let other streams, and later rounds, have a lot."""
+        """Let other streams, and later phases, have a lot."""
         self.here.update((block, lot.start) for block in lot.blocks)
         self.stream.end_blocks(self.task, lot.blocks, lot.stop)
 

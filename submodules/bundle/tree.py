@@ -12,13 +12,13 @@ from itertools import chain
 
 from han.common.kept import kept
 from han.model.program import Base, Ref
-from han.submodules.bundle.exchange import Exchange
+from han.submodules.bundle.whole import Whole
 from han.submodules.parts.lots import Lot, cut_blocks
 from han.submodules.parts.mail import MOST
 from han.tasks.bundles import Blocks, Members, Shelf
 
 
-class Tree(Exchange):
+class Tree(Whole):
     """The messages of one task."""
 
     def _exchange(self) -> None:
@@ -97,9 +97,6 @@ class Tree(Exchange):
         """Return where blocks of one member or more are in scratch memory."""
         return self.lots.on(self.room, self.shelf, self._whole(blocks))
 
-    def _whole(self, blocks: tuple[int, ...]) -> Lot:
-        return Lot(blocks, True, 0, self.lots.signature.nbytes)
-
     def _cut_runs(self, blocks: Blocks, shelf: Shelf) -> list[Lot]:
         """Cut blocks into lots that lie in one piece on a shelf and in scratch memory."""
         signature = self.lots.signature
@@ -168,16 +165,3 @@ class Tree(Exchange):
         for lot in self._cut_runs(blocks, self.lots.moves.result(self.context.group.me)):
             self.lots.copy(self.lots.result(lot), self._passed(lot.blocks), lot)
             self.stream.end_blocks(self.task, lot.blocks, lot.stop)
-
-    def _receive_from(self, member: int, place: Ref, blocks: tuple[int, ...]) -> int:
-        lot, request = self._whole(blocks), self._request()
-        rank = self.context.group.ranks[member]
-        self.stream.irecv(place, self.lots.nbytes(lot), rank, request, **self.lots.named(lot))
-        return request
-
-    def _send_to(self, member: int, place: Ref, blocks: tuple[int, ...]) -> None:
-        self._complete_sends(self.window - 1)
-        lot, request = self._whole(blocks), self._request()
-        rank = self.context.group.ranks[member]
-        self.stream.isend(place, self.lots.nbytes(lot), rank, request, **self.lots.named(lot))
-        self.sends.append(request)

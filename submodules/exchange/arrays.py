@@ -17,8 +17,8 @@ from __future__ import annotations
 from han.model.channel_layout import PAGE
 from han.model.program import PEER_SLOTS
 from han.model.topology import Topology
-from han.submodules.exchange.factors import phases_of
 from han.submodules.exchange.patterns import PRESETS, asked_factors
+from han.submodules.parts.factors import phases_of
 from han.tasks.choice import LevelChoice
 from han.tasks.compositions import TREE
 from han.tasks.outline import Outline

@@ -9,7 +9,7 @@ some members have operands (:mod:`han.submodules.exchange.repeated`).
 - A cyclic shift has partners at fixed distances around a circle, for any number of members.
 
 Each factor is the number of members that a step brings together. Signed factors say which steps
-split the message: see :mod:`han.submodules.exchange.factors`. Where members share memory, they
+split the message: see :mod:`han.submodules.parts.factors`. Where members share memory, they
 exchange through cells (:mod:`han.submodules.exchange.node`); elsewhere, and by the algorithms that
 are presets, in messages (:mod:`han.submodules.exchange.messages`).
 
@@ -25,7 +25,6 @@ from han.model.topology import Topology
 from han.submodules.exchange import halves, messages, repeated, rooted, rounds, share_cells, shares
 from han.submodules.exchange import node as exchange_node
 from han.submodules.exchange.arrays import in_memory, reads
-from han.submodules.exchange.factors import Factors, lists_of, never
 from han.submodules.exchange.patterns import (
     PARTED,
     PRESETS,
@@ -35,6 +34,7 @@ from han.submodules.exchange.patterns import (
     reorders,
 )
 from han.submodules.parts.cells import FLAGS
+from han.submodules.parts.factors import Factors, lists_of, never
 from han.submodules.parts.mail import MOST
 from han.tasks.choice import LevelChoice, Value
 from han.tasks.context import Context

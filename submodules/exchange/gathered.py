@@ -16,8 +16,8 @@ from math import prod
 from typing import NamedTuple
 
 from han.common.kept import kept
-from han.submodules.exchange.factors import Factors
 from han.submodules.exchange.steps import Blocks, Recursive, Take, spans
+from han.submodules.parts.factors import Factors
 
 
 class Copies(NamedTuple):

@@ -12,7 +12,11 @@ from itertools import accumulate
 from operator import mul
 
 from han.model.channel_layout import PAGE
-from han.submodules.exchange.factors import (
+from han.submodules.exchange.nested import Nested
+from han.submodules.exchange.paired import Paired, paired
+from han.submodules.exchange.rings import CopyIn, Ring
+from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
+from han.submodules.parts.factors import (
     Factors,
     both_ways,
     core_of,
@@ -24,10 +28,6 @@ from han.submodules.exchange.factors import (
     spell,
     twos,
 )
-from han.submodules.exchange.nested import Nested
-from han.submodules.exchange.paired import Paired, paired
-from han.submodules.exchange.rings import CopyIn, Ring
-from han.submodules.exchange.steps import Cyclic, Pattern, Recursive, Steps
 from han.tasks.canonical import NOT_CANONICAL, are_blocks, starts_of_groups
 from han.tasks.choice import LevelChoice
 from han.tasks.contract import Question

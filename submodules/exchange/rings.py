@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from han.submodules.exchange.factors import Factors
 from han.submodules.exchange.steps import OWN, Blocks, Fold, Shifted, Take
+from han.submodules.parts.factors import Factors
 
 ROOMS = 4  # at least 2, or each member would wait for the next one
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import chain
 from math import prod
 
-from han.submodules.exchange.factors import Factors
 from han.submodules.exchange.messages import Exchange
 from han.submodules.exchange.patterns import asked_factors, asked_ports, cyclic
 from han.submodules.exchange.steps import Take, arc
+from han.submodules.parts.factors import Factors
 from han.submodules.parts.mail import Transfer
 from han.tasks.context import Context
 

@@ -21,7 +21,7 @@ from operator import floordiv, mul
 from typing import TYPE_CHECKING
 
 from han.common.kept import kept
-from han.submodules.exchange.factors import Factors
+from han.submodules.parts.factors import Factors
 from han.tasks.choice import LevelChoice
 
 OWN = -1  # the stage of a member's own operand that is in its send buffer, not in a cell

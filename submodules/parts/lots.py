@@ -154,7 +154,13 @@ class Lots:
         self.context.stream.copy(dst, src, self.nbytes(lot), **self.named(lot))
 
     def fold(self, task: Task, lot: Lot, operands: dict[int, Ref], first: int) -> None:
-        """Combine a lot of one block into its result, in the order of ranks.
+        """Combine a lot of one block into its result, as `combine` does."""
+        self.context.stream.begin_blocks(task, lot.blocks, lot.stop)
+        self.combine(self.result(lot), lot, operands, first)
+        self.context.stream.end_blocks(task, lot.blocks, lot.stop)
+
+    def combine(self, into: Ref, lot: Lot, operands: dict[int, Ref], first: int) -> None:
+        """Combine a lot of one block, in the order of ranks.
 
         `operands` are told by rank. Those of other ranks are memory that begins with byte `first`
         of the block.
@@ -163,14 +169,9 @@ class Lots:
         ranks = sorted(operands)
         mine, refs = ranks.index(self.rank), tuple([operands[rank] for rank in ranks])
         step, stop = step_of(self.context.grain), lot.start + self.nbytes(lot)
-        stream.begin_blocks(task, lot.blocks, lot.stop)
         for at in range(lot.start, stop, step):
-            result = self.result(lot).to(at)
-            stream.fold_each(
-                result, refs, mine, first, min(step, stop - at), order, (result,), None, None,
-                lot.blocks[0],
-            )  # fmt: skip
-        stream.end_blocks(task, lot.blocks, lot.stop)
+            to, length = into.to(at), min(step, stop - at)
+            stream.fold_each(to, refs, mine, first, length, order, (to,), None, None, lot.blocks[0])
 
     @kept
     def rank(self) -> int:

@@ -10,8 +10,8 @@ from han.config.machine import MachineModel, load_machine
 from han.config.parameters import Parameter
 from han.model.collectives import COLLECTIVES, FUSED, ROWS
 from han.model.topology import Topology, virtual
-from han.submodules.exchange.factors import primes
 from han.submodules.exchange.patterns import PRESETS
+from han.submodules.parts.factors import primes
 from han.submodules.registry import registered
 from han.tasks.call import call_signature
 from han.tasks.compositions import LANES

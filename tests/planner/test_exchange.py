@@ -16,7 +16,9 @@ from test_planner import OPERATIONS, quick
 from han.common.errors import ConfigError
 from han.config.config import load_config
 from han.model.program import Code
-from han.submodules.exchange.factors import (
+from han.submodules.exchange.layout import Layout, Partition
+from han.submodules.names import validate_names
+from han.submodules.parts.factors import (
     both_ways,
     cyclic_factors,
     lists_of,
@@ -25,8 +27,6 @@ from han.submodules.exchange.factors import (
     primes,
     recursive_factors,
 )
-from han.submodules.exchange.layout import Layout, Partition
-from han.submodules.names import validate_names
 from han.submodules.registry import plan_of_choice, submodule
 from han.tasks.choice import Choice, level_choice
 from han.tasks.files.store import PlanFileError, from_json, to_json

@@ -10,9 +10,9 @@ from test_exchange import objection, plan_of
 from test_exchange_halves import signature_of
 
 from han.config.config import load_config
-from han.submodules.exchange.factors import cyclic_factors, most_of, primes, recursive_factors
 from han.submodules.exchange.patterns import message_steps, pattern_of
 from han.submodules.names import validate_names
+from han.submodules.parts.factors import cyclic_factors, most_of, primes, recursive_factors
 from han.tasks.choice import Choice, level_choice
 from han.tasks.verify import verify
 from han.tuning.imagined import ImaginedMachine

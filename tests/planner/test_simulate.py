@@ -14,7 +14,7 @@ from han.config.config import load_config
 from han.config.machine import load_machine, parse_rate, parse_time, ready_machines
 from han.model.channel_layout import SMALL_BANKS
 from han.model.program import INSTRUCTION, Code, StreamInfo
-from han.submodules.exchange.factors import both_ways, phases_of, twos
+from han.submodules.parts.factors import both_ways, phases_of, twos
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower

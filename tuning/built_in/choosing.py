@@ -9,7 +9,7 @@ from typing import NamedTuple
 from han.model.channel_layout import PAGE
 from han.model.facts import COMPOSITIONS, Facts
 from han.model.topology import Topology
-from han.submodules.exchange.factors import primes
+from han.submodules.parts.factors import primes
 from han.submodules.registry import submodule
 from han.tasks.choice import Choice, LevelChoice
 from han.tasks.compositions import TREE, as_called, composition

@@ -16,7 +16,7 @@ from han.common.units import format_size
 from han.config.config import load_config
 from han.model.program import Base, Code, Program
 from han.model.series import Panel
-from han.submodules.exchange.factors import Factors, both_ways, primes, recursive_factors, spell
+from han.submodules.parts.factors import Factors, both_ways, primes, recursive_factors, spell
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
 from han.tasks.lower import lower

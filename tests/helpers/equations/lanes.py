@@ -8,7 +8,7 @@ times for rails; the costs of a step are those of Bienz et al., equation 3. Time
 """
 
 from equations.max_rate import exchange
-from han.submodules.exchange.factors import both_ways, phases_of, recursive_factors
+from han.submodules.parts.factors import both_ways, phases_of, recursive_factors
 from han.tuning.formulas import MaxRate, steps_of
 
 

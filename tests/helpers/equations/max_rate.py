@@ -4,7 +4,7 @@ Source: Bienz, Olson, Gropp, Node-aware improvements to allreduce, section IV, e
 Exchanges: the steps of Jocksch et al., sections 2.1.2 and 2.1.3, which state no times.
 """
 
-from han.submodules.exchange.factors import Phases
+from han.submodules.parts.factors import Phases
 from han.tuning.formulas import MaxRate
 
 

@@ -109,19 +109,65 @@ def lists_of(algorithm: str, members: int) -> list[Factors]:
     if members < 2:
         return []
     if algorithm in ("cyclic", "scatter", "copyin"):
-        default = cyclic_factors(members)
-        gathers = {(members,) * (members <= LARGEST), twos(members), default[::-1]}
-        exact = [g for g in gathers if g and prod(g[:-1]) < members]
+        exact = _cyclic_lists(members) - {cyclic_factors(members)}
         split = {g: () if algorithm == "copyin" else tuple(-f for f in reversed(g)) for g in exact}
-        return sorted(split[g] + g for g in exact if g != default)
-    default = recursive_factors(members)
-    prime = tuple(primes(members))
-    wanted = {(members,), prime, prime[::-1], default, default[::-1]}
-    found = {both_ways(f) for f in wanted if max(f) <= LARGEST}
+        return sorted(split[g] + g for g in exact)
+    wanted = _recursive_lists(members)
+    found = {both_ways(f) for f in wanted}
     if algorithm == "recursive":
-        found |= {f for f in wanted if max(f) <= LARGEST}
-        found |= {(-f[0], *f[1:], f[0]) for f in wanted if len(f) > 1 and max(f) <= LARGEST}
-    return sorted(found - {both_ways(default)})
+        found |= wanted
+        found |= {(-f[0], *f[1:], f[0]) for f in wanted if len(f) > 1}
+    return sorted(found - {both_ways(recursive_factors(members))})
+
+
+def _recursive_lists(members: int) -> set[Factors]:
+    prime, default = tuple(primes(members)), recursive_factors(members)
+    wanted = {(members,), prime, prime[::-1], default, default[::-1]}
+    return {f for f in wanted if max(f) <= LARGEST}
+
+
+def _cyclic_lists(members: int) -> set[Factors]:
+    default = cyclic_factors(members)
+    wanted = {(members,) * (members <= LARGEST), twos(members), default, default[::-1]}
+    return {f for f in wanted if f and prod(f[:-1]) < members}
+
+
+# ---- one way: only a reduce-scatter, or only an allgather, whose factors are positive -----------
+
+
+def one_way(algorithm: str, members: int) -> Factors:
+    """Return the default factors one way."""
+    return (cyclic_factors if algorithm == "cyclic" else recursive_factors)(members)
+
+
+def one_way_lists(algorithm: str, members: int) -> list[Factors]:
+    """Return factors one way to try, beside the default."""
+    if members < 2:
+        return []
+    found = (_cyclic_lists if algorithm == "cyclic" else _recursive_lists)(members)
+    return sorted(found - {one_way(algorithm, members)})
+
+
+def never_one_way(factors: Factors) -> str | None:
+    """Return why factors fit no number of members one way, or None."""
+    fits = factors and min(factors) > 1
+    return None if fits else f"factors: 2 or more expected, not {spell(factors)}"
+
+
+def misfit_one_way(algorithm: str, members: int, factors: Factors) -> str | None:
+    """Return why an algorithm cannot use factors one way for so many members, or None."""
+    reason = never_one_way(factors)
+    if reason is not None:
+        return reason
+    if algorithm == "cyclic":
+        return _short("positive", factors, members)
+    if prod(factors) == members:
+        return None
+    return (
+        f"factors: {spell(factors)} bring {prod(factors)} members together, not the {members} of "
+        f"the level; take {spell(recursive_factors(members))}, or leave factors out, or take "
+        "cyclic, whose factors need only reach the number of members"
+    )
 
 
 def spell(factors: Factors) -> str:
