@@ -28,6 +28,20 @@ def test_a_class_is_computed(tmp_path):
     assert made.when.document()["rdma"] is True
 
 
+def test_other_calls_of_a_class_are_kept(tmp_path):
+    file = tmp_path / "mine.json"
+    asked = ("classes", "compute", str(file), *SMALL, "--ranks", "8", "--jobs", "1")
+    call(*asked, "--collectives", "allreduce", "--cores", "8", "--about", "mine")
+    before = json.loads(file.read_text())
+    call(*asked, "--collectives", "reduce_scatter", "--cores", "8")
+    after = json.loads(file.read_text())
+    assert [*after["grids"]] == ["allreduce", "reduce_scatter"]
+    assert after["about"] == "mine"
+    assert [r for r in after["rows"] if r["when"]["collective"] == "allreduce"] == before["rows"]
+    other = (*asked, "--collectives", "bcast", "--cores", "16")
+    assert "is a class of other machines: when" in refuse(*other, kind=HanError)
+
+
 def test_regret_is_printed_or_written_as_json():
     asked = ("classes", "regret", *SMALL, "--collectives", "bcast", "--jobs", "1")
     assert "geometric mean" in call(*asked)

@@ -27,7 +27,7 @@ ROW = {
 }
 RECORD = {
     "format": "han-machine-class", "version": 1, "about": "some nodes",
-    "when": {"cores": {"min": 8}, "rdma": True}, "machines": ["stampede2"], "grid": {},
+    "when": {"cores": {"min": 8}, "rdma": True}, "machines": ["stampede2"], "grids": {},
     "rows": [ROW],
 }  # fmt: skip
 CALL = call_signature("allreduce", 8)

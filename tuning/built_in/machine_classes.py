@@ -26,7 +26,7 @@ from han.tuning.row_reading import CALLS, known_keys, rows_of, when_of
 
 FOLDER = READY / "classes"
 FORMAT = Format("han-machine-class", 1, "class of machines", "compute", ChoicesError)
-KEYS = ("format", "version", "about", "when", "machines", "grid", "rows")
+KEYS = ("format", "version", "about", "when", "machines", "grids", "rows")
 RULE = "class"  # of machines: begins the name of their rule
 
 
@@ -76,15 +76,15 @@ def parse(content: bytes, name: str, place: str) -> MachineClass:
     return MachineClass(name, about, when, machines, named, place)
 
 
-def document(found: MachineClass, grid: dict[str, Any], rows: Iterable[dict[str, Any]]) -> Any:
-    """Return a class as files have it."""
+def document(found: MachineClass, grids: dict[str, Any], rows: Iterable[dict[str, Any]]) -> Any:
+    """Return a class as files have it; `grids` by collective are what rows were computed for."""
     return {
         "format": FORMAT.name,
         "version": FORMAT.version,
         "about": found.about,
         "when": found.when.document(),
         "machines": [*found.machines],
-        "grid": grid,
+        "grids": grids,
         "rows": [*rows],
     }
 

@@ -1,0 +1,119 @@
+"""Compute the rows of a class of machines, or regret, by processes that take cases in turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from han.common.grouped import grouped
+from han.common.units import format_size
+from han.config.machine import load_machine
+from han.tuning.search.class_rows import computed, records
+from han.tuning.search.limits import Limits
+from han.tuning.search.portfolio import (
+    Case,
+    Grid,
+    Laboratory,
+    chosen,
+    portfolio,
+    predicted,
+    winners,
+)
+from han.tuning.search.regret import Regret, regret_of
+
+OWN = ("sm", "solo", "adapt", "exchange", "nap", "ring", "bundle", "scan")  # no library's calls
+LIMITS = Limits(submodules=OWN, parameters={"factors": ()})  # which would fit few numbers of ranks
+USES = 24  # of a collective, at most
+Progress = Callable[[int, str], AbstractContextManager[Callable[[], None]]]
+T = TypeVar("T")
+R = TypeVar("R")
+_labs: list[Laboratory] = []  # of this process
+
+
+@dataclass(frozen=True)
+class Processes:
+    """So many processes, each of which predicts calls on some machine models."""
+
+    machines: Sequence[str]
+    workers: int
+    progress: Progress
+
+    def rows(self, grid: Grid, error: float) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a grid: of choices that differ by less than `error`, simple ones."""
+        anchors = [case for case in grid.cases() if _is_anchor(case, grid)]
+        won = [*self._spread(_winners, anchors, "searching")]
+        by_name = grouped((case.collective, uses) for case, uses in zip(anchors, won, strict=True))
+        uses = {name: portfolio(by_name.get(name, ()), USES) for name in grid.collectives}
+        cases = [*grid.cases()]
+        asked = [(case, uses[case.collective]) for case in cases]
+        times = dict(zip(cases, self._spread(_predicted, asked, "predicting"), strict=True))
+        return records(computed(chosen(times, grid, error), times, uses, grid), grid)
+
+    def regret(self, grid: Grid, search: bool) -> list[Regret]:
+        """Return the regret of what han chooses, on each machine."""
+        asked = [(case, LIMITS if search else None) for case in grid.cases()]
+        return [one for ones in self._spread(_regret, asked, "predicting") for one in ones]
+
+    def _spread(self, work: Callable[[T], R], over: Sequence[T], what: str) -> Iterator[R]:
+        """Yield the results of some work for all items, which processes take in turn."""
+        with (
+            self.progress(len(over), what) as advance,
+            ProcessPoolExecutor(
+                self.workers, get_context("spawn"), _open, (self.machines,)
+            ) as pool,
+        ):
+            for result in pool.map(work, over):
+                advance()
+                yield result
+
+
+def spelled(grid: Grid, error: float) -> dict[str, Any]:
+    """Return a grid as files have it."""
+    return {
+        "nodes": [*grid.nodes],
+        "ppn": [*grid.ppn],
+        "bytes": [format_size(n) for n in grid.nbytes],
+        "ranks": grid.ranks,
+        "error": error,
+    }
+
+
+def text_of(record: Any) -> str:
+    """Return a class as JSON, a row on a line."""
+    rows = ",\n".join(f"  {json.dumps(row)}" for row in record["rows"])
+    grids = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(grid)}" for name, grid in record["grids"].items()
+    )
+    others = {key: value for key, value in record.items() if key not in ("rows", "grids")}
+    head = json.dumps(others, indent=1)[:-2]
+    return f'{head},\n "grids": {{\n{grids}\n }},\n "rows": [\n{rows}\n ]\n}}\n'
+
+
+def _is_anchor(case: Case, grid: Grid) -> bool:
+    """Return whether a case is on every second shape of the grid, and not among the largest."""
+    places = grid.nodes.index(case.nodes) + grid.ppn.index(case.ppn)
+    return places % 2 == 1 and case.nodes * case.ppn <= max(64, grid.ranks // 4) and case.ppn > 1
+
+
+# ---- what a process does ------------------------------------------------------------------------
+
+
+def _open(machines: Iterable[str]) -> None:
+    _labs[:] = [Laboratory(load_machine(name)) for name in machines]
+
+
+def _winners(case: Case) -> Any:
+    return winners(_labs, case, LIMITS)
+
+
+def _predicted(asked: tuple[Case, Any]) -> dict[int, float]:
+    return predicted(_labs, *asked)
+
+
+def _regret(asked: tuple[Case, Limits | None]) -> list[Regret]:
+    return [regret_of(lab, *asked) for lab in _labs]
