@@ -88,11 +88,6 @@ def taken(name: str, algorithm: str, parameters: dict[str, Any]) -> dict[str, An
     return {key: value for key, value in parameters.items() if key in reads}
 
 
-def takes_factors(name: str) -> bool:
-    """Return whether a submodule has parameters of the kind ``factors``."""
-    return any(row.kind == "factors" for row in registered()[name].parameters.values())
-
-
 def collectives_of(name: str, algorithm: str) -> tuple[str, ...]:
     """Return the collectives that an algorithm of a submodule carries out."""
     found = registered()[name].algorithms[algorithm]
@@ -157,6 +152,13 @@ def draw_factors(draw: Random, algorithm: str, members: int) -> dict[str, tuple[
         return {"factors": middle}
     scatter = tuple(-f for f in draw_split(draw, left))
     return {"factors": scatter + middle + draw_split(draw, left)}
+
+
+def draw_one_way(draw: Random, algorithm: str, members: int) -> dict[str, tuple[int, ...]]:
+    """Draw positive factors that are valid for so many members, or no parameter."""
+    if members < 2 or draw.random() < 0.3:
+        return {}
+    return {"factors": (draw_reaching if algorithm == "cyclic" else draw_split)(draw, members)}
 
 
 def draw_split(draw: Random, members: int) -> tuple[int, ...]:

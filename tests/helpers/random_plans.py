@@ -14,7 +14,7 @@ from machines import (
     collectives_of,
     composition_of,
     draw_factors,
-    takes_factors,
+    draw_one_way,
     topology_of,
     values_of,
 )
@@ -250,6 +250,7 @@ def draw_level(
     chosen = {k: draw.choice(v) for k, v in values.items() if draw.random() < 0.5}
     for size in chosen.keys() & {"chunk", "segment"}:
         chosen[size] = max(chosen[size], signature.nbytes // PIECES)
-    if takes_factors(name):
-        chosen |= draw_factors(draw, algorithm, members)
+    if "factors" in taken:
+        drawn = draw_one_way if name == "bundle" else draw_factors
+        chosen |= drawn(draw, algorithm, members)
     return LevelChoice(name, algorithm, tuple(sorted(chosen.items())))
