@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, say, write_file
+from han.cli.common import check_files, drawn, say, write_file
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
@@ -19,6 +20,7 @@ from han.common.units import parse_sizes, plural
 from han.config.machine import load_machine
 from han.config.rules import MOST, When
 from han.model.collectives import carried
+from han.plots.winners import winners
 from han.tuning.built_in.machine_classes import MachineClass, document, parse, shipped
 from han.tuning.prediction import Where
 from han.tuning.search.class_files import Processes, spelled, text_of
@@ -61,6 +63,7 @@ def classes(
         ),
     ] = False,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")] = 0,
+    plot: options.Plot = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Compute what machines of a class run between nodes, or how far choices are from the best.
@@ -72,7 +75,7 @@ def classes(
     Examples:
       han classes
       han classes compute fabric.json --machine stampede2,alps-epyc --cores 8 --rdma
-      han classes regret --machine thor --nodes 16 --ppn 32
+      han classes regret --machine thor --nodes 16 --ppn 32 --plot winners.png
     """
     if action not in ACTIONS:
         raise ArgumentError(f"action {action!r}: known are {', '.join(ACTIONS)}")
@@ -90,11 +93,12 @@ def classes(
     for shape, name in product(grid.shapes(), names):  # what is wrong is told before work begins
         Where(load_machine(name), *shape)
     processes = Processes(names, workers, progress)
+    check_files(file, plot=plot)
     if action == "regret":
         told = processes.regret(grid, search)
         say(json.dumps([one.record() for one in told], indent=1) if as_json else summary(told))
+        drawn(plot, partial(winners, told))
         return
-    check_files(file)
     if file is None:
         raise ArgumentError("compute needs the file to write")
     when = When.of((), {"cores": (cores, MOST), "rdma": rdma})

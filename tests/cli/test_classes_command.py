@@ -42,9 +42,11 @@ def test_other_calls_of_a_class_are_kept(tmp_path):
     assert "is a class of other machines: when" in refuse(*other, kind=HanError)
 
 
-def test_regret_is_printed_or_written_as_json():
+def test_regret_is_printed_drawn_or_written_as_json(tmp_path):
     asked = ("classes", "regret", *SMALL, "--collectives", "bcast", "--jobs", "1")
-    assert "geometric mean" in call(*asked)
+    picture = tmp_path / "winners.svg"
+    assert "geometric mean" in call(*asked, "--plot", str(picture))
+    assert "2 x 4" in picture.read_text() or picture.stat().st_size > 10_000
     found = json.loads(call(*asked, "--json"))
     assert len(found) == 8
     assert all(one["now"] >= 1 for one in found)
