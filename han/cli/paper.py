@@ -21,11 +21,11 @@ from han.common.units import parse_sizes
 from han.config.machine import load_machine
 from han.model.series import Panel
 from han.plots import plots
-from han.tuning.papers import bienz, jocksch, luo, tran
+from han.tuning.papers import bienz, jain, jocksch, luo, tran
 from han.tuning.papers.figure import Computed, Figure, Setting
 
 FIGURES: dict[str, Figure] = {
-    **bienz.FIGURES, **jocksch.FIGURES, **luo.FIGURES, **tran.FIGURES,
+    **bienz.FIGURES, **jain.FIGURES, **jocksch.FIGURES, **luo.FIGURES, **tran.FIGURES,
 }  # fmt: skip
 
 

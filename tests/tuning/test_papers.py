@@ -17,7 +17,7 @@ from han.tuning import multi_rail
 from han.tuning.formulas import faster_up_to
 from han.tuning.multi_rail import Hockney
 from han.tuning.papers import jocksch, luo
-from han.tuning.papers.figure import Setting, faster, fastest, wins
+from han.tuning.papers.figure import Printed, Setting, faster, fastest, wins
 
 KiB = 1024
 SMALL = {
@@ -30,6 +30,11 @@ SMALL = {
     "bienz-15": (16, 4, (8, 16 * KiB)),
     "bienz-16": (16, 4, (8, 4 * KiB)),
     "bienz-17": (16, 4, (8, 4 * KiB)),
+    "jain-10": (1, 8, (64, 64 * KiB)),
+    "jain-11": (1, 40, (64, 512, 8 * KiB, 64 * KiB)),
+    "jain-buffers": (1, 8, (64, 64 * KiB)),
+    "jain-12": (2, 4, (64, 64 * KiB)),
+    "jain-13": (2, 4, (64, 64 * KiB)),
     "jocksch-9": (1, 8, (64, 64 * KiB)),
     "jocksch-10": (1, 12, (64, 64 * KiB)),
     "jocksch-11": (1, 12, (64, 64 * KiB)),
@@ -97,6 +102,36 @@ def test_nap_gains_with_more_ranks():
 
 def test_nap_on_top_of_mpi_is_faster_than_smp_inside_it():
     assert holds("bienz-16") == [True, True]
+
+
+def test_trees_by_sockets_reduce_large_messages_faster():
+    first, *_ = made("jain-11").claims
+    assert first.holds
+    assert 1.4 < first.numbers[0].ours < 2.2
+    series = made("jain-11").panels[0].series
+    assert wins(series, "topology-aware") == [512, 8 * KiB, 64 * KiB]
+
+
+@pytest.mark.parametrize("name", ["jain-10", "jain-12", "jain-13"])
+def test_release_and_gather_is_faster_than_messages(name):
+    for panel in made(name).panels:
+        if "RG" in panel.series:
+            assert set(fastest(panel.series).values()) == {"RG"}
+
+
+def test_a_single_buffer_is_slower_than_four_which_two_replace():
+    for panel in made("jain-buffers").panels:
+        one, two, four = (panel.series[f"{k} buffer{'s' * (k > 1)}"] for k in (1, 2, 4))
+        assert all(one[n] > 1.05 * four[n] for n in four)
+        assert all(two[n] < 1.3 * four[n] for n in four)
+
+
+def test_a_number_is_close_within_a_quarter():
+    assert Printed("", 2, 2.5).close
+    assert Printed("", 2.5, 2).close
+    assert not Printed("", 2, 2.6).close
+    assert not Printed("", 2, 0).close
+    assert Printed("", 2, 3).error == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("name", ["jocksch-9", "jocksch-10", "jocksch-11"])

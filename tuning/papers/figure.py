@@ -23,13 +23,40 @@ Points = dict[int, float]  # a value for each x
 Series = dict[str, Points]
 
 
+CLOSE = 1.25  # a number is close to another one that is at most so many times as large
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number that a paper prints, and the number that is found here."""
+
+    what: str
+    paper: float
+    ours: float
+    unit: str = "times"
+
+    @property
+    def error(self) -> float:
+        """The relative error of the number that is found."""
+        return self.ours / self.paper - 1
+
+    @property
+    def close(self) -> bool:
+        """Whether neither number is more than `CLOSE` times the other."""
+        return self.ours > 0 and 1 / CLOSE <= self.ours / self.paper <= CLOSE
+
+
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what is found here, and whether both agree."""
+    """What the paper says, what is found here, and whether both agree.
+
+    `numbers` are those that the paper prints about it.
+    """
 
     paper: str
     ours: str
     holds: bool
+    numbers: tuple[Printed, ...] = ()
 
 
 @dataclass(frozen=True)
