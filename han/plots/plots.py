@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,11 +204,19 @@ def _colors(panels: Panels) -> dict[str, str]:
 COUNTS = ("ranks", "calls", "tasks")
 
 
+ACROSS = 4  # panels of a row
+
+
 def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:
-    """Draw times over sizes or counts, both on log scales. Raises PlotError."""
-    figure, axes = new_figure(1.5 + 4.8 * len(panels), 4.2, 1, len(panels), squeeze=False)
-    for axis, panel in zip(axes[0], panels, strict=True):
-        _draw_lines(axis, panel)
+    """Draw times over sizes or counts, both on log scales, or over numbers. Raises PlotError."""
+    columns = min(len(panels), ACROSS)
+    rows = -(-len(panels) // ACROSS)
+    figure, axes = new_figure(1.5 + 4.8 * columns, 4.2 * rows, rows, columns, squeeze=False)
+    for axis, panel in zip_longest(axes.flat, panels):
+        if panel is None:
+            axis.set_visible(False)
+        else:
+            _draw_lines(axis, panel)
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     save(figure, path)
@@ -227,8 +236,10 @@ def _draw_lines(axis: Any, panel: Panel) -> None:
         axis.set_xscale("log", base=2)
         axis.set_xticks(sizes, [str(n) for n in sizes], rotation=45)
         axis.set_xticks([], minor=True)
-    else:
+    elif panel.over.startswith("bytes"):
         size_axis(axis, sizes)
+    else:
+        axis.set_xticks(sizes)
     for k, (x, text) in enumerate(panel.marks.items()):
         axis.axvline(x, color=GREY, linestyle=("--", ":")[k % 2], label=text)
     axis.set_xlabel(panel.over)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import product
 from math import inf
 
 import pytest
@@ -40,6 +39,9 @@ SMALL = {
     "jocksch-11": (1, 12, (64, 64 * KiB)),
     "jocksch-12": (1, 8, (64, 64 * KiB)),
     "jocksch-13": (4, 4, (64, 64 * KiB)),
+    "han-2": (3, 2, (64 * KiB,)),
+    "han-3": (3, 2, (64 * KiB,)),
+    "han-6": (3, 2, (64 * KiB,)),
     "han-4": (3, 2, (512 * KiB,)),
     "han-7": (3, 2, (512 * KiB,)),
     "han-10": (3, 2, (8, 512 * KiB)),
@@ -160,15 +162,35 @@ def test_the_cost_model_estimates_what_the_simulator_finds():
 
 def test_a_line_of_ordinary_arrays_does_not_depend_on_lines_of_mapped_ones(monkeypatch):
     both = made("han-7").panels
-    monkeypatch.setattr(luo, "product", lambda names, _, sizes: product(names, ("sm",), sizes))
+    monkeypatch.setattr(luo, "INNER", {"SM": "sm"})
     for with_others, alone in zip(both, made("han-7").panels, strict=True):
         assert alone.series
         for name, points in alone.series.items():
             assert points == with_others.series[name], name
 
 
+def test_tasks_that_begin_together_overlap():
+    """On leaders that receive: both take less than their sum, and no less than the longer one."""
+    panels = made("han-2").panels
+    assert len(panels) == 8
+    for panel in panels:
+        ib, sb, both, after = panel.series.values()
+        for node in list(ib)[1:]:
+            assert max(ib[node], sb[node]) <= both[node] < 0.95 * (ib[node] + sb[node])
+            assert after[node] > 0
+    for panel in made("han-6").panels:
+        ib, ir, both = (max(points.values()) for points in panel.series.values())
+        assert max(ib, ir) <= both < 0.9 * (ib + ir)
+
+
+def test_stages_of_a_full_pipeline_cost_the_same():
+    assert holds("han-3") == [True]
+    for points in made("han-3").panels[0].series.values():
+        assert points[8] == pytest.approx(points[6], rel=0.01)
+
+
 def test_segments_of_a_broadcast_gain_by_overlap():
-    points = made("han-4").panels[0].series["chain, sm"]
+    points = made("han-4").panels[0].series["chain, SM"]
     assert min(points.values()) < points[max(points)]
 
 

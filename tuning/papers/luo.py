@@ -22,12 +22,23 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tuning.costs.model import Costs, predict
 from han.tuning.costs.stages import Pipeline, Ranks, costs_of, pipeline_of_choice, stage_seconds
-from han.tuning.papers.figure import Claim, Computed, Figure, Series, Setting, Way, call, gains
+from han.tuning.papers import luo_tasks
+from han.tuning.papers.figure import (
+    Claim,
+    Computed,
+    Figure,
+    Printed,
+    Series,
+    Setting,
+    Way,
+    call,
+    gains,
+)
+from han.tuning.papers.luo_tasks import ALGORITHMS, INNER, NBC, PAPER, KiB, signature_of, way
 from han.tuning.prediction import Where, plan_of
 from han.tuning.prediction import predict as simulated
 
-PAPER = "Luo et al.: HAN"
-KiB, MiB = 1 << 10, 1 << 20
+MiB = 1 << 20
 HAN, ONE, APART = "HAN", "one level (Open MPI)", "levels apart (vendors)"
 SMALL = 128 * KiB  # the paper's bound between small and large messages
 DECIDED = 370 * 1000  # bytes from which Open MPI's default broadcast is a chain
@@ -51,67 +62,56 @@ ALLREDUCES = (
     Way(APART, ("network=exchange.recursive_doubling",), "whole", "tree", most=2 * KiB),
     Way(APART, ("network=exchange.halving",), "whole", "tree", least=2 * KiB + 1),
 )
-ALGORITHMS = ("chain", "binary", "binomial")
+SEGMENT_OF_BCAST, SEGMENT_OF_ALLREDUCE = 128 * KiB, MiB  # of the best choices, by the paper
 SEGMENTS = (64 * KiB, 128 * KiB, 256 * KiB, 512 * KiB, 1024 * KiB)
 
 
 # ---- figures 4 and 7: segments and algorithms ---------------------------------------------------
 
 
-def _way(name: str, inner: str, segment: int) -> Way:
-    """Return the way with one message a segment between nodes."""
-    between = f"network=adapt.{name}:segment={segment}"
-    return Way(f"{name}, {inner}", (between, f"node={inner}"), format_size(segment))
-
-
 def bcast_over_segments(setting: Setting) -> Computed:
-    """Figure 4: a broadcast over segment sizes, by algorithm between nodes."""
-    best = "128 KiB with binary trees"
-    return _over_segments(setting, call("bcast", max(setting.sizes)), ("sm",), best, False)
+    """Figure 4: a broadcast over segment sizes, by submodules, estimated and simulated."""
+    return _over_segments(setting, "bcast", SEGMENT_OF_BCAST)
 
 
 def allreduce_over_segments(setting: Setting) -> Computed:
-    """Figure 7: an allreduce over segment sizes, estimated by the cost model and simulated."""
-    best = "1 MiB with binary trees and SOLO"
-    return _over_segments(
-        setting, call("allreduce", max(setting.sizes)), ("sm", "solo"), best, True
-    )
+    """Figure 7: an allreduce over segment sizes, by submodules, estimated and simulated."""
+    return _over_segments(setting, "allreduce", SEGMENT_OF_ALLREDUCE)
 
 
-def _over_segments(
-    setting: Setting, signature: Signature, inner: tuple[str, ...], best: str, model: bool
-) -> Computed:
-    series, estimates = Series(), Series()
-    segments = [s for s in SEGMENTS if s <= signature.nbytes]
-    for algorithm, submodule, segment in product(ALGORITHMS, inner, segments):
-        way = _way(algorithm, submodule, segment)
-        # SOLO reads arrays that all ranks of a node map; the others have ordinary arrays.
-        called = replace(signature, mapped=submodule == "solo")
-        series.setdefault(way.name, {})[segment] = 1e6 * setting.seconds(way, called)
-        if model:
-            told = 1e6 * estimated(setting, way, called)
-            estimates.setdefault(way.name, {})[segment] = told
-    us, name, segment = _best(series)
+def _over_segments(setting: Setting, collective: str, best: int) -> Computed:
+    nbytes, series, estimates = max(setting.sizes), Series(), Series()
+    segments = [s for s in SEGMENTS if s <= nbytes]
+    for algorithm, inner, segment in product(ALGORITHMS, INNER, segments):
+        each = way(algorithm, inner, segment)
+        signature = signature_of(collective, nbytes, inner)
+        series.setdefault(each.name, {})[segment] = 1e6 * setting.seconds(each, signature)
+        told = 1e6 * estimated(setting, each, signature)
+        estimates.setdefault(each.name, {})[segment] = told
     where = f"{setting.nodes} nodes of {setting.ppn}"
-    panels = [Panel(f"{where}, simulated", "bytes of a segment", series)]
-    claims = [
-        Claim(
-            f"the best is {best}", f"{format_size(segment)}, {name}: {us:.0f} us",
-            segment in _named(best) and name.startswith("binary"),
-        )
-    ]  # fmt: skip
-    if model:
-        panels.append(Panel(f"{where}, estimated", "bytes of a segment", estimates))
-        claims.append(_model_claim(series, estimates))
-    return Computed(tuple(panels), tuple(claims))
-
-
-def _named(best: str) -> tuple[int, ...]:
-    return tuple(s for s in SEGMENTS if f"{format_size(s)[:-3]} {format_size(s)[-3:]}" in best)
+    return Computed(
+        (
+            Panel(f"{where}, simulated", "bytes of a segment", series),
+            Panel(f"{where}, estimated", "bytes of a segment", estimates),
+        ),
+        (_best_claim(series, best), _model_claim(series, estimates)),
+    )
 
 
 def _best(series: Series) -> tuple[float, str, int]:
     return min((us, name, x) for name, points in series.items() for x, us in points.items())
+
+
+def _best_claim(series: Series, segment: int) -> Claim:
+    adapt = {name: points for name, points in series.items() if not name.startswith(NBC)}
+    (us, name, found), (longer, tree, cut) = _best(series), _best(adapt)
+    of_adapt = f"; of ADAPT {format_size(cut)}, {tree}: {longer:.0f} us" if tree != name else ""
+    return Claim(
+        f"the best is {format_size(segment)} with binary trees of ADAPT, and SOLO",
+        f"{format_size(found)}, {name}: {us:.0f} us{of_adapt}",
+        (name, found) == ("binary, SOLO", segment),
+        (Printed("segment of the best choice", segment / KiB, found / KiB, "KiB"),),
+    )
 
 
 def _model_claim(series: Series, estimates: Series) -> Claim:
@@ -122,9 +122,10 @@ def _model_claim(series: Series, estimates: Series) -> Claim:
     )
     return Claim(
         "the model's best choice is the best one",
-        f"its choice takes {chosen / least:.2f} of the least time; median error "
-        f"{errors[len(errors) // 2]:.1%}",
+        f"its choice, {format_size(segment)}, {name}, takes {chosen / least:.2f} of the least "
+        f"time; median error {errors[len(errors) // 2]:.1%}, largest {errors[-1]:.0%}",
         chosen <= 1.02 * least,
+        (Printed("time of the model's choice beside the best", 1.0, chosen / least),),
     )
 
 
@@ -202,16 +203,19 @@ STANDS = (
     "KB. The paper has 4096 processes on Shaheen II (--nodes 128), and goes on to 128 MB."
 )
 FIGURES = {
+    **luo_tasks.FIGURES,
     "han-4": Figure(
-        PAPER, "bcast of 4 MiB over segments, by algorithm between nodes", bcast_over_segments,
+        PAPER, "bcast of 4 MiB over segments: the cost model and the time", bcast_over_segments,
         "stampede2", 64, 12, (4 * MiB,),
-        "The paper has no costs of its machine. A small segment costs less here than there.",
+        "The paper has no costs of its machine. A small segment costs less here than there. Libnbc "
+        "is the postal model of the whole collective, with one collective at a time.",
     ),
     "han-7": Figure(
         PAPER, "allreduce of 4 MiB over segments: the cost model and the time",
         allreduce_over_segments, "stampede2", 64, 12, (4 * MiB,),
         "In han, segments of a message go on between nodes while others are reduced inside nodes, "
-        "and a segment costs little, so smaller ones win.",
+        "and a segment costs little, so smaller ones win. Libnbc is the postal model of the whole "
+        "collective, with one collective at a time.",
     ),
     "han-10": Figure(PAPER, "bcast on Shaheen II", BCAST_ON_SHAHEEN, "shaheen2", 32, 32, SCALES,
                      STANDS),
