@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import typer
 
 from han.cli import options
 from han.cli.common import check_files, drawn, rank, say
+from han.cli.paper_check import Checked, checked, table
 from han.cli.progress import phases
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
@@ -46,6 +47,14 @@ def paper(
     nbytes: Annotated[
         str | None, typer.Option("--bytes", help="Other sizes: 8:4MiB:8 or 8,1KiB,1MiB.")
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="A table of the numbers that the paper prints, with relative errors; "
+            "without a figure, of all papers (minutes).",
+        ),
+    ] = False,
     plot: options.Plot = None,
     as_json: options.JsonFlag = False,
 ) -> None:
@@ -61,18 +70,25 @@ def paper(
       han paper bienz-14 --nodes 16
       han paper jocksch-3
       han paper tran-15 --json
+      han paper jain-11 --check
     """
     check_files(plot=plot)
+    if figure is not None:
+        expect_known("figure", figure, FIGURES)
+    setting_of = partial(_setting, machine=machine, nodes=nodes, ppn=ppn, nbytes=nbytes)
+    if check:
+        if plot is not None:
+            raise ArgumentError("--check prints a table, --plot draws a figure: give one of them")
+        _check(figure, machine, setting_of, as_json)
+        return
     if figure is None:
         say(listing(FIGURES))
         return
-    expect_known("figure", figure, FIGURES)
     row = FIGURES[figure]
-    setting = _setting(row, machine, nodes, ppn, nbytes)
+    setting = setting_of(row)
     if rank():
         return
-    with phases() as tell:
-        found = row.make(replace(setting, tell=lambda what: tell(what, 0, 1)))
+    found = _computed(row, setting)
     name = machine or row.machine
     if as_json:
         say(json.dumps(record(figure, row, found, setting, name), indent=1))
@@ -87,6 +103,29 @@ def _setting(
     model = load_machine(machine or row.machine or "two-cores")
     sizes = row.sizes if nbytes is None else tuple(parse_sizes(nbytes))
     return Setting(model, nodes or row.nodes, ppn or row.ppn, sizes)
+
+
+def _computed(row: Figure, setting: Setting, before: str = "") -> Computed:
+    with phases() as tell:
+        return row.make(replace(setting, tell=lambda what: tell(before + what, 0, 1)))
+
+
+def _check(
+    figure: str | None, machine: str | None, setting_of: Callable[[Figure], Setting], as_json: bool
+) -> None:
+    """Print the numbers that papers print about a figure or about all, beside those found here."""
+    if figure is not None and not FIGURES[figure].printed:
+        known = ", ".join(name for name, row in FIGURES.items() if row.printed)
+        raise ArgumentError(f"{figure}: the paper prints no number about it. Those with: {known}")
+    if rank():
+        return
+    rows: list[Checked] = []
+    for name, row in FIGURES.items():
+        if row.printed and figure in (None, name):
+            setting = setting_of(row)
+            found = _computed(row, setting, f"{name}: ")
+            rows += checked(name, machine or row.machine, setting.size, found)
+    say(json.dumps([row.record() for row in rows], indent=1) if as_json else table(rows))
 
 
 def _plot(figure: str, machine: str, found: Computed, path: Path) -> None:

@@ -201,7 +201,7 @@ def _colors(panels: Panels) -> dict[str, str]:
     return {name: COLORS[k % len(COLORS)] for k, name in enumerate(names)}
 
 
-COUNTS = ("ranks", "calls", "tasks")
+COUNTS = ("ranks", "nodes", "calls", "tasks")
 
 
 ACROSS = 4  # panels of a row

@@ -8,6 +8,7 @@ import pytest
 from commands import call
 from typer.testing import CliRunner
 
+from han.cli import paper
 from han.cli.main import app
 from han.cli.paper import FIGURES
 from han.common.errors import ArgumentError
@@ -27,6 +28,7 @@ SMALL = {
     "bienz-13": (8, 4, ()),
     "bienz-14": (16, 16, (8, 64 * KiB)),
     "bienz-15": (16, 4, (8, 16 * KiB)),
+    "bienz-crossover": (16, 16, ()),
     "bienz-16": (16, 4, (8, 4 * KiB)),
     "bienz-17": (16, 4, (8, 4 * KiB)),
     "jain-10": (1, 8, (64, 64 * KiB)),
@@ -81,6 +83,9 @@ def test_each_figure_has_values_and_claims(name):
     assert found.text or found.panels
     for panel in found.panels:
         assert all(len(points) and min(points.values()) > 0 for points in panel.series.values())
+    numbers = [one for claim in found.claims for one in claim.numbers]
+    assert bool(numbers) == FIGURES[name].printed
+    assert all(one.what and one.paper > 0 for one in numbers)
 
 
 def test_messages_cost_more_with_distance_and_with_senders():
@@ -100,6 +105,14 @@ def test_nap_gains_with_more_ranks():
     gains = list(faster(series, "NAP")["than SMP"].values())
     assert gains[-1] > gains[0]
     assert max(series["NAP"]) in wins(series, "NAP")
+
+
+def test_nap_wins_up_to_fewer_bytes_with_more_ranks_a_node():
+    """More ranks share an adapter, and the crossover of the paper is that of 16."""
+    modelled, simulated = (panel.series for panel in made("bienz-crossover").panels)
+    assert simulated["4 a node"][16] > simulated["16 a node"][16]
+    assert 1024 <= simulated["16 a node"][16] <= 4096
+    assert 1024 <= modelled["16 a node"][16] <= 4096
 
 
 def test_nap_on_top_of_mpi_is_faster_than_smp_inside_it():
@@ -299,6 +312,32 @@ def test_the_command_prints_tables_json_and_pictures(tmp_path):
     assert {*found["panels"][0]["series"]} == {"recursive doubling", "SMP", "NAP"}
     assert all({"paper", "here", "holds"} == {*claim} for claim in found["claims"])
     assert "FRAC 4 RECVFROM 1" in call("paper", "jocksch-3")
+
+
+def test_check_prints_the_numbers_of_papers_with_errors(monkeypatch):
+    shown = call("paper", "jocksch-table-1", "--check")
+    assert "1 of 1 are within 1.25 times; median error 0%" in shown
+    (one,) = json.loads(call("paper", "jocksch-table-1", "--check", "--json"))
+    assert (one["figure"], one["paper"], one["here"], one["close"]) == (
+        "jocksch-table-1", 10, 10, True,
+    )  # fmt: skip
+    few = {name: FIGURES[name] for name in ("jocksch-3", "jocksch-table-1", "jain-11")}
+    monkeypatch.setattr(paper, "FIGURES", few)
+    rows = json.loads(call("paper", "--check", "--json", "--bytes", "64,512,16KiB"))
+    assert {row["figure"] for row in rows} == {"jocksch-table-1", "jain-11"}
+    assert all(row["error"] == pytest.approx(row["here"] / row["paper"] - 1) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("jocksch-9", "--check"), "jocksch-9: the paper prints no number about it"),
+        (("--check", "--plot", "x.png"), "give one of them"),
+    ],
+)
+def test_check_says_what_it_cannot_do(words, told):
+    done = CliRunner().invoke(app, ["paper", *words])
+    assert told in str(done.exception)
 
 
 def test_an_unknown_figure_is_told_with_the_known_ones():

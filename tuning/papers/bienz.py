@@ -7,6 +7,7 @@ measurements in the paper; here the simulator runs han's programs.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +19,8 @@ from han.tuning.papers.figure import (
     Claim,
     Computed,
     Figure,
+    Points,
+    Printed,
     Series,
     Setting,
     Way,
@@ -215,6 +218,62 @@ def with_library(setting: Setting) -> Computed:
     )  # fmt: skip
 
 
+# ---- where NAP stops to win ---------------------------------------------------------------------
+
+
+PPNS = (4, 8, 16)
+UP_TO = "NAP is faster up to (bytes)"
+SIMULATED_NODES = 256
+POWERS = tuple(1 << k for k in range(3, 21))  # bytes
+
+
+def crossovers(setting: Setting) -> Computed:
+    """Return up to how many bytes NAP is faster than SMP, over nodes and processes a node."""
+    modelled, found = Series(), Series()
+    for ppn in (n for n in PPNS if n <= setting.ppn):
+        each = replace(setting, ppn=ppn)
+        costs = MaxRate.of(setting.machine, ppn)
+        limits = {n: crossover(costs, NAP, SMP, n, ppn) for n in each.powers}
+        modelled[f"{ppn} a node"] = {n: float(limit) for n, limit in limits.items() if limit}
+        wins_up_to = {n: _simulated_crossover(each, n) for n in each.powers if n <= SIMULATED_NODES}
+        found[f"{ppn} a node"] = {n: float(limit) for n, limit in wins_up_to.items() if limit}
+    panels = [
+        Panel(title, "nodes", {name: points for name, points in series.items() if points}, UP_TO)
+        for title, series in (("modelled", modelled), ("simulated", found))
+    ]
+    most = f"{max(PPNS)} a node"
+    return Computed(
+        tuple(panels),
+        tuple(
+            _crossing(title, series.get(most, {}))
+            for title, series in (("equations 5 and 6", modelled), ("simulated", found))
+        ),
+    )
+
+
+def _simulated_crossover(setting: Setting, nodes: int) -> int:
+    """Return the largest power of two of bytes at which NAP is faster; 0 if there is none."""
+
+    def slower(nbytes: int) -> bool:
+        nap, smp = (setting.seconds(way, call("allreduce", nbytes), nodes) for way in WAYS[:0:-1])
+        return nap >= smp
+
+    number = bisect_left(POWERS, True, key=slower)
+    return POWERS[number - 1] if number else 0
+
+
+def _crossing(how: str, points: Points) -> Claim:
+    """Return the claim of the crossover on the most nodes; it holds within a factor of two."""
+    nodes = max(points, default=0)
+    limit = points.get(nodes, 0.0)
+    return Claim(
+        f"NAP is faster up to {LIMIT} B on 32768 processes ({how})",
+        f"up to {limit:.0f} B on {nodes} nodes",
+        LIMIT / 2 <= limit <= LIMIT * 2,
+        (Printed(f"crossover of NAP and SMP, {how}", LIMIT, limit, "B"),),
+    )
+
+
 NODES, PPN, SIZES = 2048, 16, sizes(8, 128 << 10, 2)
 SIMULATED = sizes(8, 32 << 10)
 LESS = f"{SHARED} The paper has 32768 processes; --nodes 2048 simulates them."
@@ -248,6 +307,11 @@ FIGURES = {
     "bienz-15": Figure(
         PAPER, "the same as times faster", partial(simulated_over_sizes, gains=True), "blue-waters",
         256, PPN, SIMULATED, LESS,
+    ),
+    "bienz-crossover": Figure(
+        PAPER, "up to which sizes NAP wins, over nodes and processes a node", crossovers,
+        "blue-waters", NODES, PPN, printed=True, why="The paper has this number for 2048 nodes of "
+        f"16; the simulator runs {SIMULATED_NODES} of them, and up to 1 MiB. {SHARED}",
     ),
     "bienz-16": Figure(
         PAPER, "SMP and NAP on top of MPI, and SMP in MPI, over sizes", with_library, "blue-waters",

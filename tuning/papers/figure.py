@@ -148,6 +148,7 @@ class Figure:
     ppn: int = 1
     sizes: tuple[int, ...] = ()
     why: str = ""  # in what this differs from the paper, and why
+    printed: bool = False  # whether the paper prints numbers that its claims compare
 
 
 def call(collective: str, nbytes: int = 8) -> Signature:

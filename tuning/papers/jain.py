@@ -216,12 +216,12 @@ def over_nodes(
 STANDS = f"{WHY} What stands for a library is its kind of algorithm, without overhead of software."
 FIGURES = {
     "jain-10": Figure(PAPER, "bcast, reduce and allreduce on 40 cores, beside libraries",
-                      beside_libraries, "skylake", 1, 40, STEPS, STANDS),
+                      beside_libraries, "skylake", 1, 40, STEPS, STANDS, True),
     **jain_trees.FIGURES,
     "jain-12": Figure(PAPER, "bcast on 32 nodes, RG or messages inside them",
                       partial(over_nodes, collective="bcast", ways=BCASTS_OVER_NODES, low=1.16,
-                              high=2.18), "skylake", 32, 40, STEPS, STANDS),
+                              high=2.18), "skylake", 32, 40, STEPS, STANDS, True),
     "jain-13": Figure(PAPER, "allreduce on 32 nodes, RG or messages inside them",
                       partial(over_nodes, collective="allreduce", ways=ALLREDUCES_OVER_NODES,
-                              low=1.29, high=2.50), "skylake", 32, 40, STEPS, STANDS),
+                              low=1.29, high=2.50), "skylake", 32, 40, STEPS, STANDS, True),
 }  # fmt: skip

@@ -235,7 +235,7 @@ def _counts(
 
 FIGURES = {
     "jain-11": Figure(PAPER, "trees of a reduce: by sockets, order, branching factor", trees,
-                      "skylake", 1, 40, STEPS, WHY),
+                      "skylake", 1, 40, STEPS, WHY, True),
     "jain-buffers": Figure(PAPER, "numbers of buffers, the parent's flag, the root's copy", buffers,
-                           "skylake", 1, 40, STEPS, WHY),
+                           "skylake", 1, 40, STEPS, WHY, True),
 }  # fmt: skip
