@@ -270,7 +270,7 @@ def _crossing(how: str, points: Points) -> Claim:
         f"NAP is faster up to {LIMIT} B on 32768 processes ({how})",
         f"up to {limit:.0f} B on {nodes} nodes",
         LIMIT / 2 <= limit <= LIMIT * 2,
-        (Printed(f"crossover of NAP and SMP, {how}", LIMIT, limit, "B"),),
+        (Printed(f"crossover of NAP and SMP on {nodes} nodes, {how}", LIMIT, limit, "B"),),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+from han.common.units import format_size
 from han.model.series import Panel
 from han.tuning.papers.figure import (
     Claim,
@@ -138,7 +139,7 @@ def spread(points: Points) -> str:
 
 def at_most(about: str, said: float, points: Points) -> Claim:
     """Return the claim of a largest gain; it holds if what is found is close to it."""
-    one = Printed(about, said, max(points.values(), default=0.0))
+    one = Printed(about.rstrip(","), said, max(points.values(), default=0.0))
     return Claim(f"{about} {said} times", spread(points), one.close, (one,))
 
 
@@ -169,8 +170,8 @@ def _slower(
         for x, gain in gains(series, name, other).items()
         if least <= x and (below is None or x < below)
     }
-    where = f"below {below} B" if below else "from 8 KB on"
-    where = f"from {least} B to {below} B" if least and below else where
+    where = f"below {format_size(below)}" if below else f"from {format_size(least)} on"
+    where = f"from {format_size(least)} to {format_size(below)}" if least and below else where
     about = f"{where}, {other} is slower than {name}, up to"
     return at_most(about, said, found)
 
