@@ -1,6 +1,7 @@
 """Figures of papers: each runs at a small size, and the claims that need no large machine hold."""
 
 import json
+import re
 from dataclasses import replace
 from math import inf
 
@@ -312,6 +313,13 @@ def test_the_command_prints_tables_json_and_pictures(tmp_path):
     assert {*found["panels"][0]["series"]} == {"recursive doubling", "SMP", "NAP"}
     assert all({"paper", "here", "holds"} == {*claim} for claim in found["claims"])
     assert "FRAC 4 RECVFROM 1" in call("paper", "jocksch-3")
+
+
+def test_a_picture_of_many_panels_has_several_rows(tmp_path):
+    picture = tmp_path / "tasks.svg"
+    call("paper", "han-2", "--nodes", "3", "--ppn", "2", "--plot", str(picture))
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', picture.read_text()).groups()
+    assert float(width) < 4 * float(height)
 
 
 def test_check_prints_the_numbers_of_papers_with_errors(monkeypatch):
