@@ -102,6 +102,12 @@ def plain_copy(dst: _Writable, src: _Readable, streaming: bool = False, /) -> No
 def plain_combine(dst: _Writable, a: _Readable, b: _Readable, kernel: _Pair, /) -> None:
     """Store ``a op b`` in `dst`, for whole elements; `kernel` is the pair (op, dtype)."""
 
+def hand_over(line: _Writable, first: bool, rounds: int, seconds: float, /) -> float | None:
+    """Hand a cache line of zeros over to a peer and back, so many times.
+
+    Return the seconds of all, or None if the peer does not take part in `seconds`.
+    """
+
 def read_dlpack(capsule: object, /) -> tuple[int, int, int, int, int, bool, bool]:
     """Return address, bytes, type code, bits, lanes, read-only and contiguous of a DLPack capsule.
 
