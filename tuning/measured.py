@@ -26,6 +26,13 @@ GAIN = 0.97
 REACH_INSIDE = 8  # largest ratio of a size to the nearest measured one, between measured sizes
 REACH_BEYOND = 2  # the same for sizes below or above all measured ones
 
+# ---- calibrations --------------------------------------------------------------------------------
+
+FEWEST_ROUNDS = 3  # fewer have no spread
+DISTURBED = 1.5  # spread of the rounds beyond which other programs took part
+SLOW = 1.5  # times the usual value: a node is another one, or its link is slow
+FAR = 4.0  # times that values differ: the nearest machine beyond says nothing about this one
+
 # ---- costs of stages -----------------------------------------------------------------------------
 
 REACH = 16  # largest ratio of two segments between which costs follow a log scale, or beyond them

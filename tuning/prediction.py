@@ -22,6 +22,7 @@ from han.tasks.signature import Signature
 from han.tasks.simulate import Simulation, simulate
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.imagined import ImaginedMachine
+from han.tuning.profile import profile_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Where:
         place = self.place
         sockets = place[max(0, self.machine.node_level - 1)]
         node = self.machine.node
-        traits = NodeTraits(self.oversubscribed, node.mesh, node.cores or 0, node.rdma)
+        profile = profile_of(self.machine)
+        traits = NodeTraits(self.oversubscribed, node.mesh, node.cores or 0, node.rdma, profile)
         return ImaginedMachine(place[self.machine.node_level], sockets, traits)
 
 

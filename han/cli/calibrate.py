@@ -1,4 +1,4 @@
-"""The command ``han calibrate``: predictions compared with measurements."""
+"""The command ``han calibrate``: the machine measured, or predictions held against reports."""
 
 from __future__ import annotations
 
@@ -29,27 +29,59 @@ HEADS = ("collective", "size", "run", "measured", "predicted", "error")
 
 
 def calibrate(
-    machine: options.Machine,
     files: Annotated[
-        list[Path], typer.Argument(help="Files that 'han bench --json FILE' wrote on the machine.")
-    ],
+        list[Path] | None,
+        typer.Argument(help="Files that 'han bench --json FILE' wrote on the machine."),
+    ] = None,
+    machine: Annotated[
+        str, typer.Option(help="Of files: a YAML file, or the name of a ready machine.")
+    ] = "",
     fit: Annotated[
         Path | None,
-        typer.Option(help="Fit the machine to the measurements, and write it to a file."),
+        typer.Option(help="Of files: fit the machine to the measurements, and write it to a file."),
     ] = None,
     plot: options.Plot = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Without files: write a machine file for the simulator.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Without files: keep also what was disturbed.")
+    ] = False,
     as_json: options.JsonFlag = False,
 ) -> None:
-    """Compare predictions with measurements, or fit a machine.
+    """Measure this machine and keep what was found, or compare predictions with measurements.
 
-    Each measured call of han is predicted under the configuration of its measurement. For pairs of
-    configurations, the table counts how often the faster one is predicted to be faster.
+    Without files, all ranks measure in at most 5 s how fast messages, copies and reductions are.
+    Later jobs on this machine choose by it what calls run. With files, each measured call of han is
+    predicted under the configuration of its measurement. For pairs of configurations, the table
+    counts how often the faster one is predicted to be faster.
 
     \b
     Examples:
+      mpiexec -n 8 han calibrate
+      mpiexec -n 8 han calibrate --out here.yaml
       han calibrate --machine emulated-1gbit 32KiB.json 128KiB.json whole.json
       han calibrate --machine emulated-1gbit *.json --fit my-cluster.yaml
     """
+    if files:
+        _expect(not (out or force), "--out and --force are for calibrations without files")
+        _expect(bool(machine), "--machine is missing: whose predictions are compared with files")
+        _compare(machine, files, fit, plot, as_json)
+        return
+    _expect(not (machine or fit or plot), "files of 'han bench --json' are missing")
+    from han.cli.calibrate_here import calibrate_here
+
+    calibrate_here(out, force, as_json)
+
+
+def _expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ArgumentError(otherwise)
+
+
+def _compare(
+    machine: str, files: Sequence[Path], fit: Path | None, plot: Path | None, as_json: bool
+) -> None:
     check_files(fit, plot=plot)
     runs = [read(path) for path in files]
     cases = [case for run in runs for case in calibration.measured_of(run)]

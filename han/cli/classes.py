@@ -23,6 +23,7 @@ from han.model.collectives import carried
 from han.plots.winners import winners
 from han.tuning.built_in.machine_classes import MachineClass, document, parse, shipped
 from han.tuning.prediction import Where
+from han.tuning.profile import profile_of
 from han.tuning.search.class_files import Processes, spelled, text_of
 from han.tuning.search.portfolio import Grid
 from han.tuning.search.regret import summary
@@ -102,7 +103,8 @@ def classes(
     if file is None:
         raise ArgumentError("compute needs the file to write")
     when = When.of((), {"cores": (cores, MOST), "rdma": rdma})
-    made = MachineClass("", about, when, (*names,), ())
+    profiles = tuple((name, profile_of(load_machine(name))) for name in names)
+    made = MachineClass("", about, when, profiles, ())
     record = document(made, dict.fromkeys(grid.collectives, spelled(grid, error)), ())
     kept = _kept(file, record) if file.exists() else ({}, [])
     rows = [*processes.rows(grid, error)]
@@ -136,5 +138,5 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
 
 def listed() -> str:
     """Return the table of the classes that come with han."""
-    rows = [(one.name, one.about, str(len(one.rows)), ", ".join(one.machines)) for one in shipped()]
+    rows = [(one.name, one.about, str(len(one.rows)), ", ".join(dict(one.machines))) for one in shipped()]
     return shown_table("", ["class", "about", "rows", "computed on"], rows, left=["about"])

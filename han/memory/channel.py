@@ -231,7 +231,28 @@ def open_channels(
     return sets
 
 
-# ---- channels in files --------------------------------------------------------------------------
+# ---- files --------------------------------------------------------------------------------------
+
+
+def memory_of(meeting: Meeting, ranks: Sequence[int], nbytes: int, step: str) -> memoryview:
+    """Return zeros that some ranks share, as long as they need it; collective.
+
+    All ranks call this, each with the ranks of its own group. Raises SetupError on all ranks.
+    """
+    made, mapped = list[str](), list[mmap.mmap]()
+
+    def create() -> str:
+        if ranks[0] == meeting.rank:
+            made.append(_create(nbytes))
+        return made[0] if made else ""
+
+    try:
+        paths = meeting.share(create, step)
+        meeting.share(lambda: mapped.append(_map(paths[ranks[0]], nbytes)), step)
+    finally:
+        for path in made:
+            os.unlink(path)
+    return memoryview(mapped[0])
 
 
 def _create(size: int) -> str:

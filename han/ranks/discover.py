@@ -60,7 +60,7 @@ def gather_facts(meeting: Meeting, config: Config) -> list[Facts]:
     scopes = {s for s in (*(x.scope for x in config.levels), config.sockets) if isinstance(s, str)}
     wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
     meeting.barrier(STEP)
-    memory = _memory_of(meeting.comm)
+    memory = shared_with(meeting.comm)
     return meeting.share(lambda: _look(memory, wanted), STEP)
 
 
@@ -86,8 +86,8 @@ def world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-def _memory_of(comm: MPI.Intracomm) -> int:
-    """Return the lowest rank that this one shares memory with."""
+def shared_with(comm: MPI.Intracomm) -> int:
+    """Return the lowest rank that this one shares memory with; collective."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
     lowest = np.array([comm.Get_rank()])
     node.Bcast(lowest, root=0)  # mpi4py's objects need MPI.COMM_SELF, which sessions do not have

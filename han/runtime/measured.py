@@ -59,3 +59,22 @@ ANSWER = 1.0  # seconds that a rank waits for a peer's notice
 SETTLE = 0.05  # seconds in which requests that are under way at a normal end may complete
 LAST_MESSAGES = 3.0  # seconds in which the last messages of other ranks arrive
 MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
+
+# Calibrations: docs/decisions/calibration.md.
+CALIBRATION = 4.2  # seconds after which no further round begins that would end later
+ROUNDS = 9  # of a calibration, at most
+BATCH = 0.03  # seconds of a probe, about
+REST = 0.01  # seconds that a rank sleeps while others measure
+CHUNKS = 5  # of small messages in a probe; the fastest counts
+FIRST_TRIES = 3  # of messages of each size, until the sizes are known
+WINDOW = 4  # large messages that are under way at a time
+MANY = 200  # small messages of a chunk, at most
+SPINS = 100  # tries before a rank yields to others
+LEAST_BULK, LARGEST = 1 << 16, 1 << 22  # bytes of large messages
+BULK_SECONDS = 0.008  # of a large message
+CELL = 1 << 17  # bytes that a rank hands over in shared memory
+LINES, HANDS = 200, 5  # cache lines, and how often each is handed over
+PATIENT = 0.1  # seconds until a rank gives a hand-over up
+REPEATS = 6  # copies of a probe; their median counts
+# Bytes of a copy that leaves a core's caches, of a rank and of all ranks of a node together.
+LEAST_MEMORY, MEMORY, OF_NODE = 1 << 21, 1 << 23, 1 << 26

@@ -23,7 +23,7 @@ def test_a_class_is_computed(tmp_path):
                 "8", "--rdma", "--ranks", "8", "--jobs", "1")  # fmt: skip
     made = parse(file.read_bytes(), "mine", str(file))
     assert f"{len(made.rows)} row" in said
-    assert made.machines == ("stampede2",)
+    assert [*dict(made.machines)] == ["stampede2"]
     assert made.when.document()["cores"] == {"min": 8}
     assert made.when.document()["rdma"] is True
 

@@ -7,6 +7,7 @@ import pytest
 from machines import topology_of
 
 from han.config.config import load_config
+from han.config.machine import load_machine
 from han.ranks.discover import has_rdma
 from han.tasks.call import call_signature
 from han.tuning.built_in import machine_classes
@@ -14,6 +15,7 @@ from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.machine_classes import class_of, class_rows, parse
 from han.tuning.built_in.table import ChoicesError
 from han.tuning.planner import Planner
+from han.tuning.profile import profile_of
 from han.tuning.rules import RuleTable
 
 BIG = NodeTraits(cores=64, rdma=True)
@@ -27,7 +29,7 @@ ROW = {
 }
 RECORD = {
     "format": "han-machine-class", "version": 1, "about": "some nodes",
-    "when": {"cores": {"min": 8}, "rdma": True}, "machines": ["stampede2"], "grids": {},
+    "when": {"cores": {"min": 8}, "rdma": True}, "machines": {"stampede2": {"cores": 48, "latency": 2.2}}, "grids": {},
     "rows": [ROW],
 }  # fmt: skip
 CALL = call_signature("allreduce", 8)
@@ -117,9 +119,11 @@ def test_a_damaged_file_is_warned_of_and_left_out(monkeypatch, tmp_path):
 
 
 def test_classes_that_come_with_han_are_right():
+    assert any(one.rows for one in machine_classes.shipped())
     for one in machine_classes.shipped():
-        assert one.rows
-        assert one.machines
+        for name, profile in one.machines:
+            of_model = profile_of(load_machine(name))
+            assert profile == pytest.approx(of_model, rel=1e-3), f"{one.name}: {name} has changed"
         names = [row.name for row in one.rows]
         assert len(names) == len(set(names)), one.name
 

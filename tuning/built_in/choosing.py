@@ -17,6 +17,7 @@ from han.tasks.lanes import inner_levels, outer_levels, sizes_at
 from han.tasks.outline import levels_of
 from han.tasks.signature import Signature
 from han.tuning.built_in.table import ChoiceTable, shipped
+from han.tuning.profile import UNKNOWN, Profile
 from han.tuning.row import Row
 
 BUILT_IN = "built-in"  # the name of their rule
@@ -29,6 +30,7 @@ class NodeTraits(NamedTuple):
     mesh: bool = False  # cache lines move slowly from core to core
     cores: int = 0  # of the node that has fewest; 0: not known
     rdma: bool = False  # all nodes have adapters that do remote DMA
+    profile: Profile = UNKNOWN  # what else is known of the machine, as rank 0 knows it
 
 
 class Allowed(NamedTuple):

@@ -1,8 +1,9 @@
 """Classes of machines: what calls between nodes run there, as the simulator found it.
 
-Nobody has measured most machines. What can be seen of one at once, the cores of its nodes and the
-kind of its adapters, says to which class it belongs. The rows of a class decide after tuned tables
-and before built-in choices. ``han classes compute`` writes the files.
+Nobody has tuned most machines. A calibration says to which class one belongs: that of the machine
+whose profile is nearest. Without a calibration it follows from what can be seen at once, the cores
+of nodes and the kind of adapters. The rows of a class decide after tuned tables and before built-in
+choices. ``han classes compute`` writes the files.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from han.common.json_files import Format
 from han.config.rules import When
@@ -21,6 +22,8 @@ from han.config.source import READY
 from han.model.topology import Topology
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.table import UNUSED, ChoicesError, content_of
+from han.tuning.measured import FAR
+from han.tuning.profile import Profile, profile_from, written
 from han.tuning.row import Row, thresholds
 from han.tuning.row_reading import CALLS, known_keys, rows_of, when_of
 
@@ -34,19 +37,34 @@ RULE = "class"  # of machines: begins the name of their rule
 class MachineClass:
     """A class of machines: the nodes that belong to it, and the rows of their calls.
 
-    `machines` are the models on which the rows were computed.
+    `machines` are the models on which the rows were computed, with their profiles. Without rows
+    the built-in choices decide.
     """
 
     name: str
     about: str
     when: When
-    machines: tuple[str, ...]
+    machines: tuple[tuple[str, Profile], ...]
     rows: tuple[Row, ...]
     source: str = ""
 
     def holds(self, traits: NodeTraits) -> bool:
         """Return whether nodes with these traits belong to the class."""
         return self.when.may_hold({"cores": traits.cores, "rdma": traits.rdma})
+
+
+class Standing(NamedTuple):
+    """The class of some nodes, and the machine of it that is nearest to them.
+
+    `distance` is how many times values differ. `shared` names these values. `calibrated`: the class
+    follows from a calibration, not from what can be seen at once.
+    """
+
+    found: MachineClass | None = None
+    machine: str = ""
+    distance: float = 0.0
+    shared: tuple[str, ...] = ()
+    calibrated: bool = False
 
 
 @lru_cache(64)
@@ -67,13 +85,19 @@ def parse(content: bytes, name: str, place: str) -> MachineClass:
     """Return the class of a file's content; `place` names it. Raises ChoicesError."""
     record = FORMAT.record(content, place)
     try:
-        known_keys(record, KEYS, "", ("when", "rows"))
+        known_keys(record, KEYS, "", ("when", "machines", "rows"))
+        machines = _machines_of(record["machines"])
         when, rows = when_of(record["when"], CALLS), rows_of(record["rows"], CALLS)
     except ValueError as error:
         raise ChoicesError(f"{place}: {error}") from None
-    about, machines = str(record.get("about", "")), tuple(record.get("machines", ()))
     named = tuple(replace(row, rule=f"{RULE} {name}", source=place) for row in rows)
-    return MachineClass(name, about, when, machines, named, place)
+    return MachineClass(name, str(record.get("about", "")), when, machines, named, place)
+
+
+def _machines_of(record: object) -> tuple[tuple[str, Profile], ...]:
+    if not isinstance(record, dict):
+        raise ValueError("machines: expected the profile of each machine")
+    return tuple((name, profile_from(one, f"machines.{name}")) for name, one in record.items())
 
 
 def document(found: MachineClass, grids: dict[str, Any], rows: Iterable[dict[str, Any]]) -> Any:
@@ -83,7 +107,7 @@ def document(found: MachineClass, grids: dict[str, Any], rows: Iterable[dict[str
         "version": FORMAT.version,
         "about": found.about,
         "when": found.when.document(),
-        "machines": [*found.machines],
+        "machines": {name: written(profile) for name, profile in found.machines},
         "grids": grids,
         "rows": [*rows],
     }
@@ -131,9 +155,30 @@ def _parsed(file: Path, content: bytes) -> MachineClass | None:
 
 def class_of(traits: NodeTraits) -> MachineClass | None:
     """Return the class of machines to which nodes belong; None if that is none."""
+    return standing(traits).found
+
+
+def standing(traits: NodeTraits) -> Standing:
+    """Return to which class of machines nodes belong, and how far they are from its machines."""
     if not traits.cores:
-        return None
-    return next((one for one in shipped() if one.holds(traits)), None)
+        return Standing()
+    profile = traits.profile._replace(cores=traits.cores)
+    if profile.has_network:
+        found = _nearest(shipped(), profile)
+        if found.distance <= FAR:
+            return found._replace(calibrated=True)
+    return _nearest(tuple(one for one in shipped() if one.holds(traits)), profile)
+
+
+@lru_cache(64)
+def _nearest(classes: tuple[MachineClass, ...], profile: Profile) -> Standing:
+    """Return the class of the machine that is nearest to a profile."""
+    every = [
+        Standing(one, name, profile.distance(other), tuple(profile.shared(other)))
+        for one in classes
+        for name, other in one.machines
+    ]
+    return min(every, key=lambda standing: standing.distance, default=Standing())
 
 
 def class_rows(topology: Topology, traits: NodeTraits) -> tuple[Row, ...]:

@@ -50,17 +50,17 @@ class Search:
         return replace(self, table=None, about=problem, problem=problem)
 
 
-def user_folder() -> Path:
-    """Return the folder of the user's tables, below the data folder of this platform."""
+def user_folder(what: str = "tuned") -> Path:
+    """Return the folder of the user's tables, or of others, in the data folder of the platform."""
     from platformdirs import user_data_path
 
-    return user_data_path("han", appauthor=False) / "tuned"
+    return user_data_path("han", appauthor=False) / what
 
 
-def default_file(here: Fingerprint) -> Path:
-    """Return the file of a machine and its MPI library in the user's folder."""
+def default_file(here: Fingerprint, what: str = "tuned") -> Path:
+    """Return the file of a machine and its MPI library in a folder of the user."""
     words = f"{here.library.rpartition(' ')[0] or here.library}-{here.cores}-{here.cpu}".lower()
-    return user_folder() / f"{re.sub('[^a-z0-9]+', '-', words).strip('-')[:80]}.json"
+    return user_folder(what) / f"{re.sub('[^a-z0-9]+', '-', words).strip('-')[:80]}.json"
 
 
 def named_file(wanted: str) -> Path:
@@ -137,7 +137,7 @@ def _taken(tables: Sequence[TunedTable], machine: Fingerprint, told: str = "") -
 
 
 def _named(path: Path, here: Callable[[], Fingerprint]) -> Search:
-    found = _load(_version(path))
+    found = _load(version_of(path))
     assert found is not None
     if isinstance(found, TunedError):
         return Search().without_table(f"{found}{UNUSED}")
@@ -156,10 +156,11 @@ def _files(folder: Path) -> Iterator[Version]:
         return
     for path in map(Path, found):
         if path.name[0] != "." and path != BUILT_IN:
-            yield _version(path)
+            yield version_of(path)
 
 
-def _version(path: Path) -> Version:
+def version_of(path: Path) -> Version:
+    """Return what tells whether a file has changed."""
     try:
         about = path.stat()
     except OSError:

@@ -1,0 +1,120 @@
+"""Measure this machine for ``han calibrate``: what is kept, printed and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+
+from han.cli.common import check_files, say, world, write_file
+from han.cli.progress import progress
+from han.common.errors import ArgumentError
+from han.common.tables import shown_table
+from han.common.units import plural
+from han.config.machine import load_machine
+from han.measure.bench_machine import heading, look
+from han.ranks.discover import has_rdma, shared_with
+from han.ranks.meeting import Meeting
+from han.runtime.calibrating import Measured, calibrate
+from han.runtime.measured import ROUNDS
+from han.tuning.built_in.choosing import NodeTraits
+from han.tuning.built_in.machine_classes import Standing, standing
+from han.tuning.measured_machine import machine_with
+from han.tuning.profile import Profile, profile_of
+from han.tuning.tuned.calibrated import Calibration, CalibrationError, file_of, write
+from han.tuning.tuned.combined import unit_of
+
+LIMIT = 60.0  # seconds that ranks wait for each other
+BASE = "two-cores"  # for machines that are like none
+HEADS = ("value", "measured", "unit", "spread", "nearest")
+
+
+def calibrate_here(out: Path | None, force: bool, as_json: bool) -> None:
+    """Measure the machine on all ranks; keep, print and write what was found; collective."""
+    check_files(out)
+    comm = world()
+    meeting = Meeting(comm.Dup(), LIMIT)
+    machine = look(comm, None)
+    with progress(ROUNDS) as advance:
+        found = calibrate(meeting, shared_with(meeting.comm), advance)
+    where = standing_of(found.values.profile)
+    problems = found.values.problems
+    refused = bool(problems) and not force
+    kept = None if refused or comm.rank else _keep(found)
+    if as_json:
+        say(json.dumps(_record(found, where, kept), indent=1))
+    else:
+        say("\n".join([heading("calibrate", "what this machine can do", machine),
+                       *_lines(found, where, kept)]))  # fmt: skip
+    if refused:
+        raise typer.Exit(1)
+    if out is not None:
+        write_file(out, yaml.safe_dump(_model(found, where), sort_keys=False))
+
+
+def standing_of(profile: Profile) -> Standing:
+    """Return to which class of machines one with a profile belongs."""
+    return standing(NodeTraits(cores=int(profile.cores), rdma=has_rdma(), profile=profile))
+
+
+def _keep(found: Measured) -> Calibration:
+    """Write the calibration; raises ArgumentError."""
+    try:
+        return write(file_of(found.machine), found.calibration)
+    except CalibrationError as error:
+        raise ArgumentError(str(error)) from None
+
+
+def _model(found: Measured, where: Standing) -> dict[str, Any]:
+    nodes = found.nodes
+    base = where.machine or BASE
+    made = found.calibration.made
+    return machine_with(found.values.profile, base, len(nodes), len(nodes[0]), made)
+
+
+def _record(found: Measured, where: Standing, kept: Calibration | None) -> dict[str, Any]:
+    return {
+        **found.calibration.document(),
+        "spread": {name: round(spread, 3) for name, spread in found.values.spreads.items()},
+        "rounds": found.rounds,
+        "seconds": round(found.seconds, 3),
+        "problems": [*found.values.problems],
+        "kept": None if kept is None else kept.source,
+        "class": None if where.found is None else where.found.name,
+        "nearest": where.machine,
+        "distance": where.distance if where.machine else None,
+    }
+
+
+def _lines(found: Measured, where: Standing, kept: Calibration | None) -> Iterator[str]:
+    values = found.values
+    nearest = profile_of(load_machine(where.machine)) if where.machine else Profile()
+    rows = [
+        [name, f"{value:.4g}", "" if name == "cores" else unit_of(name),
+         f"{values.spreads[name]:.2f}" if name in values.spreads else "",
+         f"{theirs:.4g}" if (theirs := getattr(nearest, name)) else ""]
+        for name, value in values.profile.known().items()
+    ]  # fmt: skip
+    yield shown_table("", HEADS, rows, left=["unit"])
+    yield f"# {plural(found.rounds, 'round')} in {found.seconds:.1f} s"
+    yield f"# {told(where)}"
+    yield from (f"# {problem}" for problem in values.problems)
+    if kept is None:
+        yield "# not kept; calibrate again when the machine is idle, or with --force"
+    else:
+        yield f"# kept in {kept.source}; later jobs use it"
+
+
+def told(where: Standing) -> str:
+    """Return ``class fabric, nearest machine stampede2: values differ 1.38 times (...)``."""
+    if where.found is None:
+        return "no class of machines is near: the built-in choices decide"
+    by = ", ".join(where.shared)
+    return (
+        f"class {where.found.name}, nearest machine {where.machine}: values differ "
+        f"{where.distance:.2f} times ({by})"
+    )
