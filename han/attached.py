@@ -18,6 +18,7 @@ from mpi4py import MPI
 from han.common.errors import ConfigError, RevokedError
 from han.common.uncaught import print_once
 from han.config.environment import warn_of_unknown
+from han.ranks.calibration import tell_problems
 from han.ranks.discover import try_to_load
 from han.ranks.health import check_live, raised_alike, revoked
 from han.runtime.given import tell_problem
@@ -137,6 +138,7 @@ def attach(comm: MPI.Intracomm, config: Any, count: Count) -> State:
         if not comm.Get_rank():
             warn_of_unknown(os.environ)  # if it raises, the ranks are in step all the same
     tell_problem(state.parts.given.tuned, comm.Get_rank())
+    tell_problems()
     return state
 
 

@@ -11,6 +11,7 @@ import typer
 import yaml
 
 from han.cli.common import check_files, say, world, write_file
+from han.cli.info import distance_line
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
@@ -29,7 +30,7 @@ from han.tuning.tuned.calibrated import Calibration, CalibrationError, file_of, 
 from han.tuning.tuned.combined import unit_of
 
 LIMIT = 60.0  # seconds that ranks wait for each other
-BASE = "two-cores"  # for machines that are like none
+ALONE = ("two-cores", "sixteen-cores")  # ready machines of one node
 HEADS = ("value", "measured", "unit", "spread", "nearest")
 
 
@@ -71,9 +72,11 @@ def _keep(found: Measured) -> Calibration:
 
 def _model(found: Measured, where: Standing) -> dict[str, Any]:
     nodes = found.nodes
-    base = where.machine or BASE
-    made = found.calibration.made
-    return machine_with(found.values.profile, base, len(nodes), len(nodes[0]), made)
+    profile, made = found.values.profile, found.calibration.made
+    base = where.machine
+    if not (base and profile.has_network):
+        base = min(ALONE, key=lambda name: profile.distance(profile_of(load_machine(name))))
+    return machine_with(profile, base, len(nodes), len(nodes[0]), made)
 
 
 def _record(found: Measured, where: Standing, kept: Calibration | None) -> dict[str, Any]:
@@ -110,11 +113,8 @@ def _lines(found: Measured, where: Standing, kept: Calibration | None) -> Iterat
 
 
 def told(where: Standing) -> str:
-    """Return ``class fabric, nearest machine stampede2: values differ 1.38 times (...)``."""
+    """Return ``class fabric; nearest machine stampede2, values differ 1.38 times (...)``."""
     if where.found is None:
         return "no class of machines is near: the built-in choices decide"
-    by = ", ".join(where.shared)
-    return (
-        f"class {where.found.name}, nearest machine {where.machine}: values differ "
-        f"{where.distance:.2f} times ({by})"
-    )
+    far = distance_line(where.machine, where.distance, where.shared)
+    return f"class {where.found.name}; {far}"

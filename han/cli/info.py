@@ -17,6 +17,7 @@ from han.cli.common import say
 from han.comm import Comm
 from han.common.grouped import grouped
 from han.common.units import format_size, plural, spans
+from han.config.arrange import Facts
 from han.config.rails import rails_of
 from han.measure.bench_machine import described, look
 from han.memory.arena import limit, process_arena
@@ -24,6 +25,7 @@ from han.memory.pages import describe, policy
 from han.model.topology import Topology
 from han.ranks import autogroup
 from han.ranks.adapters import VARIABLES, bound, contradictions
+from han.ranks.calibration import kept
 from han.ranks.machine import fingerprint
 from han.runtime.state import State
 from han.submodules.registry import registered
@@ -33,8 +35,9 @@ from han.tasks.contract import Algorithm, Question
 from han.tasks.own_sizes import own_sizes
 from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.built_in.machine_classes import class_of
+from han.tuning.built_in.machine_classes import standing
 from han.tuning.built_in.table import shipped
+from han.tuning.profile import written
 
 PROBED = 1 << 10  # bytes of the calls that algorithms are asked to serve
 SHOWN_GROUPS = 4
@@ -92,6 +95,7 @@ def collect(comm: Comm) -> dict[str, Any]:
             "about": shipped().distance(fingerprint(parts.config.wait)),
         },
         "class": _class(parts.planner.traits),
+        "calibration": _calibration(parts.facts),
         "check": parts.config.check,
         "wait": machine.wait,
         "autogroups": machine.autogroups,
@@ -183,6 +187,7 @@ def as_text(record: Mapping[str, Any]) -> str:
         f"tuned      {_tuned(record['tuned'])}",
         f"built-in   {_built_in(record['built_in'])}",
         f"class      {_class_line(record['class'])}",
+        f"calibrated {record['calibration']['about']}",
         f"wait       {record['wait']}; timeout {timeout}",
         *(
             [f"yields     {autogroup.describe(record['autogroups'])}"]
@@ -221,24 +226,51 @@ def _built_in(record: Mapping[str, Any]) -> str:
 
 
 def _class(traits: NodeTraits) -> dict[str, Any]:
-    """Return the class of machines of these nodes, and what tells it."""
-    found = class_of(traits)
+    """Return the class of machines of these nodes, how far it is, and what tells it."""
+    where = standing(traits)
+    found = where.found
     return {
         "name": None if found is None else found.name,
         "about": "" if found is None else found.about,
         "rows": 0 if found is None else len(found.rows),
+        "nearest": where.machine,
+        "distance": where.distance if where.shared else None,
+        "by": [*where.shared],
+        "calibrated": where.calibrated,
         "cores": traits.cores,
         "rdma": traits.rdma,
     }
 
 
 def _class_line(record: Mapping[str, Any]) -> str:
-    """Return ``fabric: 80 rows for calls between nodes (64 cores a node, remote DMA)``."""
+    """Return ``fabric: 80 rows for calls between nodes; nearest machine stampede2, ...``."""
     adapters = "remote DMA" if record["rdma"] else "no remote DMA"
     nodes = f"{record['cores'] or 'unknown'} cores a node, {adapters}"
     if record["name"] is None:
         return f"none, measured choices only ({nodes})"
-    return f"{record['name']}: {plural(record['rows'], 'row')} for calls between nodes ({nodes})"
+    rows = f"{plural(record['rows'], 'row')} for calls between nodes"
+    how = "by calibration" if record["calibrated"] else "by what the system tells"
+    far = distance_line(record["nearest"], record["distance"], record["by"])
+    return f"{record['name']}: {rows if record['rows'] else 'built-in choices'}; {far}; {how} ({nodes})"
+
+
+def distance_line(machine: str, distance: float | None, by: Sequence[str]) -> str:
+    """Return ``nearest machine stampede2, values differ 1.38 times (cores, latency)``."""
+    if distance is None:
+        return f"nearest machine {machine}, no value is known of both"
+    return f"nearest machine {machine}, values differ {distance:.2f} times ({', '.join(by)})"
+
+
+def _calibration(facts: Sequence[Facts]) -> dict[str, Any]:
+    """Return the calibration that rank 0 finds, or why there is none that is used."""
+    found = kept()
+    kinds = {one.kind for one in facts}
+    differ = "nodes differ, so no calibration is used" if len(kinds) > 1 else ""
+    return {
+        "profile": written(found.profile),
+        "made": None if found.found is None else found.found.made,
+        "about": differ or found.about,
+    }
 
 
 def _tuned_here(state: State) -> list[str]:

@@ -30,6 +30,9 @@ class Facts:
     local: int | None = None  # its number on its node, as the launcher counts
     cores: int = 0  # of its node; 0: not known
     rdma: bool = False  # whether its node has adapters that read and write memory by themselves
+    kind: int = 0  # stands for its processor: nodes with other numbers are others
+    profile: tuple[float, ...] = ()  # on rank 0: what is known of the machine
+    calibrates: bool = False  # on rank 0: the machine is calibrated, if it was not yet
 
 
 def arrange(

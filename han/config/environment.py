@@ -14,9 +14,19 @@ PREFIX, OF_TESTS, OF_BUILD = "HAN_", "HAN_TEST_", "HAN_CFLAGS"
 ENVIRONMENT = {
     **{VARIABLES[name]: about.partition(" (HAN_")[0] for name, about in SETTINGS.items()},
     "HAN_ABORT": "1: an error that a rank does not catch ends all ranks, as python -m mpi4py does",
+    "HAN_CALIBRATE": "first: the first communicator calibrates the machine; off: no calibration",
     "HAN_ARENA": "most memory of a process's shared arrays, as 8GiB; default: half of the memory",
     "HAN_SHM_DIR": "a folder in a memory file system, for shared memory; default: /dev/shm",
 }
+
+
+CALIBRATE_FIRST, CALIBRATE_OFF = "first", "off"
+
+
+def calibrate_setting(environ: Mapping[str, str]) -> str:
+    """Return what ``HAN_CALIBRATE`` says; "" for nothing, or for a wrong value."""
+    said = environ.get("HAN_CALIBRATE", "")
+    return said if said in (CALIBRATE_FIRST, CALIBRATE_OFF) else ""
 
 
 def aborts(environ: Mapping[str, str]) -> bool:
@@ -29,7 +39,10 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     abort = environ.get("HAN_ABORT", "")
     wrong = abort and not isinstance(as_truth(abort), bool)
     text = f"environment variable HAN_ABORT: {abort!r} is not one of {TRUTHS}; taken as 0"
-    return [text] * bool(wrong) + [
+    said = environ.get("HAN_CALIBRATE", "")
+    other = f"environment variable HAN_CALIBRATE: {said!r} is neither first nor off; not used"
+    odd = bool(said) and not calibrate_setting(environ)
+    return [text] * bool(wrong) + [other] * odd + [
         unknown(f"environment variable {name}", name, ENVIRONMENT)
         for name in sorted(environ)
         if name.startswith(PREFIX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,10 @@ from han.config.arrange import Facts, arrange, empty_levels
 from han.config.errors import config_error
 from han.config.rails import launched_place, rails_of
 from han.model.topology import Topology
+from han.ranks.calibration import asks_first, known_profile
+from han.ranks.machine import fingerprint
 from han.ranks.quota import processors
+from han.tuning.profile import UNKNOWN, Profile
 
 if TYPE_CHECKING:
     from han.config.config import Config
@@ -40,6 +44,7 @@ class Conditions(NamedTuple):
     mesh: bool = False  # cores exchange cache lines over a mesh
     cores: int = 0  # of the node that has fewest; 0: not known
     rdma: bool = False  # here it must hold on all nodes: adapters do remote DMA
+    profile: Profile = UNKNOWN  # as rank 0 knows it, if all nodes have the same processors
 
 
 def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
@@ -61,7 +66,7 @@ def gather_facts(meeting: Meeting, config: Config) -> list[Facts]:
     wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
     meeting.barrier(STEP)
     memory = shared_with(meeting.comm)
-    return meeting.share(lambda: _look(memory, wanted), STEP)
+    return meeting.share(lambda: _look(memory, wanted, meeting.rank == 0), STEP)
 
 
 def facts_of(facts: Sequence[Facts], ranks: Sequence[int]) -> list[Facts]:
@@ -95,7 +100,7 @@ def shared_with(comm: MPI.Intracomm) -> int:
     return int(lowest[0])
 
 
-def _look(memory: int, wanted: Sequence[str]) -> Facts:
+def _look(memory: int, wanted: Sequence[str], is_first: bool) -> Facts:
     cpus = frozenset(os.sched_getaffinity(0))
     places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
     return Facts(
@@ -108,7 +113,16 @@ def _look(memory: int, wanted: Sequence[str]) -> Facts:
         launched_place(os.environ),
         os.cpu_count() or 0,
         has_rdma(),
+        _kind(),
+        tuple(known_profile()) if is_first else (),
+        is_first and asks_first(),
     )
+
+
+def _kind() -> int:
+    """Return a number that stands for the processors of this node."""
+    here = fingerprint()
+    return zlib.crc32(repr((here.cpu, here.cores, here.layout)).encode())
 
 
 def has_rdma(classes: Path = CLASSES) -> bool:
@@ -139,6 +153,7 @@ def conditions(facts: Sequence[Facts]) -> Conditions:
         any(f.mesh for f in facts),
         min(f.cores for f in facts),
         all(f.rdma for f in facts),
+        Profile(*facts[0].profile) if len({f.kind for f in facts}) == 1 else UNKNOWN,
     )
 
 

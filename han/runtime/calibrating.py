@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from time import monotonic
@@ -12,15 +12,24 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
+from han.common.errors import SetupError
 from han.common.grouped import grouped
 from han.common.system import text_of
+from han.config.arrange import Facts
+from han.ranks.calibration import begin, remember
 from han.ranks.discover import outnumber_processors
 from han.ranks.machine import fingerprint
 from han.ranks.meeting import Meeting
 from han.runtime.measured import CALIBRATION, ROUNDS
 from han.runtime.probes import STEP, Probes
 from han.tuning.profile import Profile
-from han.tuning.tuned.calibrated import Calibration
+from han.tuning.tuned.calibrated import (
+    UNUSED,
+    Calibration,
+    CalibrationError,
+    file_of,
+    write,
+)
 from han.tuning.tuned.combined import Combined, combined
 from han.tuning.tuned.fingerprint import SAME, Fingerprint
 
@@ -41,6 +50,35 @@ class Measured:
     def calibration(self) -> Calibration:
         """What may be kept."""
         return Calibration(self.machine, self.values.profile, date.today().isoformat())
+
+
+def calibrated_first(meeting: Meeting, facts: tuple[Facts, ...]) -> tuple[Facts, ...]:
+    """Calibrate, keep it on rank 0, and return facts with what was measured; collective.
+
+    If it is of no use, the facts stay as they are, and rank 0 tells why.
+    """
+    begin()
+    try:
+        found = calibrate(meeting, facts[meeting.rank].memory)
+    except SetupError as error:  # on all ranks
+        return _uncalibrated(meeting, facts, [str(error)])
+    if found.values.problems:
+        return _uncalibrated(meeting, facts, found.values.problems)
+    if meeting.rank == 0:
+        try:
+            write(file_of(found.machine), found.calibration)
+        except CalibrationError as error:
+            remember(str(error))
+    profile = found.values.profile.over(Profile(*facts[0].profile))
+    return replace(facts[0], profile=tuple(profile)), *facts[1:]
+
+
+def _uncalibrated(
+    meeting: Meeting, facts: tuple[Facts, ...], problems: Sequence[str]
+) -> tuple[Facts, ...]:
+    if meeting.rank == 0:
+        remember(f"not kept: {'; '.join(problems)}{UNUSED}")
+    return facts
 
 
 class _Told(NamedTuple):

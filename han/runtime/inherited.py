@@ -110,6 +110,7 @@ class Inherited:
         conditions = here._replace(
             oversubscribed=here.oversubscribed or above.oversubscribed,
             rationed=here.rationed or above.rationed,
+            profile=above.profile,
         )
         reach = self.reach
         near = reach is not None and reach.covers(topology, ranks)

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from han.config.arrange import Facts
+from han.config.config import Config
 from han.memory.shared import Lending, SharedMemory
 from han.model.topology import MAX_LEVELS
+from han.ranks.calibration import is_uncalibrated
 from han.ranks.discover import STEP, Conditions, check_agreement, discover, gather_facts
 from han.ranks.health import AGREED, Health
 from han.ranks.mail import Mail
@@ -217,7 +219,7 @@ def _without_parent(outer: Meeting, given: Given, draft: Draft | None, is_root: 
         mine = int.from_bytes(os.urandom(4), "little") >> 1, is_root and ROOTS.takes(own)
         told = meeting.allgather(mine, STEP)
         token, stays = told[0][0], all(takes for _, takes in told)
-        facts = draft.facts if draft else tuple(gather_facts(meeting, config))
+        facts = draft.facts if draft else _looked(meeting, config)
         topology, here = discover(facts, config)
         conditions = draft.conditions if draft else here
         health = Health(meeting, Notices(Mail(own, token), range(meeting.size), token))
@@ -230,6 +232,16 @@ def _without_parent(outer: Meeting, given: Given, draft: Draft | None, is_root: 
         own.Free()
         raise
     return made[0]
+
+
+def _looked(meeting: Meeting, config: Config) -> tuple[Facts, ...]:
+    """Find out where the ranks are; if rank 0 asks for it, calibrate the machine; collective."""
+    facts = tuple(gather_facts(meeting, config))
+    if not is_uncalibrated(facts):
+        return facts
+    from han.runtime.calibrating import calibrated_first
+
+    return calibrated_first(meeting, facts)
 
 
 def _with_parent(
@@ -274,8 +286,9 @@ def _made(
     set_helper(config.wait, conditions)
     engines = Engines(health, Waiting.of(config.wait, conditions), recorder)
     traits = NodeTraits(
-        conditions.oversubscribed, conditions.mesh, conditions.cores, conditions.rdma
-    )
+        conditions.oversubscribed, conditions.mesh, conditions.cores, conditions.rdma,
+        conditions.profile,
+    )  # fmt: skip
     maps = shared.arena is not None
     planner = ALIKE.planner(topology, config, traits, health.rank, maps, given.tuned.table)
     engines.open(shared.channels, planner.bounds)

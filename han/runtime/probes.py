@@ -181,7 +181,7 @@ class Probes:
         found = dict[str, float]()
         with self._pair(turn, 1) as pair:
             if pair is not None:
-                latency = min(pair.there_and_back(how.rounds) for _ in range(CHUNKS))
+                latency = median(pair.there_and_back(how.rounds) for _ in range(CHUNKS))
                 found["latency"] = 1e6 * latency
                 streams = [pair.stream(pair.first, 8 * how.rounds) for _ in range(2)]
                 spent = max(0.0, min(streams) - 2 * latency) / (8 * how.rounds)
