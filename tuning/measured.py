@@ -31,7 +31,7 @@ REACH_BEYOND = 2  # the same for sizes below or above all measured ones
 FEWEST_ROUNDS = 3  # fewer have no spread
 DISTURBED = 1.5  # spread of the rounds beyond which other programs took part
 SLOW = 1.5  # times the usual value: a node is another one, or its link is slow
-FAR = 4.0  # times that values differ: the nearest machine beyond says nothing about this one
+FARTHEST = 4.0  # times that values differ: the nearest machine beyond says nothing about this one
 
 # ---- costs of stages -----------------------------------------------------------------------------
 

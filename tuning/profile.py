@@ -37,6 +37,10 @@ class Profile(NamedTuple):
     reduce: float = 0.0
     memory: float = 0.0
 
+    def __bool__(self) -> bool:
+        """Return whether anything is known."""
+        return any(self)
+
     @property
     def has_network(self) -> bool:
         """Whether messages between nodes were measured."""

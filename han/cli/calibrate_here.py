@@ -16,7 +16,7 @@ from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.common.units import plural
-from han.config.machine import load_machine
+from han.config.machine import load_machine, ready_machines
 from han.measure.bench_machine import heading, look
 from han.ranks.discover import has_rdma, shared_with
 from han.ranks.meeting import Meeting
@@ -25,12 +25,11 @@ from han.runtime.measured import ROUNDS
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.machine_classes import Standing, standing
 from han.tuning.measured_machine import machine_with
-from han.tuning.profile import Profile, profile_of
+from han.tuning.profile import UNKNOWN, Profile, profile_of
 from han.tuning.tuned.calibrated import Calibration, CalibrationError, file_of, write
 from han.tuning.tuned.combined import unit_of
 
 LIMIT = 60.0  # seconds that ranks wait for each other
-ALONE = ("two-cores", "sixteen-cores")  # ready machines of one node
 HEADS = ("value", "measured", "unit", "spread", "nearest")
 
 
@@ -54,7 +53,7 @@ def calibrate_here(out: Path | None, force: bool, as_json: bool) -> None:
     if refused:
         raise typer.Exit(1)
     if out is not None:
-        write_file(out, yaml.safe_dump(_model(found, where), sort_keys=False))
+        write_file(out, yaml.safe_dump(_model(found), sort_keys=False))
 
 
 def standing_of(profile: Profile) -> Standing:
@@ -70,13 +69,16 @@ def _keep(found: Measured) -> Calibration:
         raise ArgumentError(str(error)) from None
 
 
-def _model(found: Measured, where: Standing) -> dict[str, Any]:
-    nodes = found.nodes
-    profile, made = found.values.profile, found.calibration.made
-    base = where.machine
-    if not (base and profile.has_network):
-        base = min(ALONE, key=lambda name: profile.distance(profile_of(load_machine(name))))
-    return machine_with(profile, base, len(nodes), len(nodes[0]), made)
+def _model(found: Measured) -> dict[str, Any]:
+    profile, made, nodes = found.values.profile, found.calibration.made, found.nodes
+    return machine_with(profile, base_of(profile), len(nodes), len(nodes[0]), made)
+
+
+def base_of(profile: Profile) -> str:
+    """Return the ready machine that is nearest: of several nodes, if messages were measured."""
+    every = {name: profile_of(load_machine(name)) for name in ready_machines()}
+    alike = {n: one for n, one in every.items() if one.has_network == profile.has_network}
+    return min(alike, key=lambda name: profile.distance(alike[name]))
 
 
 def _record(found: Measured, where: Standing, kept: Calibration | None) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def _record(found: Measured, where: Standing, kept: Calibration | None) -> dict[
 
 def _lines(found: Measured, where: Standing, kept: Calibration | None) -> Iterator[str]:
     values = found.values
-    nearest = profile_of(load_machine(where.machine)) if where.machine else Profile()
+    nearest = dict(where.found.machines)[where.machine] if where.found else UNKNOWN
     rows = [
         [name, f"{value:.4g}", "" if name == "cores" else unit_of(name),
          f"{values.spreads[name]:.2f}" if name in values.spreads else "",

@@ -138,5 +138,8 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
 
 def listed() -> str:
     """Return the table of the classes that come with han."""
-    rows = [(one.name, one.about, str(len(one.rows)), ", ".join(dict(one.machines))) for one in shipped()]
+    rows = [
+        (one.name, one.about, str(len(one.rows)), ", ".join(name for name, _ in one.machines))
+        for one in shipped()
+    ]
     return shown_table("", ["class", "about", "rows", "computed on"], rows, left=["about"])

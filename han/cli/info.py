@@ -249,9 +249,10 @@ def _class_line(record: Mapping[str, Any]) -> str:
     if record["name"] is None:
         return f"none, measured choices only ({nodes})"
     rows = f"{plural(record['rows'], 'row')} for calls between nodes"
+    runs = rows if record["rows"] else "built-in choices"
     how = "by calibration" if record["calibrated"] else "by what the system tells"
     far = distance_line(record["nearest"], record["distance"], record["by"])
-    return f"{record['name']}: {rows if record['rows'] else 'built-in choices'}; {far}; {how} ({nodes})"
+    return f"{record['name']}: {runs}; {far}; {how} ({nodes})"
 
 
 def distance_line(machine: str, distance: float | None, by: Sequence[str]) -> str:

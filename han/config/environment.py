@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from han.common.suggest import unknown
 from han.config.rc import SETTINGS, VARIABLES, rc
@@ -36,19 +36,22 @@ def aborts(environ: Mapping[str, str]) -> bool:
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Return a text for each unknown variable that begins with ``HAN_``, or a wrong value."""
-    abort = environ.get("HAN_ABORT", "")
-    wrong = abort and not isinstance(as_truth(abort), bool)
-    text = f"environment variable HAN_ABORT: {abort!r} is not one of {TRUTHS}; taken as 0"
-    said = environ.get("HAN_CALIBRATE", "")
-    other = f"environment variable HAN_CALIBRATE: {said!r} is neither first nor off; not used"
-    odd = bool(said) and not calibrate_setting(environ)
-    return [text] * bool(wrong) + [other] * odd + [
+    return [*_wrong_values(environ)] + [
         unknown(f"environment variable {name}", name, ENVIRONMENT)
         for name in sorted(environ)
         if name.startswith(PREFIX)
         and not name.startswith(OF_TESTS)
         and name not in (*ENVIRONMENT, OF_BUILD)
     ]
+
+
+def _wrong_values(environ: Mapping[str, str]) -> Iterator[str]:
+    abort, calibrate = (environ.get(name, "") for name in ("HAN_ABORT", "HAN_CALIBRATE"))
+    if abort and not isinstance(as_truth(abort), bool):
+        yield f"environment variable HAN_ABORT: {abort!r} is not one of {TRUTHS}; taken as 0"
+    if calibrate and not calibrate_setting(environ):
+        known = f"{CALIBRATE_FIRST!r} nor {CALIBRATE_OFF!r}"
+        yield f"environment variable HAN_CALIBRATE: {calibrate!r} is neither {known}; not used"
 
 
 def warn_of_unknown(environ: Mapping[str, str]) -> None:

@@ -90,9 +90,7 @@ class _Told(NamedTuple):
     cpus: frozenset[int]
 
 
-def calibrate(
-    meeting: Meeting, memory: int, tell: Callable[[], object] = lambda: None
-) -> Measured:
+def calibrate(meeting: Meeting, memory: int, tell: Callable[[], object] = lambda: None) -> Measured:
     """Measure the machine; collective.
 
     `memory` is the lowest rank that this one shares memory with. `tell` is called after each round.

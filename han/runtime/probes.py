@@ -24,8 +24,24 @@ from han.model.channel_layout import LINE
 from han.model.element_types import kernel
 from han.ranks.meeting import Meeting
 from han.runtime.measured import (
-    BATCH, BULK_SECONDS, CELL, CHUNKS, FIRST_TRIES, HANDS, LARGEST, LEAST_BULK, LEAST_MEMORY, LINES,
-    MANY, MEMORY, OF_NODE, PATIENT, REPEATS, REST, SPINS, WINDOW,
+    BATCH,
+    BULK_SECONDS,
+    CELL,
+    CHUNKS,
+    FIRST_TRIES,
+    HANDS,
+    LARGEST,
+    LEAST_BULK,
+    LEAST_MEMORY,
+    LINES,
+    MANY,
+    MEMORY,
+    OF_NODE,
+    PATIENT,
+    REPEATS,
+    REST,
+    SPINS,
+    WINDOW,
 )  # fmt: skip
 from han.tuning.profile import Profile
 

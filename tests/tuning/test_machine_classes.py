@@ -7,7 +7,7 @@ import pytest
 from machines import topology_of
 
 from han.config.config import load_config
-from han.config.machine import load_machine
+from han.config.machine import load_machine, ready_machines
 from han.ranks.discover import has_rdma
 from han.tasks.call import call_signature
 from han.tuning.built_in import machine_classes
@@ -29,8 +29,8 @@ ROW = {
 }
 RECORD = {
     "format": "han-machine-class", "version": 1, "about": "some nodes",
-    "when": {"cores": {"min": 8}, "rdma": True}, "machines": {"stampede2": {"cores": 48, "latency": 2.2}}, "grids": {},
-    "rows": [ROW],
+    "when": {"cores": {"min": 8}, "rdma": True},
+    "machines": {"stampede2": {"cores": 48, "latency": 2.2}}, "grids": {}, "rows": [ROW],
 }  # fmt: skip
 CALL = call_signature("allreduce", 8)
 
@@ -122,6 +122,8 @@ def test_classes_that_come_with_han_are_right():
     assert any(one.rows for one in machine_classes.shipped())
     for one in machine_classes.shipped():
         for name, profile in one.machines:
+            if name not in ready_machines():
+                continue  # a machine that was calibrated
             of_model = profile_of(load_machine(name))
             assert profile == pytest.approx(of_model, rel=1e-3), f"{one.name}: {name} has changed"
         names = [row.name for row in one.rows]

@@ -22,7 +22,7 @@ from han.config.source import READY
 from han.model.topology import Topology
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.table import UNUSED, ChoicesError, content_of
-from han.tuning.measured import FAR
+from han.tuning.measured import FARTHEST
 from han.tuning.profile import Profile, profile_from, written
 from han.tuning.row import Row, thresholds
 from han.tuning.row_reading import CALLS, known_keys, rows_of, when_of
@@ -165,7 +165,7 @@ def standing(traits: NodeTraits) -> Standing:
     profile = traits.profile._replace(cores=traits.cores)
     if profile.has_network:
         found = _nearest(shipped(), profile)
-        if found.distance <= FAR:
+        if found.distance <= FARTHEST:
             return found._replace(calibrated=True)
     return _nearest(tuple(one for one in shipped() if one.holds(traits)), profile)
 

@@ -17,8 +17,8 @@ from han.common.json_files import Format
 from han.tuning.built_in.table import machines_of
 from han.tuning.profile import UNKNOWN, Profile, profile_from, written
 from han.tuning.row_reading import known_keys
-from han.tuning.tuned.fingerprint import WEIGHTS, Fingerprint
 from han.tuning.tuned.find import Version, default_file, version_of
+from han.tuning.tuned.fingerprint import WEIGHTS, Fingerprint
 
 FOLDER = "calibrated"  # in the user's data folder
 KEYS = ("format", "version", "machine", "made", "profile")

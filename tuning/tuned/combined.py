@@ -51,7 +51,7 @@ def combined(
 
 def _of_node(row: Sequence[Profile], ranks: Sequence[int], name: str) -> float:
     """Return the value of a node in a round; 0: its ranks did not measure it."""
-    found = [value for rank in ranks if (value := getattr(row[rank], name))]
+    found: list[float] = [value for rank in ranks if (value := getattr(row[rank], name))]
     if not found:
         return 0.0
     return len(found) * min(found) if name in TOGETHER else median(found)
