@@ -115,8 +115,7 @@ def _rounds(probes: Probes, begun: float, tell: Callable[[], object]) -> list[li
     """Take as many rounds as fit into the time; rank 0's clock decides."""
     meeting, how = probes.meeting, probes.amounts()
     found = list[list[Profile]]()
-    probes.round(0, how)  # caches and connections are cold
-    meeting.barrier(STEP)
+    probes.memory(0)  # caches are cold
     for turn in range(ROUNDS):
         start = monotonic()
         own, spent = probes.round(turn, how), start - begun

@@ -61,7 +61,7 @@ LAST_MESSAGES = 3.0  # seconds in which the last messages of other ranks arrive
 MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
 
 # Calibrations: docs/decisions/calibration.md.
-CALIBRATION = 4.2  # seconds after which no further round begins that would end later
+CALIBRATION = 4.7  # seconds after which no further round begins that would end later
 ROUNDS = 9  # of a calibration, at most
 BATCH = 0.03  # seconds of a probe, about
 REST = 0.01  # seconds that a rank sleeps while others measure
@@ -69,6 +69,7 @@ CHUNKS = 5  # of small messages in a probe; the fastest counts
 FIRST_TRIES = 3  # of messages of each size, until the sizes are known
 WINDOW = 4  # large messages that are under way at a time
 MANY = 200  # small messages of a chunk, at most
+ROW = 8  # times as many in a row tell what one takes of a processor
 SPINS = 100  # tries before a rank yields to others
 LEAST_BULK, LARGEST = 1 << 16, 1 << 22  # bytes of large messages
 BULK_SECONDS = 0.008  # of a large message

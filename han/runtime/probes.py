@@ -24,24 +24,8 @@ from han.model.channel_layout import LINE
 from han.model.element_types import kernel
 from han.ranks.meeting import Meeting
 from han.runtime.measured import (
-    BATCH,
-    BULK_SECONDS,
-    CELL,
-    CHUNKS,
-    FIRST_TRIES,
-    HANDS,
-    LARGEST,
-    LEAST_BULK,
-    LEAST_MEMORY,
-    LINES,
-    MANY,
-    MEMORY,
-    OF_NODE,
-    PATIENT,
-    REPEATS,
-    REST,
-    SPINS,
-    WINDOW,
+    BATCH, BULK_SECONDS, CELL, CHUNKS, FIRST_TRIES, HANDS, LARGEST, LEAST_BULK, LEAST_MEMORY, LINES,
+    MANY, MEMORY, OF_NODE, PATIENT, REPEATS, REST, ROW, SPINS, WINDOW,
 )  # fmt: skip
 from han.tuning.profile import Profile
 
@@ -115,6 +99,12 @@ class Pair:
             self._move(other)
         return (perf_counter() - begun) / (2 * rounds)
 
+    def greet(self) -> None:
+        """Wait for the peer, and let the library make its connection."""
+        self.tells.Start()
+        self._move(self.hears)
+        self._finish(self.tells)
+
     def stream(self, sends: bool, rounds: int) -> float:
         """Send messages to the peer, or receive them; return the seconds until it has them all."""
         requests = self.sends if sends else self.receives
@@ -137,8 +127,9 @@ class Amounts(NamedTuple):
     """How much a round measures: so that no probe takes much longer than BATCH."""
 
     bulk: int = LEAST_BULK  # bytes of a large message
+    bulks: int = 1  # large messages in a row
     rounds: int = 1  # of small messages
-    bulks: int = 1  # rounds of large ones
+    chunks: int = 1  # of as many rounds
 
 
 class Probes:
@@ -155,6 +146,10 @@ class Probes:
         size = min(MEMORY, max(LEAST_MEMORY, OF_NODE // len(here)))
         self.from_here, self.to_here = np.ones(size, np.uint8), np.ones(size, np.uint8)
 
+    def _together(self) -> None:
+        """Wait for the ranks of this node: to wait for all nodes takes long where links are slow."""
+        self.meeting.gather(self.nodes.here, STEP)
+
     # ---- between nodes --------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -166,7 +161,9 @@ class Probes:
         if there and taken:
             room = [one[:nbytes] for one in self.room]
             pair = Pair(self.meeting, there[place], self.out[:nbytes], room)
-        self.meeting.barrier(STEP)
+        self._together()
+        if pair is not None:
+            pair.greet()
         yield pair
         if pair is None:
             sleep(REST)  # other ranks may need this processor
@@ -175,14 +172,17 @@ class Probes:
 
     def amounts(self) -> Amounts:
         """Try messages of growing sizes, and return how much each round measures; collective."""
+        if len(self.nodes.ranks) == 1:
+            return Amounts()
         small, bulk = self._first(1), LEAST_BULK
         while True:
             large = self._first(bulk)
             if large - small > BULK_SECONDS or large > BATCH or bulk == LARGEST:
                 break
             bulk *= 2
-        each = int(BATCH / CHUNKS / 2 / small)
-        return Amounts(bulk, max(1, min(MANY, each)), max(1, round(BATCH / large)))
+        both = int(BATCH / (2 * small))  # there and back
+        rounds, chunks = max(1, min(MANY, both // CHUNKS)), max(1, min(CHUNKS, both))
+        return Amounts(bulk, max(1, round(BATCH / large)), rounds, chunks)
 
     def _first(self, nbytes: int) -> float:
         """Return the seconds of a message between the slowest two nodes; collective."""
@@ -197,12 +197,12 @@ class Probes:
         found = dict[str, float]()
         with self._pair(turn, 1) as pair:
             if pair is not None:
-                latency = median(pair.there_and_back(how.rounds) for _ in range(CHUNKS))
+                latency = median(pair.there_and_back(how.rounds) for _ in range(how.chunks))
                 found["latency"] = 1e6 * latency
-                streams = [pair.stream(pair.first, 8 * how.rounds) for _ in range(2)]
-                spent = max(0.0, min(streams) - 2 * latency) / (8 * how.rounds)
-                if pair.first and spent:
-                    found["overhead"] = 1e6 * spent
+                row = ROW * how.rounds
+                spent = pair.stream(pair.first, row) - 2 * latency
+                if pair.first and spent > 0:
+                    found["overhead"] = 1e6 * spent / row
         found |= self._streamed("bandwidth", turn, how.bulk, how.bulks)
         piece = max(how.bulk // max(map(len, self.nodes.ranks)), LEAST_BULK // 4)
         return found | self._streamed("injection", turn, piece, how.bulks, all_ranks=True)
@@ -234,7 +234,7 @@ class Probes:
         other = 1 + turn % max(1, len(here) - 1)
         if not place:
             self.lines[:] = 0
-        self.meeting.barrier(STEP)
+        self._together()
         if len(here) == 1 or place not in (0, other):
             sleep(REST)
             return {}
@@ -258,14 +258,14 @@ class Probes:
             a, b = 2 * k % 4, (2 * k + 1) % 4
             for cell in (a, b):
                 _native.plain_copy(mine[cell], own)
-            self.meeting.barrier(STEP)
+            self._together()
             copies.append(_seconds(partial(_native.plain_copy, room, there[a])))
             sums.append(_seconds(partial(_native.plain_combine, room, own, there[b], add)))
         return {"copy": 1e-6 * CELL / median(copies), "reduce": 1e-6 * CELL / median(sums)}
 
     def _own_memory(self) -> dict[str, float]:
         """Copy in all ranks at once what fits into no cache of a core."""
-        self.meeting.barrier(STEP)
+        self._together()
         work = partial(_native.plain_copy, self.to_here, self.from_here)
         return {"memory": 1e-6 * self.to_here.size / median(_seconds(work) for _ in range(REPEATS))}
 
