@@ -204,5 +204,5 @@ def test_conditions_tell_the_smallest_node_and_adapters_that_all_have():
         Facts(node, "a", frozenset([0]), {}, cores=cores, rdma=rdma)
         for node, (cores, rdma) in enumerate([(64, True), (32, True), (128, False)])
     ]
-    assert conditions(facts[:2])[3:] == (32, True)
-    assert conditions(facts)[3:] == (32, False)
+    assert conditions(facts[:2])[3:5] == (32, True)
+    assert conditions(facts)[3:5] == (32, False)
