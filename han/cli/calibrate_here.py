@@ -22,6 +22,7 @@ from han.ranks.discover import has_rdma, shared_with
 from han.ranks.meeting import Meeting
 from han.runtime.calibrating import Measured, calibrate
 from han.runtime.measured import ROUNDS
+from han.runtime.probes import STEP
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.machine_classes import Standing, standing
 from han.tuning.measured_machine import machine_with
@@ -44,7 +45,7 @@ def calibrate_here(out: Path | None, force: bool, as_json: bool) -> None:
     where = standing_of(found.values.profile)
     problems = found.values.problems
     refused = bool(problems) and not force
-    kept = None if refused or comm.rank else _keep(found)
+    kept = None if refused else _keep(meeting, found)
     if as_json:
         say(json.dumps(_record(found, where, kept), indent=1))
     else:
@@ -61,12 +62,17 @@ def standing_of(profile: Profile) -> Standing:
     return standing(NodeTraits(cores=int(profile.cores), rdma=has_rdma(), profile=profile))
 
 
-def _keep(found: Measured) -> Calibration:
-    """Write the calibration; raises ArgumentError."""
+def _keep(meeting: Meeting, found: Measured) -> Calibration:
+    """Write the calibration on rank 0; raises ArgumentError on all ranks."""
+    kept, problem = found.calibration, ""
     try:
-        return write(file_of(found.machine), found.calibration)
+        kept = kept if meeting.rank else write(file_of(found.machine), kept)
     except CalibrationError as error:
-        raise ArgumentError(str(error)) from None
+        problem = str(error)
+    problem = meeting.allgather(problem, STEP)[0]
+    if problem:
+        raise ArgumentError(problem)
+    return kept
 
 
 def _model(found: Measured) -> dict[str, Any]:

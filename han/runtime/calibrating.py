@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import NamedTuple
 
 from mpi4py import MPI
@@ -20,7 +20,7 @@ from han.ranks.calibration import begin, remember
 from han.ranks.discover import outnumber_processors
 from han.ranks.machine import fingerprint
 from han.ranks.meeting import Meeting
-from han.runtime.measured import CALIBRATION, ROUNDS
+from han.runtime.measured import CALIBRATION, PACE, ROUNDS
 from han.runtime.probes import STEP, Probes
 from han.tuning.profile import Profile
 from han.tuning.tuned.calibrated import (
@@ -118,8 +118,10 @@ def _rounds(probes: Probes, begun: float, tell: Callable[[], object]) -> list[li
     probes.memory(0)  # caches are cold
     for turn in range(ROUNDS):
         start = monotonic()
-        own, spent = probes.round(turn, how), start - begun
-        rows = meeting.allgather((own, spent + 2 * (monotonic() - start)), STEP)
+        own = probes.round(turn, how)
+        sleep(max(0.0, start + PACE - monotonic()))
+        then = 2 * monotonic() - start - begun  # the end of a further round
+        rows = meeting.allgather((own, then), STEP)
         found.append([profile for profile, _ in rows])
         tell()
         if rows[0][1] > CALIBRATION:

@@ -63,6 +63,7 @@ MOST_TOLD = 128  # ranks of a communicator that all hear of a normal end
 # Calibrations: docs/decisions/calibration.md.
 CALIBRATION = 4.7  # seconds after which no further round begins that would end later
 ROUNDS = 9  # of a calibration, at most
+PACE = 0.1  # seconds between two rounds, at least: what disturbs passes, or is noticed
 BATCH = 0.03  # seconds of a probe, about
 REST = 0.01  # seconds that a rank sleeps while others measure
 CHUNKS = 5  # of small messages in a probe; the fastest counts
@@ -75,7 +76,7 @@ LEAST_BULK, LARGEST = 1 << 16, 1 << 22  # bytes of large messages
 BULK_SECONDS = 0.008  # of a large message
 CELL = 1 << 17  # bytes that a rank hands over in shared memory
 LINES, HANDS = 200, 5  # cache lines, and how often each is handed over
-PATIENT = 0.1  # seconds until a rank gives a hand-over up
+PATIENT_FIRST, PATIENT = 0.1, 0.01  # seconds until a rank gives a hand-over up
 REPEATS = 6  # copies of a probe; their median counts
 # Bytes of a copy that leaves a core's caches, of a rank and of all ranks of a node together.
 LEAST_MEMORY, MEMORY, OF_NODE = 1 << 21, 1 << 23, 1 << 26

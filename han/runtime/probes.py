@@ -24,8 +24,26 @@ from han.model.channel_layout import LINE
 from han.model.element_types import kernel
 from han.ranks.meeting import Meeting
 from han.runtime.measured import (
-    BATCH, BULK_SECONDS, CELL, CHUNKS, FIRST_TRIES, HANDS, LARGEST, LEAST_BULK, LEAST_MEMORY, LINES,
-    MANY, MEMORY, OF_NODE, PATIENT, REPEATS, REST, ROW, SPINS, WINDOW,
+    BATCH,
+    BULK_SECONDS,
+    CELL,
+    CHUNKS,
+    FIRST_TRIES,
+    HANDS,
+    LARGEST,
+    LEAST_BULK,
+    LEAST_MEMORY,
+    LINES,
+    MANY,
+    MEMORY,
+    OF_NODE,
+    PATIENT,
+    PATIENT_FIRST,
+    REPEATS,
+    REST,
+    ROW,
+    SPINS,
+    WINDOW,
 )  # fmt: skip
 from han.tuning.profile import Profile
 
@@ -238,14 +256,20 @@ class Probes:
         if len(here) == 1 or place not in (0, other):
             sleep(REST)
             return {}
-        lines = self.lines.reshape(LINES, LINE)
-        times = []
-        for line in lines:
-            seconds = _native.hand_over(line, not place, HANDS, PATIENT)
-            if seconds is None:  # both give up
-                break
-            times.append(seconds)
+        times = [*self._handed()]
         return {"flag": 1e6 * min(times) / (2 * HANDS)} if times else {}
+
+    def _handed(self) -> Iterator[float]:
+        """Yield the seconds of each line, until a rank lacks time; then the peer ends too."""
+        until = perf_counter() + BATCH
+        for k, line in enumerate(self.lines.reshape(LINES, LINE)):
+            patience = PATIENT if k else PATIENT_FIRST
+            seconds = _native.hand_over(line, not self.nodes.place, HANDS, patience)
+            if seconds is None:
+                return
+            yield seconds
+            if perf_counter() > until:
+                return
 
     def _cells(self) -> dict[str, float]:
         """Copy and combine what the next rank of the node has just written, as in cells."""

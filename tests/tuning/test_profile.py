@@ -86,6 +86,13 @@ def test_a_calibration_comes_before_what_the_system_tells():
     assert standing(traits._replace(profile=slow)).calibrated
 
 
+def test_cores_are_never_guessed():
+    """Whatever its network, a node of many cores is none of few."""
+    traits = NodeTraits(cores=32, profile=profile_of(MODELS["emulated-1gbit"]))
+    assert standing(traits).found.name == "ethernet"
+    assert standing(traits._replace(cores=2)).found.name == "few-cores"
+
+
 def test_without_a_network_or_with_one_like_no_other_the_system_tells():
     for profile in (Profile(copy=1e4, flag=0.1), profile_of(MODELS["emulated-50ms"])):
         where = standing(NodeTraits(cores=32, rdma=True, profile=profile))

@@ -1,9 +1,9 @@
 """Classes of machines: what calls between nodes run there, as the simulator found it.
 
-Nobody has tuned most machines. A calibration says to which class one belongs: that of the machine
-whose profile is nearest. Without a calibration it follows from what can be seen at once, the cores
-of nodes and the kind of adapters. The rows of a class decide after tuned tables and before built-in
-choices. ``han classes compute`` writes the files.
+Nobody has tuned most machines. Among the classes for nodes of so many cores, a calibration says to
+which one a machine belongs: that of the machine whose profile is nearest. Without a calibration the
+kind of adapters does, which can be seen at once. The rows of a class decide after tuned tables and
+before built-in choices. ``han classes compute`` writes the files.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ class MachineClass:
     def holds(self, traits: NodeTraits) -> bool:
         """Return whether nodes with these traits belong to the class."""
         return self.when.may_hold({"cores": traits.cores, "rdma": traits.rdma})
+
+    def may_hold(self, traits: NodeTraits) -> bool:
+        """Return whether nodes of so many cores may belong to the class, by their network."""
+        return self.when.may_hold({"cores": traits.cores})
 
 
 class Standing(NamedTuple):
@@ -164,7 +168,7 @@ def standing(traits: NodeTraits) -> Standing:
         return Standing()
     profile = traits.profile._replace(cores=traits.cores)
     if profile.has_network:
-        found = _nearest(shipped(), profile)
+        found = _nearest(tuple(one for one in shipped() if one.may_hold(traits)), profile)
         if found.distance <= FARTHEST:
             return found._replace(calibrated=True)
     return _nearest(tuple(one for one in shipped() if one.holds(traits)), profile)
