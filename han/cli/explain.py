@@ -10,9 +10,11 @@ import typer
 from han.cli import imagined, options
 from han.cli.common import call_of, check_files, drawn, say, size_of, world
 from han.common.errors import ArgumentError
+from han.config.machine import load_machine
 from han.plots.tasks import plan_picture
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
+from han.tuning.prediction import Where
 
 
 def explain(
@@ -39,6 +41,13 @@ def explain(
     mesh: options.Mesh = False,
     cores: options.Cores = 0,
     rdma: options.Rdma = False,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            help="With --ranks: a machine file, or a ready machine, whose cores, adapters and "
+            "profile the imagined machine has."
+        ),
+    ] = None,
     plot: options.Plot = None,
     as_json: options.JsonFlag = False,
 ) -> None:
@@ -48,14 +57,24 @@ def explain(
     Examples:
       mpiexec -n 4 han explain allreduce 4MiB --config virtual-2x2
       han explain bcast 1MiB --ranks 64 --ppn 8
+      han explain allreduce 4KiB --ranks 256 --ppn 32 --machine thor
       han explain allreduce 1MiB --ranks 8 --ppn 2 --plot taskgraph.png
     """
     check_files(plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
+    if machine is not None:
+        traits = _traits_of(machine, ranks, ppn, traits)
     found = explained(call, config, ranks, ppn, traits, leaves=True)
     drawn(plot, partial(plan_picture, found.plan))
     say(imagined.explanation_json(found) if as_json else str(found))
+
+
+def _traits_of(machine: str, ranks: int | None, ppn: int | None, given: NodeTraits) -> NodeTraits:
+    """Return the traits of a machine; raises ArgumentError if options say them too."""
+    if ranks is None or any(given):
+        raise ArgumentError("--machine needs --ranks, and no other option that describes nodes")
+    return Where(load_machine(machine), 1, ppn or ranks).imagined().traits
 
 
 def explained(

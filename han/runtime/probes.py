@@ -87,10 +87,15 @@ class Nodes(NamedTuple):
 
 
 class Pair:
-    """Messages of one size between this rank and a peer; up to WINDOW may be under way."""
+    """Messages of one size between this rank and a peer; `first`: this one begins.
 
-    def __init__(self, meeting: Meeting, peer: int, out: Bytes, room: Sequence[Bytes]) -> None:
-        self.meeting, self.first, self.buffers = meeting, meeting.rank < peer, (out, room)
+    As many as `room` has places may be under way.
+    """
+
+    def __init__(
+        self, meeting: Meeting, peer: int, first: bool, out: Bytes, room: Sequence[Bytes]
+    ) -> None:
+        self.meeting, self.first, self.buffers = meeting, first, (out, room)
         comm, nothing = meeting.comm, [out[:0], MPI.BYTE]
         self.sends = [comm.Send_init([out, MPI.BYTE], peer, TAG) for _ in room]
         self.receives = [comm.Recv_init([one, MPI.BYTE], peer, TAG) for one in room]
@@ -165,7 +170,7 @@ class Probes:
         self.from_here, self.to_here = np.ones(size, np.uint8), np.ones(size, np.uint8)
 
     def _together(self) -> None:
-        """Wait for the ranks of this node: to wait for all nodes takes long where links are slow."""
+        """Wait for the ranks of this node; to wait for all takes long where links are slow."""
         self.meeting.gather(self.nodes.here, STEP)
 
     # ---- between nodes --------------------------------------------------------------------------
@@ -178,7 +183,8 @@ class Probes:
         pair = None
         if there and taken:
             room = [one[:nbytes] for one in self.room]
-            pair = Pair(self.meeting, there[place], self.out[:nbytes], room)
+            first = self.nodes.here < there  # of a node all ranks are, or none
+            pair = Pair(self.meeting, there[place], first, self.out[:nbytes], room)
         self._together()
         if pair is not None:
             pair.greet()

@@ -80,6 +80,14 @@ def test_explain_plans_for_a_machine_that_is_not_here():
     assert "sbib" in text
 
 
+def test_explain_takes_the_class_of_a_machine_file():
+    where = ("explain", "allreduce", "8", "--ranks", 256, "--ppn", 32)
+    assert "rule      class fabric" in call(*where, "--machine", "thor")
+    assert "rule      class ethernet" in call(*where, "--machine", "ethernet-25gbit")
+    assert "--machine needs --ranks" in refuse("explain", "bcast", "8", "--machine", "thor")
+    assert "no other option" in refuse(*where, "--machine", "thor", "--cores", 4)
+
+
 def test_explain_takes_the_levels_of_a_configuration():
     text = call("explain", "allreduce", "4MiB", "--ranks", 16, "--config", "four-levels-virtual")
     assert "level     pair (p)" in text

@@ -163,6 +163,7 @@ def test_programs_run_on_one_rank(page: Path, tmp_path: Path) -> None:
 @with_blocks("sh", "run")
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     for name, text in pages.files(page).items():
         Path(name).write_text(text)
     for command in pages.commands(page, only_run=True):
