@@ -68,7 +68,7 @@ def test_rows_decide_as_was_computed(lab, monkeypatch):
     times = {case: predicted([lab], case, uses[case.collective]) for case in GRID.cases()}
     found = chosen(times, GRID, 1.02)
     assert any(found.values())
-    of = MachineClass("big", "about", machine_classes.When.of((), {"cores": (2, 99)}), ("m",), ())
+    of = MachineClass("big", "about", machine_classes.When.of((), {"cores": (2, 99)}), (), ())
     rows = records(computed(found, times, uses, GRID), GRID)
     import json
 

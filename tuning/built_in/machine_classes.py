@@ -23,7 +23,7 @@ from han.model.topology import Topology
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.table import UNUSED, ChoicesError, content_of
 from han.tuning.measured import FARTHEST
-from han.tuning.profile import Profile, profile_from, written
+from han.tuning.profile import UNKNOWN, Profile, profile_from, written
 from han.tuning.row import Row, thresholds
 from han.tuning.row_reading import CALLS, known_keys, rows_of, when_of
 
@@ -180,7 +180,7 @@ def _nearest(classes: tuple[MachineClass, ...], profile: Profile) -> Standing:
     every = [
         Standing(one, name, profile.distance(other), tuple(profile.shared(other)))
         for one in classes
-        for name, other in one.machines
+        for name, other in one.machines or (("", UNKNOWN),)
     ]
     return min(every, key=lambda standing: standing.distance, default=Standing())
 
