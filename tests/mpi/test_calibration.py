@@ -18,6 +18,7 @@ from han.ranks.machine import fingerprint
 from han.ranks.meeting import Meeting
 from han.runtime import calibrating
 from han.runtime.calibrating import calibrate
+from han.runtime.roots import Roots
 from han.tuning.profile import UNKNOWN, Profile
 from han.tuning.tuned.calibrated import Calibration, file_of, find, write
 
@@ -25,12 +26,14 @@ INSIDE = {"copy", "reduce", "memory"}
 BETWEEN = {"latency", "bandwidth", "injection"}
 KEPT = Profile(cores=4, copy=8000.0, reduce=5000.0, memory=6e4, flag=0.1)
 
-pytestmark = pytest.mark.usefixtures("alone")  # no communicator is the root of another
-
 
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch):
-    """Calibrate as often as a test wants, in three rounds that count however they differ."""
+    """Calibrate as often as a test wants, in three rounds that count however they differ.
+
+    No communicator is the root of another.
+    """
+    monkeypatch.setattr("han.runtime.making.ROOTS", Roots(0))
     monkeypatch.setattr(calibrating, "ROUNDS", 3)
     for name in ("DISTURBED", "SLOW"):
         monkeypatch.setattr(f"han.tuning.tuned.combined.{name}", math.inf)
@@ -39,9 +42,9 @@ def few_rounds(monkeypatch):
 
 
 @pytest.fixture
-def shared_home(home, monkeypatch):
-    """Return one data folder for all ranks."""
-    monkeypatch.setenv("XDG_DATA_HOME", WORLD.bcast(str(home)))
+def shared_home(tmp_path, monkeypatch):
+    """Let all ranks have one data folder."""
+    monkeypatch.setenv("XDG_DATA_HOME", WORLD.bcast(str(tmp_path)))
 
 
 def measured(memory):

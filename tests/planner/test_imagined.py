@@ -15,6 +15,7 @@ from han.tasks.signature import Signature
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.imagined import ImaginedMachine
 from han.tuning.prediction import Where, plan_of
+from han.tuning.profile import profile_of
 
 MiB = 1 << 20
 ON_A_MESH = ("allreduce", "4MiB", "--ranks", 2)  # a call whose plan depends on the mesh
@@ -72,10 +73,10 @@ def test_commands_and_predictions_plan_alike(ranks, cores, mesh):
 
 
 def test_a_predicted_machine_is_an_imagined_one():
-    where = Where(simple_machine(cores=2, mesh=True), 2, 3)
-    assert where.imagined() == ImaginedMachine.even(6, 3, NodeTraits(True, True, 2))
-    plain = ImaginedMachine.even(6, 3, NodeTraits(cores=3))
-    assert Where(simple_machine(cores=3, mesh=False), 2, 3).imagined() == plain
+    for cores, mesh in ((2, True), (3, False)):
+        machine = simple_machine(cores=cores, mesh=mesh)
+        traits = NodeTraits(cores < 3, mesh, cores, profile=profile_of(machine))
+        assert Where(machine, 2, 3).imagined() == ImaginedMachine.even(6, 3, traits)
 
 
 def test_the_last_node_may_have_fewer_ranks():
