@@ -140,6 +140,8 @@ def _on_levels(plan: Plan) -> str:
 
 def described(row: Row, signature: Signature) -> list[str]:
     """Return the measurement behind the decision for a call, and that of the runner-up."""
+    if row.predicted is not None:
+        return [f"nothing on so many nodes and ranks; predicted {row.predicted.describe()}"]
     point = row.nearest(signature.nbytes)
     far = [f"elsewhere: {row.far}"] if row.far else []
     if point is None:

@@ -21,13 +21,31 @@ REMEMBERED = 4096  # sets of sizes of a row, and of flags in a section
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """That a row is predicted from shapes that were measured, as ``2 x 2``.
+
+    `gains` are the least and the largest ratio of the built-in choice's time to that of the row.
+    """
+
+    shapes: tuple[str, ...]
+    gains: tuple[float, float]
+
+    def describe(self) -> str:
+        """Return ``from 2 x 2: 1.10 to 1.40 times as fast as the built-in choice``."""
+        low, high = (f"{gain:.2f}" for gain in self.gains)
+        gain = low if low == high else f"{low} to {high}"
+        return f"from {', '.join(self.shapes)}: {gain} times as fast as the built-in choice"
+
+
+@dataclass(frozen=True)
 class Row:
     """A row: for which calls it is, what they run, and the measurements behind it.
 
     A row for whole calls decides on a `use`; None is the built-in choice. A row of built-in choices
     decides on one `level`, on the `segment` (None: the whole message) or on the `composition`;
     sizes may be amounts in place of integers. `rule` names in decisions what the row is of.
-    `source` is the file, and `far` says how far its machine is from this one.
+    `source` is the file, and `far` says how far its machine is from this one. `predicted`: the row
+    is for numbers of nodes and ranks that were not measured.
     """
 
     name: str
@@ -40,6 +58,7 @@ class Row:
     rule: str = ""
     source: str = ""
     far: str = ""
+    predicted: Predicted | None = None
 
     @cached_property
     def _amounts(self) -> tuple[Amount, ...]:

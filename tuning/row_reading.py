@@ -21,6 +21,7 @@ WHAT = {"segments": "segment", "compositions": "composition"}  # what rows say; 
 WHEN = ("collective", *Facts._fields)
 OF_LEVELS = ("outermost", "whole", "composition")  # what only rows for one level test
 OF_CALLS = (*(key for key in WHEN if key not in OF_LEVELS), "levels")
+OF_TUNED = ("measured", "predicted")  # what rows of tuned tables may say besides
 BUILT_IN = "built-in"  # the use of a row that keeps the built-in choice
 
 
@@ -45,7 +46,7 @@ def _placed(record: object, section: str, k: int, read: Callable[[object, str], 
 def row_of(record: object, section: str) -> Row:
     """Return a row of a section; raises ValueError, whose text names the key."""
     what = WHAT.get(section, "use")
-    more = ("measured",) if section == CALLS else ()
+    more = OF_TUNED if section == CALLS else ()
     given = named_row(record, ("name", "about", "when", *more, what), what)
     name, when = given["name"], when_of(given.get("when", {}), section)
     if section == CALLS:

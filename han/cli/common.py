@@ -64,6 +64,14 @@ def known_op(name: str) -> str:
     return name
 
 
+def numbers(option: str, text: str) -> tuple[int, ...]:
+    """Return the numbers of an option, in order; raises ArgumentError."""
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise ArgumentError(f"{option} {text!r}: expected numbers such as 2,4,16")
+    return tuple(sorted({int(part) for part in parts}))
+
+
 def check_files(*paths: Path | None, plot: Path | None = None) -> None:
     """Raise ArgumentError if a file cannot be written or has an unknown picture format.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from han.common.errors import ArgumentError
 from han.config.config import Config, load_config
@@ -17,6 +18,8 @@ from han.tasks.size_classes import bound_of, bounds_of, class_around, class_of
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
 from han.tuning.imagined import PLAIN, ImaginedMachine
+from han.tuning.rules import Decision
+from han.tuning.tuned.measurements import predicted_record
 
 Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, root
 
@@ -64,6 +67,7 @@ def explanation_json(found: Explanation) -> str:
     record = {
         "call": asdict(plan.signature),
         "rule": found.rule,
+        "predicted": _predicted(found.decision),
         "passed": [list(one) for one in found.decision.passed],
         "segment": choice.segment,
         "schedule": choice.schedule,
@@ -77,6 +81,12 @@ def explanation_json(found: Explanation) -> str:
         "edges": _edges(found),
     }
     return json.dumps(record, indent=1)
+
+
+def _predicted(decision: Decision) -> dict[str, Any] | None:
+    """Return from which shapes a choice is predicted; None: it is not."""
+    told = None if decision.row is None else decision.row.predicted
+    return None if told is None else predicted_record(told)
 
 
 def _edges(found: Explanation) -> Sequence[Sequence[str]]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, rank, say, write_file, wrote
+from han.cli.common import check_files, numbers, rank, say, write_file, wrote
 from han.common.errors import ArgumentError
 from han.model import measurements
 from han.tuning.tuned.export import as_rules, chosen, confirmed
@@ -30,6 +30,7 @@ class Action(str, Enum):
     EXPORT = "export"
     REPORT = "report"
     MERGE = "merge"
+    SHAPES = "shapes"
     QUALITY = "quality"
 
 
@@ -38,7 +39,8 @@ def tune(
         Action,
         typer.Argument(
             help="run: measure; export: write rules, or rows (.json); report: write a page; "
-            "merge: join tables; quality: compare strategies with exhaustive search."
+            "merge: join tables; shapes: predict other numbers of nodes and ranks, and say which "
+            "are worth a run; quality: compare strategies with exhaustive search."
         ),
     ] = Action.RUN,
     file: Annotated[
@@ -105,6 +107,18 @@ def tune(
             "random sample of the candidates."
         ),
     ] = None,
+    nodes: Annotated[
+        str,
+        typer.Option(
+            help="Of shapes: numbers of nodes, by default 1, 2 and 4 times those measured."
+        ),
+    ] = "",
+    ppn: Annotated[
+        str, typer.Option(help="Of shapes: ranks a node, by default around those measured.")
+    ] = "",
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Of shapes: processes; 0: one for each processor.")
+    ] = 0,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print all that was left out, with the reasons.")
     ] = False,
@@ -125,7 +139,11 @@ def tune(
       han tune report report.html --table tuned.json
       mpiexec -n 2 han tune quality quality.png --collectives bcast --strategy task
       han tune merge all.json --table monday.json --table tuesday.json
+      han tune shapes --table tuned.json --nodes 2,4,8 --ppn 1,2,4
     """
+    if action is Action.SHAPES:
+        _shapes(file, table or [], nodes, ppn, jobs)
+        return
     if action in (Action.EXPORT, Action.REPORT, Action.MERGE):
         _show(action, file, table or [], bench or [], quality)
         return
@@ -179,6 +197,22 @@ def _show(
     rows = () if compared is None else rows_of(compared)
     for path in report(found, file, _left_out(found.source), rows):
         wrote(path)
+
+
+def _shapes(file: Path | None, tables: Sequence[Path], nodes: str, ppn: str, jobs: int) -> None:
+    """Predict other shapes; the table is written anew, or into another file if one is named."""
+    if len(tables) > 1:
+        raise ArgumentError("han tune shapes: one --table; join several with merge first")
+    wanted = [numbers("--nodes", nodes) if nodes else (), numbers("--ppn", ppn) if ppn else ()]
+    found = _table(tables[0] if tables else None)
+    target = file or Path(found.source)
+    if file is not None:
+        check_files(file)
+    if rank():
+        return
+    from han.cli import tune_shapes
+
+    tune_shapes.run(found, target, *wanted, jobs=jobs)
 
 
 def _left_out(source: str) -> str:

@@ -85,8 +85,14 @@ def _boxes(cells: set[Cell]) -> Iterator[Box]:
         left -= {*product(*box)}
 
 
-def records(made: Iterable[Computed], grid: Grid) -> Iterator[dict[str, Any]]:
-    """Yield rows as files have them; between two values of an axis their geometric mean divides."""
+def records(
+    made: Iterable[Computed], grid: Grid, bounded: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield rows as files have them; between two values of an axis their geometric mean divides.
+
+    Rows at an edge of the grid hold beyond it, or if they are `bounded` as far as if the next value
+    were twice as large or half.
+    """
     for one in made:
         row, low, high = ROWS[one.collective], *one.gains
         when: dict[str, Any] = {"collective": one.collective, "levels": LEVELS, "mapped": False}
@@ -97,7 +103,7 @@ def records(made: Iterable[Computed], grid: Grid) -> Iterator[dict[str, Any]]:
         sizes = []
         for axis, places in zip(AXES, one.box, strict=True):
             key = "bytes" if axis == "nbytes" else axis
-            ends = _ends(getattr(grid, axis), places)
+            ends = _ends(getattr(grid, axis), places, bounded)
             if ends:
                 when[key] = _spelled(key, ends)
                 sizes.append(f"{_told(when[key])} {key}")
@@ -106,8 +112,11 @@ def records(made: Iterable[Computed], grid: Grid) -> Iterator[dict[str, Any]]:
         yield {"name": name, "about": about, "when": when, "use": use_record(one.use)}
 
 
-def _ends(values: Sequence[int], places: range) -> dict[str, int]:
+def _ends(values: Sequence[int], places: range, bounded: bool) -> dict[str, int]:
     """Return the least and the largest value that a box stands for; open at the grid's edges."""
+    if bounded:
+        values = (values[0] // 2, *values, 2 * values[-1])
+        places = range(places.start + 1, places.stop + 1)
     found = {}
     if places.start:
         found["min"] = _between(values[places.start - 1], values[places.start]) + 1

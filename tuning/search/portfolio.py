@@ -30,6 +30,9 @@ from han.tuning.rules import RuleTable, use_of
 from han.tuning.search.limits import EVERYTHING, Limits
 from han.tuning.search.space import SEGMENTS, options
 
+OWN = ("sm", "solo", "adapt", "exchange", "nap", "ring", "bundle", "scan")  # no library's calls
+LIMITS = Limits(submodules=OWN, parameters={"factors": ()})  # which would fit few numbers of ranks
+USES = 24  # of a collective, at most
 HOPELESS = 3.0  # times the best composition: others are not improved
 CLOSE = 1.03  # times the best: such a use is in the portfolio too
 
@@ -65,10 +68,13 @@ class Grid:
 
 
 class Laboratory:
-    """Predicts calls on one machine model; every program is predicted once."""
+    """Predicts calls on one machine model; every program is predicted once.
 
-    def __init__(self, machine: MachineModel) -> None:
-        self.machine = machine
+    The time is that of a call among `runs` calls in a row.
+    """
+
+    def __init__(self, machine: MachineModel, runs: int = 1) -> None:
+        self.machine, self.runs = machine, runs
         self._rules: dict[tuple[int, int], tuple[Where, RuleTable]] = {}
         self._known: dict[tuple[Case, Choice], float | None] = {}
 
@@ -117,7 +123,7 @@ class Laboratory:
             return None
         try:
             plan = plan_of_choice(rules.topology, signature, choice, Config().memory)
-            return predict(where, plan).seconds
+            return predict(where, plan, runs=self.runs).seconds
         except (HanError, RuntimeError, ValueError, KeyError):  # no model of its operations
             return None
 
@@ -220,7 +226,15 @@ def portfolio(won: Iterable[Sequence[Use]], most: int) -> list[Use | None]:
 def predicted(
     labs: Sequence[Laboratory], case: Case, uses: Sequence[Use | None]
 ) -> dict[int, float]:
-    """Return the geometric mean of a use's time over the least, on all machines, by its number.
+    """Return the geometric mean of a use's time over the least, on all machines, by its number."""
+    found = compared(labs, case, uses)
+    return {k: math.exp(sum(map(math.log, ratios)) / len(ratios)) for k, ratios in found.items()}
+
+
+def compared(
+    labs: Sequence[Laboratory], case: Case, uses: Sequence[Use | None]
+) -> dict[int, list[float]]:
+    """Return a use's time over the least on each machine, by its number.
 
     The built-in choice, which serves all calls, has number 0. A use that does not serve a call on
     some machine is left out.
@@ -231,11 +245,7 @@ def predicted(
         least = min(time for time in times if time is not None)
         for k, time in enumerate(times):
             found.setdefault(k, []).append(math.inf if time is None else time / least)
-    return {
-        k: math.exp(sum(map(math.log, ratios)) / len(ratios))
-        for k, ratios in found.items()
-        if all(map(math.isfinite, ratios))
-    }
+    return {k: ratios for k, ratios in found.items() if all(map(math.isfinite, ratios))}
 
 
 def chosen(times: Mapping[Case, Mapping[int, float]], grid: Grid, error: float) -> dict[Case, int]:

@@ -15,14 +15,16 @@ from han.tuning.built_in.table import digest_of, machines_of
 from han.tuning.row import Row
 from han.tuning.row_reading import BUILT_IN, CALLS, known_keys, rows_of
 from han.tuning.tuned.fingerprint import SAME, Fingerprint
-from han.tuning.tuned.measurements import measured_record, row_of
+from han.tuning.tuned.measurements import measured_record, predicted_record, row_of
 from han.tuning.tuned.older import NAME, VERSION, points_of
 from han.tuning.tuned.points import Point
-from han.tuning.tuned.table import TunedTable, of_points, with_points
+from han.tuning.tuned.table import TunedTable, of_points, with_points, with_predictions
+from han.tuning.tuned.tasks import TASKS, task_record, tasks_of
+from han.tuning.tuned.tasks import joined as joined_tasks
 from han.tuning.tuned.uses import use_record
 
 CONDITIONS = ("transport", "quota", "mesh", "link", "wait")  # what is faster may differ
-KEYS = ("format", "version", "about", "machines", CALLS)
+KEYS = ("format", "version", "about", "machines", TASKS, CALLS)
 ABOUT = "Made by 'han tune'. The first row that serves a call decides; a person may edit it."
 
 
@@ -85,7 +87,8 @@ def _table(record: dict[str, Any]) -> TunedTable:
     def read(one: object, section: str) -> Row:
         return row_of(one, section, machines[0])
 
-    return TunedTable(rows_of(record[CALLS], CALLS, read), machines[0])
+    tasks = tasks_of(record.get(TASKS, []))
+    return TunedTable(rows_of(record[CALLS], CALLS, read), machines[0], tasks=tasks)
 
 
 # ---- writing --------------------------------------------------------------------------------
@@ -98,6 +101,9 @@ def as_text(table: TunedTable) -> str:
         "machines": [asdict(table.machine)],
     }  # fmt: skip
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    if table.tasks:
+        costs = ",\n".join(f"  {json.dumps(task_record(one))}" for one in table.tasks)
+        lines.append(f' "{TASKS}": [\n{costs}\n ],')
     rows = map(row_record, table.rows)
     body = ",\n".join("  {" + ",\n   ".join(_entries(row)) + "}" for row in rows)
     return "{\n" + "\n".join(lines) + f'\n "{CALLS}": [\n{body}\n ]\n}}\n'
@@ -117,8 +123,12 @@ def row_record(row: Row) -> dict[str, Any]:
     when |= {"levels": [*row.when.levels]} if row.when.levels else {}
     use = BUILT_IN if row.use is None else use_record(row.use)
     measured = [measured_record(point) for point in row.measured]
-    record = {"name": row.name, "when": when, "use": use}
-    return record | ({"measured": measured} if measured else {})
+    record: dict[str, Any] = {"name": row.name, "when": when, "use": use}
+    if measured:
+        record["measured"] = measured
+    if row.predicted is not None:
+        record["predicted"] = predicted_record(row.predicted)
+    return record
 
 
 def _short(ends: Any) -> Any:
@@ -151,7 +161,9 @@ def joined(old: TunedTable, new: TunedTable, choose: Callable[[Point, Point], Po
     for point in new.named_points:
         place = point.key, point.nbytes
         points[place] = choose(points[place], point) if place in points else point
-    return with_points(new, points.values())
+    told = new.predicted or old.predicted
+    known = replace(new, tasks=joined_tasks(old.tasks, new.tasks))
+    return with_points(with_predictions(known, told), points.values())
 
 
 def check_machine(old: TunedTable, new: TunedTable) -> None:

@@ -12,7 +12,7 @@ from han.model.collectives import COLLECTIVES
 from han.tuning import row_reading
 from han.tuning.classes import TUNED
 from han.tuning.costs.estimates import Estimate
-from han.tuning.row import Row
+from han.tuning.row import Predicted, Row
 from han.tuning.row_reading import known_keys, use_of
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import Candidate, Conditions, MeasuredCall, Point
@@ -24,6 +24,7 @@ KEYS = (
     "library_calls", "strategy", "made", "seconds", "tried", "complete", "versions", "conditions",
     "space", "gains", "others",
 )  # fmt: skip
+OF_PREDICTED = ("from", "gain")
 OF_OTHERS = ("use", "us", "calls", "predicted_us")
 FORMS = "expected {'bytes': size, 'us': [low, median, high], 'calls': n, 'built_in_us': [...], ...}"
 DIGITS = 9  # of times: those of a file stay as they are when it is written again
@@ -36,7 +37,25 @@ def row_of(record: object, section: str, machine: Fingerprint) -> Row:
     if not isinstance(found, list):
         raise ValueError("measured: expected a list")
     points = tuple(_placed(row, k, one, machine) for k, one in enumerate(found))
-    return replace(row, measured=points, rule=TUNED)
+    told = _predicted(record.get("predicted")) if isinstance(record, dict) else None
+    return replace(row, measured=points, rule=TUNED, predicted=told)
+
+
+def _predicted(record: object) -> Predicted | None:
+    """Return from what a row is predicted; None: it is not."""
+    if record is None:
+        return None
+    given = known_keys(record, OF_PREDICTED, "predicted", OF_PREDICTED)
+    try:
+        low, high = map(float, given["gain"])
+        return Predicted(tuple(map(str, given["from"])), (low, high))
+    except (TypeError, ValueError):
+        raise ValueError("predicted: expected {'from': ['2 x 2'], 'gain': [1.1, 1.4]}") from None
+
+
+def predicted_record(told: Predicted) -> dict[str, Any]:
+    """Return from what a row is predicted as plain data for JSON."""
+    return {"from": [*told.shapes], "gain": [*told.gains]}
 
 
 def _placed(row: Row, k: int, record: object, machine: Fingerprint) -> Point:

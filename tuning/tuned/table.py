@@ -25,6 +25,7 @@ from han.tuning.measured import REACH_BEYOND, REACH_INSIDE
 from han.tuning.row import Row, Rows, thresholds
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import MeasuredCall, Point
+from han.tuning.tuned.tasks import TaskCost
 
 OPERATIONS = {  # the facts of reductions of each class
     "native": {"commutative": True, "native": True, "heavy": False},
@@ -150,7 +151,7 @@ class TunedTable:
     """The rows of one file, or of several, and the machine that the first was measured on.
 
     `digest` stands for the content: ranks with the same digest decide alike. `note` says that the
-    file is of an earlier format.
+    file is of an earlier format. `tasks` tell of other numbers of nodes and ranks.
     """
 
     rows: tuple[Row, ...]
@@ -158,11 +159,17 @@ class TunedTable:
     source: str = ""
     digest: str = field(default="", compare=False)
     note: str = field(default="", compare=False)
+    tasks: tuple[TaskCost, ...] = ()
 
     @property
     def size(self) -> int:
         """The number of rows."""
         return len(self.rows)
+
+    @property
+    def predicted(self) -> tuple[Row, ...]:
+        """The rows for numbers of nodes and ranks that were not measured."""
+        return tuple(row for row in self.rows if row.predicted)
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -248,11 +255,17 @@ def of_points(points: Iterable[Point], machine: Fingerprint) -> TunedTable:
 def with_points(table: TunedTable, points: Iterable[Point]) -> TunedTable:
     """Return a table with other points; those of its machine do not name it.
 
-    Rows that a person wrote stay, and come first.
+    Rows that a person wrote stay, and come first; those that are predicted stay, and come last.
     """
     own = (replace(p, machine=None) if p.machine == table.machine else p for p in points)
-    written = (row for row in table.rows if not (row.measured and key_of_row(row.when)))
-    return replace(table, rows=(*written, *rows_of(sorted(own, key=_order))))
+    others = [row for row in table.rows if not (row.measured and key_of_row(row.when))]
+    written, told = ([r for r in others if bool(r.predicted) is last] for last in (False, True))
+    return replace(table, rows=(*written, *rows_of(sorted(own, key=_order)), *told))
+
+
+def with_predictions(table: TunedTable, rows: Iterable[Row]) -> TunedTable:
+    """Return a table with other predicted rows."""
+    return replace(table, rows=(*(row for row in table.rows if not row.predicted), *rows))
 
 
 def stacked(tables: Sequence[TunedTable]) -> TunedTable | None:

@@ -67,6 +67,8 @@ class Lab(Session):
         links = self.state.parts.topology.nodes > 1
         self.windows = Windows(self.control, self._offset, crowded=crowded, links=links)
         self._case, self._fresh, self._shared = case, fresh, shared
+        self.together = len({name for name, _ in places}) < self.state.parts.topology.nodes
+        self.tasks: dict[tuple[Signature, Choice], float] = {}  # seconds of short calls
         self._clocks, self._reading = len(set(self.control.allgather(identity()))), 0.0
         self._observed_series = 0
         self._buffers: Buffers | None = None
@@ -194,7 +196,7 @@ class Lab(Session):
 
         Busy ranks are late for windows that are too wide or too narrow, so the width is found here.
         """
-        for _ in range(measured.SETTLING if self.windows.busy and not self._in_rows else 1):
+        for _ in range(measured.SETTLING if self.windows.busy and not self.in_rows else 1):
             before = seconds
             seconds = self._again(buffers, call, seconds)
             if seconds > measured.SETTLED * before:
@@ -217,7 +219,7 @@ class Lab(Session):
         if seconds > clear:
             return seconds
         seconds = min(seconds, *self._series(buffers, call, seconds, measured.TIMED).usable)
-        if self._in_rows and seconds * measured.TIMED_IN_ROW < measured.ROW:
+        if self.in_rows and seconds * measured.TIMED_IN_ROW < measured.ROW:
             return estimate(
                 self._series(buffers, call, seconds, measured.TIMED_IN_ROW).usable
             ).median
@@ -225,7 +227,7 @@ class Lab(Session):
 
     def _series(self, buffers: Buffers, call: Call, expected: float, count: int = 0) -> Series:
         """Observe a call that takes about `expected` seconds, again if most was disturbed."""
-        count = count or observations(expected, self.windows.busy, self._in_rows)
+        count = count or observations(expected, self.windows.busy, self.in_rows)
         before = buffers.write if self._fresh else None
         found: list[Series] = []
         while len(found) < measured.TRIES and sum(int(one.good.sum()) for one in found) < min(
@@ -259,7 +261,7 @@ class Lab(Session):
         elif not self.windows.busy and series.is_disturbed and ready.doubts < measured.DOUBTS:
             ready.doubts += 1
             return []
-        ready.expected = estimate(seconds).median
+        ready.expected = self.tasks[signature, choice] = estimate(seconds).median
         return seconds
 
     def duel(
@@ -348,13 +350,14 @@ class Lab(Session):
         if ready.told or again:
             ready.told = Cold()
             ready.expected = self._settled(ready.buffers, ready.made.call, ready.expected)
-        if self._in_rows:
+        if self.in_rows:
             series = partial(self._series, ready.buffers, ready.made.call, ready.expected)
             ready.expected = of_series(lambda: series().usable, rows)
+        self.tasks[signature, choice] = ready.expected
         return ready.expected
 
     @property
-    def _in_rows(self) -> bool:
+    def in_rows(self) -> bool:
         """Whether the observations of a series are of calls in a row."""
         return self.windows.crowded and not self._fresh
 
@@ -379,9 +382,11 @@ class Lab(Session):
         buffers = self.buffers(short)
         expected, _ = self._first(buffers, made.call)
         stage_of = {str(task): k for task, k in made.plan.stages.items()}
-        calls = min(measured.MOST_TRACED, observations(expected, self.windows.busy, self._in_rows))
+        calls = min(measured.MOST_TRACED, observations(expected, self.windows.busy, self.in_rows))
         with self.han.trace() as trace:
             series = self._series(buffers, made.call, expected, calls)
-        in_a_row = estimate(series.usable).median if self._in_rows else None
+        in_a_row = estimate(series.usable).median if self.in_rows else None
         mine = typical(split(trace.times, series, stage_of), in_a_row)
-        return list(zip(*self.control.allgather(mine), strict=True))
+        ranks = self.control.allgather(mine)
+        self.tasks[short, choice] = max(map(sum, ranks))
+        return list(zip(*ranks, strict=True))

@@ -23,6 +23,7 @@ from han.model.collectives import ROWS
 from han.ranks.machine import fingerprint
 from han.tuning.search.limits import EVERYTHING
 from han.tuning.search.space import Pruned
+from han.tuning.shapes.costs import chosen_costs
 from han.tuning.tuned.files import (
     TunedError,
     as_text,
@@ -36,6 +37,7 @@ from han.tuning.tuned.find import OFF, default_file
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import Conditions, MeasuredCall, Point
 from han.tuning.tuned.table import TunedTable, of_points
+from han.tuning.tuned.tasks import TaskCost, joined
 
 Tell = Callable[[str], None]
 Step = Callable[[int, int], None]
@@ -99,6 +101,7 @@ def tune(
         keeper.begin(known.values(), found)
 
         def keep(point: Point, todo: Sequence[Input]) -> None:
+            keeper.know(tuner.tasks())
             if point.compares:
                 keeper.add(replace(point, conditions=conditions(point.key.collective)))
             if step is not None:
@@ -142,9 +145,14 @@ class Keeper:
         self.path, self.part, self.machine = path, partial_file(path), machine
         self._writes, self._warn, self._warned = writes, warn, False
         self._points: dict[tuple[MeasuredCall, int], Point] = {}  # of this run, by input
+        self._tasks: tuple[TaskCost, ...] = ()
         self._others: dict[
             tuple[MeasuredCall, int], Point
         ] = {}  # of other runs, which stay for these
+
+    def know(self, tasks: Iterable[TaskCost]) -> None:
+        """Keep the costs of tasks that tell most, beside those that are known."""
+        self._tasks = tuple(chosen_costs(joined(self._tasks, tasks)))
 
     def begin(self, points: Iterable[Point], found: Iterable[Point]) -> None:
         """Take the points that are known from an interrupted run, of all that were found."""
@@ -156,7 +164,7 @@ class Keeper:
     @property
     def table(self) -> TunedTable:
         """The points so far as a table of this machine."""
-        return of_points(self._points.values(), self.machine)
+        return replace(of_points(self._points.values(), self.machine), tasks=self._tasks)
 
     def unfit(self) -> str:
         """Return why the points of this run could not be added to the table, or ""."""
@@ -185,7 +193,9 @@ class Keeper:
         if not self.part.exists():
             return ()
         try:
-            return merged(read(self.part), of_points((), self.machine)).points
+            found = merged(read(self.part), of_points((), self.machine))
+            self._tasks = found.tasks
+            return found.points
         except TunedError as error:
             self._warn(f"{error}; tuning begins anew")
             return ()
@@ -210,7 +220,8 @@ class Keeper:
         points = found.values()
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.part, as_text(of_points(points, self.machine)))
+            table = replace(of_points(points, self.machine), tasks=self._tasks)
+            write_whole(self.part, as_text(table))
         except OSError as error:
             return f"{self.part}: cannot be written: {error.strerror}"
         return ""

@@ -28,7 +28,9 @@ from han.tuning.search.limits import EVERYTHING, Limits
 from han.tuning.search.results import Found
 from han.tuning.search.space import Pruned
 from han.tuning.search.strategies import STRATEGIES, run
+from han.tuning.shapes.costs import usable
 from han.tuning.tuned.points import Candidate, MeasuredCall, Point, key_of
+from han.tuning.tuned.tasks import TaskCost
 from han.tuning.tuned.uses import spell
 
 
@@ -199,6 +201,21 @@ class Tuner:
         topology = self.lab.state.parts.topology
         active = levels_of(as_called(topology, signature, choice.composition), signature)
         return use_of(choice, {k: topology.names[k] for k in active})
+
+    def tasks(self) -> tuple[TaskCost, ...]:
+        """Return the costs of tasks that were measured since they were asked for the last time."""
+        measured, self.lab.tasks = self.lab.tasks, {}
+        topology = self.lab.state.parts.topology
+        shape, flags = (topology.nodes, topology.ppn), (self.lab.in_rows, self.lab.together)
+        found = [
+            TaskCost(
+                call.collective, call.nbytes, *shape, topology.names, self.use_of(call, choice),
+                seconds, *flags,
+            )
+            for (call, choice), seconds in measured.items()
+            if seconds > 0 and not call.mapped
+        ]  # fmt: skip
+        return tuple(usable(found))
 
     def key(self, one: Input) -> MeasuredCall:
         """Return the key of an input's point."""

@@ -1,0 +1,82 @@
+"""``han tune shapes``: what a tuned table says for other numbers of nodes and ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from han.cli.common import replace_file, say, wrote
+from han.cli.laboratories import compared_of, spread, winners_of
+from han.cli.progress import phases
+from han.common.errors import ArgumentError
+from han.common.tables import shown_table
+from han.common.units import plural
+from han.tuning.calibration import to_mapping
+from han.tuning.shapes.machine import FIRST, ROUNDS, Fitted, fitted
+from han.tuning.shapes.rows import Study, grid_of, measured_shapes, study
+from han.tuning.shapes.worth import Worth, worth_a_run
+from han.tuning.tuned.files import as_text
+from han.tuning.tuned.table import TunedTable, with_predictions
+
+
+def run(
+    table: TunedTable, file: Path, nodes: Sequence[int], ppn: Sequence[int], *, jobs: int
+) -> None:
+    """Predict rows for shapes that were not measured, write the table, and tell of both."""
+    shapes = measured_shapes(table)
+    if not shapes:
+        raise ArgumentError(
+            f"{table.source}: has no measurements between nodes on the levels node and network, "
+            "from which other shapes could be predicted"
+        )
+    models = _models(table)
+    grid = grid_of(table, nodes, ppn)
+    machines, runs = [to_mapping(one.machine) for one in models], models[0].runs
+    over = partial(spread, machines=machines, workers=jobs, runs=runs)
+    found = study(
+        table, grid, lambda cases: over(winners_of, cases, what="searching"),
+        lambda asked: over(compared_of, asked, what="predicting"),
+    )  # fmt: skip
+    replace_file(file, as_text(with_predictions(table, found.rows)))
+    say(told(found, models, worth_a_run(found.ratios, shapes, models[0].error)))
+    wrote(file)
+
+
+def _models(table: TunedTable) -> list[Fitted]:
+    """Return the models that explain the costs of tasks; raises ArgumentError without any."""
+    with phases() as bar:
+        done, total = Counter[str](), ROUNDS * len(FIRST)
+
+        def tell() -> None:
+            done["rounds"] += 1
+            bar("fitting", done["rounds"], total)
+
+        found = fitted(table.tasks, table.machine.cores, table.machine.link, tell)
+    if not found:
+        raise ArgumentError(
+            f"{table.source}: keeps no costs of tasks between nodes, from which other shapes could "
+            "be predicted: run 'han tune' on several nodes into it"
+        )
+    return found
+
+
+def told(found: Study, models: Sequence[Fitted], worth: Sequence[Worth]) -> str:
+    """Return what was predicted, and which shapes are worth a run."""
+    grid, error = found.grid, 100 * models[0].error
+    counts = Counter(name for row in found.rows for name in row.when.collective)
+    rows = [(name, str(counts[name])) for name in grid.collectives]
+    shapes = ", ".join(f"{n} x {p}" for n, p in grid.shapes())
+    lines = [
+        f"# {plural(len(models), 'machine model')} explain the costs of tasks, error {error:.0f} %",
+        f"# predicted for {shapes}",
+        shown_table("", ["call", "rows"], rows, left=["call"]),
+    ]
+    if not worth:
+        return "\n".join([*lines, "# no other shape is worth a run: the models agree"])
+    lines.append("# worth a run of han tune, as the models differ there or it is far:")
+    lines += [
+        f"#   {n} x {p}: choices may take {doubt:.2f} times the best" for (n, p), doubt in worth
+    ]
+    return "\n".join(lines)
