@@ -49,7 +49,7 @@ class Decision:
     `row` is the row that decided for the whole call, or that keeps the built-in choice. `rows` are
     the names of the rows behind the choice, with the level or ``segment`` that each decided on.
     `other_class` says whether a tuned table without anything for the call has it for another class
-    of operations; this takes longer than the decision.
+    of operations, or for other ranks; this takes longer than the decision.
     """
 
     choice: Choice
@@ -113,7 +113,7 @@ class RuleTable:
         return replace(signature, canonical=True) if wanted else signature
 
     def _other_class(self, signature: Signature) -> Callable[[], Names] | None:
-        if self.tuned is None or not signature.reduces:
+        if self.tuned is None or (not signature.reduces and self.topology.nodes == 1):
             return None
         return partial(_other_class, self.tuned, signature, self.topology, self.traits)
 
@@ -261,7 +261,10 @@ class RuleTable:
 def _other_class(
     table: TunedTable, signature: Signature, topology: Topology, traits: NodeTraits
 ) -> Names:
-    """Return why a table does not decide for a reduction, if it would for one of another class."""
+    """Return why a table does not decide: it has nothing for these ranks, or for another class."""
+    if not table.on(topology):
+        told = table.says_of(topology)
+        return ((TUNED, told),) if told else ()
     own = operation_of(signature)
     for name, values in STAND_FOR.items() if own else ():
         if name == own or table.find(signature.changed(**values), topology, traits) is None:

@@ -88,6 +88,7 @@ def collect(comm: Comm) -> dict[str, Any]:
             "about": tuned.about,
             "rows": 0 if tuned.table is None else tuned.table.size,
             "collectives": _tuned_here(state),
+            "shape": "" if tuned.table is None else tuned.table.says_of(parts.topology),
         },
         "built_in": {
             "table": shipped().source,
@@ -216,7 +217,8 @@ def _tuned(record: Mapping[str, Any]) -> str:
         return f"no table: {record['about']}"
     here = ", ".join(record["collectives"]) or "none"
     size = plural(record["rows"], "row")
-    return f"{record['table']} ({record['about']}); {size}, for these ranks: {here}"
+    shape = f" ({record['shape']})" if record["shape"] else ""
+    return f"{record['table']} ({record['about']}); {size}, for these ranks: {here}{shape}"
 
 
 def _built_in(record: Mapping[str, Any]) -> str:

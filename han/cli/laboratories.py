@@ -26,7 +26,7 @@ _labs: list[Laboratory] = []  # of this process
 
 def spread(
     work: Callable[[T], R], over: Sequence[T], machines: Sequence[Any], workers: int, what: str,
-    runs: int = 1,
+    in_a_row: bool = False,
 ) -> Iterator[R]:  # fmt: skip
     """Yield the results of some work for all items, which processes take in turn.
 
@@ -35,15 +35,15 @@ def spread(
     count = workers or len(os.sched_getaffinity(0))
     with (
         progress(len(over), what) as advance,
-        ProcessPoolExecutor(count, get_context("spawn"), _open, (machines, runs)) as pool,
+        ProcessPoolExecutor(count, get_context("spawn"), _open, (machines, in_a_row)) as pool,
     ):
         for result in pool.map(work, over):
             advance()
             yield result
 
 
-def _open(machines: Iterable[Any], runs: int) -> None:
-    _labs[:] = [Laboratory(load_machine(one), runs) for one in machines]
+def _open(machines: Iterable[Any], in_a_row: bool) -> None:
+    _labs[:] = [Laboratory(load_machine(one), in_a_row) for one in machines]
 
 
 def laboratories() -> Sequence[Laboratory]:

@@ -36,6 +36,7 @@ from han.tuning.search.strategies import STRATEGIES
 from han.tuning.tuned.files import as_text
 from han.tuning.tuned.find import left_out_file
 from han.tuning.tuned.points import Point
+from han.tuning.tuned.table import TunedTable
 from han.tuning.tuned.uses import spell
 
 SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -113,9 +114,19 @@ def _tell_end(
         tell(f"# {_left(found.left)}; run the same command again to go on")
     if not found.problem and found.table.points and not rank():
         wrote(found.path)
+        _tell_shapes(found.table, tell)
     keep(_record(found, plans), json_file)
     if found.problem:
         raise ArgumentError(found.problem)
+
+
+def _tell_shapes(table: TunedTable, tell: Callable[[str], None]) -> None:
+    """Say how a table answers for other shapes, if it keeps what they follow from."""
+    if table.tasks:
+        tell(
+            "# han tune shapes predicts other numbers of nodes and ranks from these costs, and "
+            "says which are worth a run"
+        )
 
 
 def _tell_pruned(found: Outcome, tell: Callable[[str], None], verbose: bool) -> None:

@@ -20,6 +20,8 @@ from han.tuning.shapes.worth import Worth, worth_a_run
 from han.tuning.tuned.files import as_text
 from han.tuning.tuned.table import TunedTable, with_predictions
 
+MOST_ERROR = 0.5  # of a model, from which on its predictions say nothing
+
 
 def run(
     table: TunedTable, file: Path, nodes: Sequence[int], ppn: Sequence[int], *, jobs: int
@@ -33,8 +35,8 @@ def run(
         )
     models = _models(table)
     grid = grid_of(table, nodes, ppn)
-    machines, runs = [to_mapping(one.machine) for one in models], models[0].runs
-    over = partial(spread, machines=machines, workers=jobs, runs=runs)
+    machines = [to_mapping(one.machine) for one in models]
+    over = partial(spread, machines=machines, workers=jobs, in_a_row=models[0].in_a_row)
     found = study(
         table, grid, lambda cases: over(winners_of, cases, what="searching"),
         lambda asked: over(compared_of, asked, what="predicting"),
@@ -58,6 +60,11 @@ def _models(table: TunedTable) -> list[Fitted]:
         raise ArgumentError(
             f"{table.source}: keeps no costs of tasks between nodes, from which other shapes could "
             "be predicted: run 'han tune' on several nodes into it"
+        )
+    if found[0].error > MOST_ERROR:
+        raise ArgumentError(
+            f"{table.source}: the costs of tasks fit no machine model, the best one is "
+            f"{100 * found[0].error:.0f} % off: run 'han tune' again while nothing else runs"
         )
     return found
 

@@ -42,10 +42,13 @@ class Meeting:
 class Loader:
     """Loads programs, one after the other, and joins them.
 
-    `pieces` are the operations, and `streams` where each stream starts and stops in them.
+    `pieces` are the operations, and `streams` where each stream starts and stops in them. `shapes`
+    are those that earlier simulations of the same programs found, and serve later ones.
     """
 
-    def __init__(self, plan: Plan, places: Placement) -> None:
+    def __init__(
+        self, plan: Plan, places: Placement, shapes: dict[int, Shape] | None = None
+    ) -> None:
         self.plan, self.places = plan, places
         self.size = plan.topology.size
         self.pieces = [np.zeros(0, OPERATION)]
@@ -60,7 +63,9 @@ class Loader:
         self.meetings: dict[tuple[object, int], int] = {}
         self.met: list[Meeting] = []
         self.written: list[tuple[int, ...]] = []
-        self.shapes: dict[int, Shape] = {}  # by identity of the program, which the shape holds
+        self.keeps_all = shapes is not None
+        # By identity of the program, which the shape holds.
+        self.shapes: dict[int, Shape] = {} if shapes is None else shapes
         self.known: dict[Hashable, int] = {}  # the number of a shape, by all that it says
         self.labels: list[tuple[tuple[str, ...], Sequence[str]]] = []  # of streams and tasks
 
@@ -96,7 +101,7 @@ class Loader:
     def _shape(self, role: Role) -> Shape:
         """Return the shape of a rank's program; those of several ranks are kept."""
         element, key = self.plan.signature.element, id(role.first)
-        if role.alone:
+        if role.alone and not self.keeps_all:
             return Shape.of(role.first, element)
         if key not in self.shapes:
             self.shapes[key] = Shape.of(role.first, element)

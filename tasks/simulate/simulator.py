@@ -17,6 +17,7 @@ from han.tasks.signature import Signature
 from han.tasks.simulate.engine import run
 from han.tasks.simulate.loading import Loader
 from han.tasks.simulate.placement import Placement
+from han.tasks.simulate.shapes import Shape
 
 # The layout of `sim_span` (native/simulate/world.h).
 SPAN = np.dtype(
@@ -73,18 +74,20 @@ def simulate(
     programs: Sequence[Program] | None = None,
     spans: bool = False,
     tell: Callable[[], None] | None = None,
+    shapes: dict[int, Shape] | None = None,
 ) -> Simulation:
     """Predict `runs` calls, back to back, of all ranks of a plan.
 
     ``place[k][r]`` is the domain of rank r on level k of the machine, by default that of the plan's
     topology. `spans` keeps the times of tasks. `tell` is called whenever a rank has finished a run.
+    `shapes` keeps what follows from `programs` alone, for simulations on other machines.
     Raises ValueError if `place` does not fit the machine's levels or the plan's ranks, and
     RuntimeError if the programs do not end.
     """
     place = plan.topology.homes if place is None else place
     _check_place(plan, machine, place)
     places = Placement(plan, machine, place)
-    loader = Loader(plan, places)
+    loader = Loader(plan, places, shapes)
     with collector_off():
         for role in _roles(plan, programs):
             loader.load(role)

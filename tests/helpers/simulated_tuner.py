@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from schedules import stage_times
 
 from han.config.config import Config
-from han.config.machine import MachineModel
+from han.config.machine import MachineModel, load_machine
 from han.measure.tune.tuner import Input, sparse_first
 from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
@@ -19,6 +20,7 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tuning.built_in.choosing import NodeTraits
+from han.tuning.calibration import to_mapping
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import Costs, is_single, missing, shared_out, told_apart
 from han.tuning.costs.stages import Pipeline, costs_of, pipeline_of_choice
@@ -26,14 +28,24 @@ from han.tuning.measured import GAIN
 from han.tuning.prediction import Where
 from han.tuning.rules import RuleTable, use_of
 from han.tuning.search.limits import Limits
-from han.tuning.search.portfolio import LIMITS
+from han.tuning.search.portfolio import (
+    LIMITS,
+    Case,
+    Grid,
+    Laboratory,
+    compared,
+    improved,
+    winners,
+)
 from han.tuning.search.results import Errors, Found, Winners
 from han.tuning.search.space import space_of
 from han.tuning.search.strategies import STRATEGIES, run
 from han.tuning.shapes.costs import chosen_costs, usable
+from han.tuning.shapes.machine import fitted
+from han.tuning.shapes.rows import Study, study
 from han.tuning.tuned.fingerprint import Fingerprint
 from han.tuning.tuned.points import Candidate, Point, key_of
-from han.tuning.tuned.table import TunedTable, of_points
+from han.tuning.tuned.table import TunedTable, of_points, with_predictions
 from han.tuning.tuned.tasks import TaskCost
 
 MEMORY = 1 << 24
@@ -138,3 +150,49 @@ def _use(lab: ShapeLab, signature: Signature, choice: Choice):
 
 def _exactly(seconds: float) -> Estimate:
     return Estimate(seconds, seconds, seconds, 1)
+
+
+# ---- tables for other shapes --------------------------------------------------------------------
+
+
+class Regret(NamedTuple):
+    """How many times as long as after tuning there a call takes, and with the built-in choice."""
+
+    case: Case
+    told: float
+    built_in: float
+
+
+def steady(name: str) -> MachineModel:
+    """Return a machine as calls in a row find it: the buckets of its adapters are empty."""
+    record = to_mapping(load_machine(name))
+    record["node"].pop("burst", None)
+    record.pop("sources", None)
+    return load_machine(record)
+
+
+def answering(
+    table: TunedTable, grid: Grid, limits: Limits = LIMITS
+) -> tuple[TunedTable, Study, float]:
+    """Return a table with rows for a grid, how they were predicted, and the error of the model."""
+    models = fitted(table.tasks, HERE.cores, HERE.link)
+    labs = [Laboratory(one.machine, one.in_a_row) for one in models]
+    found = study(
+        table, grid, lambda cases: [winners(labs, case, limits) for case in cases],
+        lambda asked: [compared(labs, *one) for one in asked],
+    )  # fmt: skip
+    return with_predictions(table, found.rows), found, models[0].error
+
+
+def regrets(
+    table: TunedTable, machine: MachineModel, cases: Iterable[Case], limits: Limits = LIMITS
+) -> list[Regret]:
+    """Return how the decisions of a table compare with what a search finds for each case."""
+    lab, found = Laboratory(machine), list[Regret]()
+    for case in cases:
+        rules, call = lab.rules(case), lab.call(case)
+        told = replace(rules, tuned=table).decide(call).choice
+        times = [lab.seconds(case, choice) for choice in (told, lab.built_in(case))]
+        best = min(improved(lab, case, limits)[0][0], *times)
+        found.append(Regret(case, *(seconds / best for seconds in times)))
+    return found

@@ -33,8 +33,14 @@ from han.tuning.search.space import SEGMENTS, options
 OWN = ("sm", "solo", "adapt", "exchange", "nap", "ring", "bundle", "scan")  # no library's calls
 LIMITS = Limits(submodules=OWN, parameters={"factors": ()})  # which would fit few numbers of ranks
 USES = 24  # of a collective, at most
+MANY, FEW, SMALL = 16, 4, 32 << 10  # calls in a row of messages up to so many bytes, and of others
 HOPELESS = 3.0  # times the best composition: others are not improved
 CLOSE = 1.03  # times the best: such a use is in the portfolio too
+
+
+def calls_in_a_row(nbytes: int) -> int:
+    """Return the simulated calls that stand for a row: a root may be many small calls ahead."""
+    return MANY if nbytes <= SMALL else FEW
 
 
 class Case(NamedTuple):
@@ -70,11 +76,11 @@ class Grid:
 class Laboratory:
     """Predicts calls on one machine model; every program is predicted once.
 
-    The time is that of a call among `runs` calls in a row.
+    The time is that of a call by itself, or `in_a_row` that of one of several back to back.
     """
 
-    def __init__(self, machine: MachineModel, runs: int = 1) -> None:
-        self.machine, self.runs = machine, runs
+    def __init__(self, machine: MachineModel, in_a_row: bool = False) -> None:
+        self.machine, self.in_a_row = machine, in_a_row
         self._rules: dict[tuple[int, int], tuple[Where, RuleTable]] = {}
         self._known: dict[tuple[Case, Choice], float | None] = {}
 
@@ -123,7 +129,8 @@ class Laboratory:
             return None
         try:
             plan = plan_of_choice(rules.topology, signature, choice, Config().memory)
-            return predict(where, plan, runs=self.runs).seconds
+            runs = calls_in_a_row(case.nbytes) if self.in_a_row else 1
+            return predict(where, plan, runs=runs).seconds
         except (HanError, RuntimeError, ValueError, KeyError):  # no model of its operations
             return None
 

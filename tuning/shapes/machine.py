@@ -23,9 +23,11 @@ from han.tasks.call import call_signature
 from han.tasks.lower import lower
 from han.tasks.plan import Plan
 from han.tasks.simulate import simulate
+from han.tasks.simulate.shapes import Shape
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.prediction import Where
 from han.tuning.rules import RuleTable
+from han.tuning.search.portfolio import calls_in_a_row
 from han.tuning.shapes.costs import chosen_costs, usable
 from han.tuning.tuned.tasks import TaskCost
 
@@ -38,7 +40,6 @@ FIRST: Mapping[str, Mapping[str, Any]] = {  # what the fit begins with, by name
 NODE = {"copy": 10e9, "reduce": 8e9, "memory": 30e9, "operation": 30e-9, "call": 500e-9}
 RATE = 1e9  # bytes a second of an adapter whose rate is unknown
 SWITCH = 5e-6  # seconds from rank to rank of a processor that ranks share
-ROW = 4  # calls that stand for a row of calls
 ROUNDS = 12  # of the fit
 STEP = 0.1  # of the logarithm of a value, for a slope
 FARTHEST = 1.5  # that the logarithm of a value moves in a round
@@ -52,18 +53,19 @@ AS_GOOD = 1.25, 0.02  # times the error of the best fit, and added: such a model
 class Fitted:
     """A machine model that explains costs; `error` is the mean of ``|log(simulated / measured)|``.
 
-    `runs`: the calls of which one is predicted; calls of which the costs are were as many in a row.
+    `in_a_row`: the costs are of calls back to back, and so are those of predictions.
     """
 
     name: str
     machine: MachineModel
     error: float
-    runs: int = 1
+    in_a_row: bool = False
 
 
 class _Case(NamedTuple):
     plan: Plan
     programs: list[Program]
+    shapes: dict[int, Shape]
     where: Where
     seconds: float
     runs: int
@@ -75,8 +77,8 @@ def fitted(
     """Return the machine models that explain some costs about as well as the best one, this first.
 
     `cores` and `link`, the adapter's rate in Mbit/s, are those of the fingerprint; 0 is unknown.
-    `tell` is called after each of `ROUNDS` rounds of each of the first models. No model is returned
-    if none can run the calls.
+    `tell` is called before each of `ROUNDS` rounds of each of the first models. No model is
+    returned if there are no costs.
     """
     some = chosen_costs(usable(costs))
     found = []
@@ -86,7 +88,7 @@ def fitted(
         cases = _cases(some, make(values))
         if cases:
             theirs, error = _descended(values, make, cases, tell)
-            found.append(Fitted(name, make(theirs), error, max(one.runs for one in cases)))
+            found.append(Fitted(name, make(theirs), error, any(one.in_a_row for one in some)))
     found.sort(key=lambda one: one.error)
     times, more = AS_GOOD
     return [one for one in found if one.error <= times * found[0].error + more]
@@ -151,8 +153,8 @@ def _cases(costs: Iterable[TaskCost], machine: MachineModel) -> list[_Case]:
         if rules.objection(call, choice, blocking=False) is None:
             plan = plan_of_choice(rules.topology, call, choice, Config().memory)
             programs = [lower(plan, rank) for rank in range(where.size)]
-            runs = ROW if one.in_a_row else 1
-            found.append(_Case(plan, programs, where, one.seconds, runs))
+            runs = calls_in_a_row(one.nbytes) if one.in_a_row else 1
+            found.append(_Case(plan, programs, {}, where, one.seconds, runs))
     return found
 
 
@@ -210,7 +212,7 @@ def _price(left: Vector, at: Vector) -> float:
 
 
 def _error(machine: MachineModel, one: _Case) -> float:
-    place = machine.place(one.where.nodes, one.where.ppn)
-    found = simulate(one.plan, machine, place, runs=one.runs, programs=one.programs)
+    place, programs = one.where.place, one.programs
+    found = simulate(one.plan, machine, place, runs=one.runs, programs=programs, shapes=one.shapes)
     seconds = found.seconds if one.runs == 1 else found.each
     return math.log(seconds / one.seconds)

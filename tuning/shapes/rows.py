@@ -22,7 +22,7 @@ from han.tuning.tuned.points import Point
 from han.tuning.tuned.table import TunedTable
 
 ALIKE = 1.08  # choices that differ by less count as alike: a simple one is taken
-ANCHOR = 3  # of so many sizes, one is searched for winners
+ANCHORS = 4  # sizes of which winners are searched, from the least to the largest
 MOST_RANKS = 64  # of a shape, unless one that was measured has more
 SCALES = 1, 2, 4  # numbers of nodes over those measured
 
@@ -99,9 +99,11 @@ def _mean(ratios: Sequence[float]) -> float:
 
 
 def _is_anchor(case: Case, grid: Grid) -> bool:
-    """Return whether winners are searched for a case: on every second shape, of some sizes."""
-    places = grid.nodes.index(case.nodes) + grid.ppn.index(case.ppn)
-    return places % 2 == 1 and grid.nbytes.index(case.nbytes) % ANCHOR == 0
+    """Return whether winners are searched for a case: on every second shape, of few sizes."""
+    places, last = grid.nodes.index(case.nodes) + grid.ppn.index(case.ppn), len(grid.nbytes) - 1
+    sizes = {grid.nbytes[k * last // (ANCHORS - 1)] for k in range(ANCHORS)}
+    odd = places % 2 == 1 or len(grid.nodes) * len(grid.ppn) == 1
+    return odd and case.nbytes in sizes
 
 
 def _row(

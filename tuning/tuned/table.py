@@ -137,6 +137,7 @@ def key_of_row(when: When) -> MeasuredCall | None:
     )
 
 
+SHAPES = 64  # of which a table remembers its rows
 INSIDE_NODES = "inside nodes"  # of the digest of a table without what is between nodes
 ONLY_INSIDE = "used inside nodes only"
 _ONE_NODE = PLACES["nodes"], 1, 1
@@ -216,10 +217,40 @@ class TunedTable:
         return Rows(rows).find(signature.collective, facts)
 
     def on(self, topology: Topology) -> tuple[Row, ...]:
-        """Return the rows that may serve calls of ranks of a topology."""
-        here = {"nodes": topology.nodes, "ppn": topology.ppn, "ranks": topology.size}
-        rows = (row for row in self.rows if row.when.levels in ((), topology.names))
-        return tuple(row for row in rows if row.when.may_hold(here))
+        """Return the rows that may serve calls of ranks of a topology.
+
+        They are found once for all communicators of one shape.
+        """
+        shape = topology.nodes, topology.ppn, topology.size, topology.names
+        found = self._on.get(shape)
+        if found is None:
+            here = {"nodes": topology.nodes, "ppn": topology.ppn, "ranks": topology.size}
+            rows = (row for row in self.rows if row.when.levels in ((), topology.names))
+            found = tuple(row for row in rows if row.when.may_hold(here))
+            if len(self._on) < SHAPES:
+                self._on[shape] = found
+        return found
+
+    @cached_property
+    def _on(self) -> dict[tuple[int, int, int, tuple[str, ...]], tuple[Row, ...]]:
+        return {}
+
+    def says_of(self, topology: Topology) -> str:
+        """Return what the table says of ranks of a topology: measured, predicted, or nothing.
+
+        "" on one node, and if nothing was measured between nodes.
+        """
+        if topology.nodes == 1 or all(point.key.nodes == 1 for point in self.points):
+            return ""
+        rows = self.on(topology)
+        here = f"{topology.nodes} x {topology.ppn}"
+        if any(row.measured for row in rows):
+            return f"measured on {here}"
+        told = next((row.predicted for row in rows if row.predicted), None)
+        if rows:
+            return "" if told is None else f"predicted for {here} from {', '.join(told.shapes)}"
+        why = "han tune shapes predicts them" if self.tasks else "it keeps no costs of tasks"
+        return f"nothing for {here}: {why}"
 
     def uses(self, topology: Topology) -> list[Use]:
         """Return what calls of ranks of a topology may run."""
