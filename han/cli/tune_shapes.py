@@ -33,8 +33,15 @@ def run(
             f"{table.source}: has no measurements between nodes on the levels node and network, "
             "from which other shapes could be predicted"
         )
-    models = _models(table)
     grid = grid_of(table, nodes, ppn)
+    if min(grid.nodes) < 2:
+        raise ArgumentError(
+            "--nodes: predictions are for calls between nodes, of which two or more"
+        )
+    if not any(grid.shapes()):
+        most = f"{grid.ranks} ranks"
+        raise ArgumentError(f"--nodes, --ppn: no shape of those has at most {most}")
+    models = _models(table)
     machines = [to_mapping(one.machine) for one in models]
     over = partial(spread, machines=machines, workers=jobs, in_a_row=models[0].in_a_row)
     found = study(

@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 from simulated_tuner import HERE, ShapeLab, answering, regrets, steady, tuned_on
 
+from han.cli.imagined import explanation_json
 from han.config.config import Config
 from han.config.rules import LevelUse, Use
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.explanation import described
+from han.tuning.explanation import Explanation, described
 from han.tuning.prediction import Where
 from han.tuning.rules import RuleTable
 from han.tuning.search.limits import Limits
@@ -84,6 +86,17 @@ def test_predicted_rows_say_so_and_come_behind_measured_ones(told):
 def rules_on(table, nodes, ppn):
     topology = Where(STEADY, nodes, ppn).imagined().topology(Config())
     return RuleTable(None, topology, NodeTraits(), table)
+
+
+def test_an_explanation_tells_from_where_a_choice_is_predicted(told):
+    table, *_ = told
+    for shape, expected in ((4, 2), {"from": ["2 x 2"]}), ((2, 2), None):
+        rules, call = rules_on(table, *shape), call_signature("bcast", 8)
+        decision = rules.decide(call)
+        plan = plan_of_choice(rules.topology, call, decision.choice, 1 << 24)
+        found = json.loads(explanation_json(Explanation(plan, decision)))["predicted"]
+        assert found == expected or {**found, **expected} == found
+        assert ("predicted from 2 x 2" in str(Explanation(plan, decision))) == bool(expected)
 
 
 def test_measured_rows_decide_where_they_were_measured(told):
