@@ -50,8 +50,11 @@ def test_a_table_is_made_and_used(mpi_ranks, tmp_path):
     }
     everyone = WORLD.allgather([(p.key, p.nbytes, p.use, p.keeps) for p in found.table.points])
     assert all(one == everyone[0] for one in everyone), "ranks decide alike"
+    assert all(one == found.table.tasks for one in WORLD.allgather(found.table.tasks))
     if found.table.points:
         assert read(path).points
+        if config is not None:
+            assert {one.shape for one in read(path).tasks} == {(2, 2)}
     WORLD.Barrier()
     # a table that decides for another choice than the built-in one
     if not WORLD.rank and found.table.points:

@@ -24,7 +24,7 @@ from han.tuning.shapes.worth import worth_a_run
 
 KiB = 1024
 COLLECTIVES = "bcast", "reduce", "allreduce", "allgather"
-SIZES = 8, 128, 2 * KiB, 16 * KiB, 128 * KiB, 1024 * KiB, 4096 * KiB
+SIZES = 8, 256, 8 * KiB, 64 * KiB, 512 * KiB, 4096 * KiB
 OTHERS = (4, 2), (4, 4), (8, 1)
 LIMITS = Limits(
     submodules=OWN, schedules=("dataflow",), segments=(16 * KiB, 64 * KiB, 256 * KiB),
