@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from han.model.collectives import FUSED, ROWS
 from han.model.topology import Topology
@@ -50,15 +51,38 @@ def _repeats(row: Composition, topology: Topology, level: int) -> bool:
 
 def _unfit(question: Question, choice: Choice, outermost: bool) -> str | None:
     """Return why a level cannot carry out its part of a composition that has sides, or None."""
-    view, name, own = question.topology, choice.composition, question.choice
-    side = side_of(view, question.level)
-    needs = composition(name).needs(side, question.signature.collective)
-    if not needs:
+    view, own = question.topology, question.choice
+    side, collective = side_of(view, question.level), question.signature.collective
+    part = submodule(own.submodule)
+    asked = _asked(part, own, choice.composition, side, collective)
+    if asked is None:
         return _no_tree(question, outermost)
-    reason = _unmet(question, needs, name) or _no_such_kind(own, name, side)
-    reason = reason or _refused_kind(question, needs)
+    reason = asked.reason
+    for kind, one in asked.kinds:
+        reason = reason or _refusal(part, question.of_kind(kind, one) if kind else question)
+    return reason or (_crowded(question) if asked.lanes and folds(view, choice) else None)
+
+
+class _Asked(NamedTuple):
+    """What a composition asks of a level's choice: of which `kinds` of tasks it is asked whether
+    it serves a call; the kind "" is the choice itself. `reason` says why it cannot serve any."""
+
+    reason: str | None
+    kinds: tuple[tuple[str, LevelChoice], ...]
+    lanes: bool
+
+
+@lru_cache(REMEMBERED)
+def _asked(
+    part: Submodule, own: LevelChoice, name: str, side: str, collective: str
+) -> _Asked | None:
+    """Return what a composition asks of a level's choice; None if it is a tree there."""
+    needs = composition(name).needs(side, collective)
+    if not needs:
+        return None
+    reason = _unmet(own, needs, name) or _no_such_kind(own, name, side)
     lanes = any(need.family == "lane" for need in needs)
-    return reason or (_crowded(question) if lanes and folds(view, choice) else None)
+    return _Asked(reason, _kinds_asked(part, own, needs), lanes)
 
 
 def _no_such_kind(choice: LevelChoice, name: str, side: str) -> str | None:
@@ -75,16 +99,13 @@ def _no_such_kind(choice: LevelChoice, name: str, side: str) -> str | None:
     return None
 
 
-def _refused_kind(question: Question, needs: Sequence[Need]) -> str | None:
-    """Return why a submodule refuses what a kind of tasks of a level runs, or None."""
-    own, part = question.choice, submodule(question.choice.submodule)
+def _kinds_asked(
+    part: Submodule, own: LevelChoice, needs: Sequence[Need]
+) -> tuple[tuple[str, LevelChoice], ...]:
+    """Return the kinds of tasks with a choice of their own; and "" if any runs the level's."""
     kinds = {kind for need in needs if _met(part, own, need) for kind in need.kinds}
-    several = [(kind, one) for kind, one in own.kinds if kind in kinds]
-    if kinds <= {kind for kind, _ in several}:  # no kind runs the level's own choice
-        asked = [question.of_kind(kind, one) for kind, one in several]
-    else:
-        asked = [question, *(question.of_kind(kind, one) for kind, one in several)]
-    return next((reason for one in asked if (reason := _refusal(part, one))), None)
+    several = tuple((kind, one) for kind, one in own.kinds if kind in kinds)
+    return several if kinds <= {kind for kind, _ in several} else (("", own), *several)
 
 
 def _met(part: Submodule, choice: LevelChoice, need: Need) -> bool:
@@ -100,9 +121,8 @@ def _crowded(question: Question) -> str | None:
     return f"{own.algorithm} works in shared memory, and ranks of small nodes have several lanes"
 
 
-def _unmet(question: Question, needs: Sequence[Need], name: str) -> str | None:
+def _unmet(choice: LevelChoice, needs: Sequence[Need], name: str) -> str | None:
     """Return why an algorithm meets none of the needs of a composition, or None."""
-    choice = question.choice
     if any(_met(submodule(choice.submodule), choice, need) for need in needs):
         return None
     able = [
