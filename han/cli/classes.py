@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, drawn, say, write_file
+from han.cli.common import check_files, drawn, numbers, say, write_file
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
@@ -85,8 +85,8 @@ def classes(
         return
     grid = Grid(
         tuple(carried(name) for name in collectives.split(",")),
-        _numbers("--nodes", nodes),
-        _numbers("--ppn", ppn),
+        numbers("--nodes", nodes),
+        numbers("--ppn", ppn),
         tuple(parse_sizes(nbytes)),
         ranks,
     )
@@ -127,13 +127,6 @@ def _kept(file: Path, record: dict[str, Any]) -> tuple[dict[str, Any], list[Any]
     record["about"] = record["about"] or before["about"]
     grids = {name: grid for name, grid in before["grids"].items() if name not in record["grids"]}
     return grids, [row for row in before["rows"] if row["when"]["collective"] in grids]
-
-
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise ArgumentError(f"{option} {text!r}: expected numbers such as 2,4,16")
-    return tuple(sorted({int(part) for part in parts}))
 
 
 def listed() -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from han.cli.common import replace_file, say, wrote
-from han.cli.laboratories import compared_of, spread, winners_of
-from han.cli.progress import phases
+from han.cli.progress import phases, progress
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.common.units import plural
 from han.tuning.calibration import to_mapping
+from han.tuning.search.class_files import Processes
 from han.tuning.shapes.machine import FIRST, ROUNDS, Fitted, fitted
 from han.tuning.shapes.rows import Study, grid_of, measured_shapes, study
 from han.tuning.shapes.worth import Worth, worth_a_run
@@ -43,11 +43,9 @@ def run(
         raise ArgumentError(f"--nodes, --ppn: no shape of those has at most {most}")
     models = _models(table)
     machines = [to_mapping(one.machine) for one in models]
-    over = partial(spread, machines=machines, workers=jobs, in_a_row=models[0].in_a_row)
-    found = study(
-        table, grid, lambda cases: over(winners_of, cases, what="searching"),
-        lambda asked: over(compared_of, asked, what="predicting"),
-    )  # fmt: skip
+    workers = jobs or len(os.sched_getaffinity(0))
+    processes = Processes(machines, workers, progress, models[0].in_a_row)
+    found = study(table, grid, processes.winners, processes.compared)
     replace_file(file, as_text(with_predictions(table, found.rows)))
     say(told(found, models, worth_a_run(found.ratios, shapes, models[0].error)))
     wrote(file)

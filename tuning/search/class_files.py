@@ -13,22 +13,23 @@ from typing import Any, TypeVar
 from han.common.grouped import grouped
 from han.common.units import format_size
 from han.config.machine import load_machine
+from han.config.rules import Use
 from han.tuning.search.class_rows import computed, records
 from han.tuning.search.limits import Limits
 from han.tuning.search.portfolio import (
+    LIMITS,
+    USES,
     Case,
     Grid,
     Laboratory,
     chosen,
+    compared,
     portfolio,
     predicted,
     winners,
 )
 from han.tuning.search.regret import Regret, regret_of
 
-OWN = ("sm", "solo", "adapt", "exchange", "nap", "ring", "bundle", "scan")  # no library's calls
-LIMITS = Limits(submodules=OWN, parameters={"factors": ()})  # which would fit few numbers of ranks
-USES = 24  # of a collective, at most
 Progress = Callable[[int, str], AbstractContextManager[Callable[[], None]]]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,22 +38,36 @@ _labs: list[Laboratory] = []  # of this process
 
 @dataclass(frozen=True)
 class Processes:
-    """So many processes, each of which predicts calls on some machine models."""
+    """So many processes, each of which predicts calls on some machine models.
 
-    machines: Sequence[str]
+    `machines` are names or documents of models. `in_a_row`: of calls back to back.
+    """
+
+    machines: Sequence[Any]
     workers: int
     progress: Progress
+    in_a_row: bool = False
 
     def rows(self, grid: Grid, error: float) -> Iterator[dict[str, Any]]:
         """Yield the rows of a grid: of choices that differ by less than `error`, simple ones."""
         anchors = [case for case in grid.cases() if _is_anchor(case, grid)]
-        won = [*self._spread(_winners, anchors, "searching")]
+        won = [*self.winners(anchors)]
         by_name = grouped((case.collective, uses) for case, uses in zip(anchors, won, strict=True))
         uses = {name: portfolio(by_name.get(name, ()), USES) for name in grid.collectives}
         cases = [*grid.cases()]
         asked = [(case, uses[case.collective]) for case in cases]
         times = dict(zip(cases, self._spread(_predicted, asked, "predicting"), strict=True))
         return records(computed(chosen(times, grid, error), times, uses, grid), grid)
+
+    def winners(self, cases: Sequence[Case]) -> Iterator[Sequence[Use]]:
+        """Yield the uses that win each case on some machine."""
+        return self._spread(_winners, cases, "searching")
+
+    def compared(
+        self, asked: Sequence[tuple[Case, Sequence[Use | None]]]
+    ) -> Iterator[dict[int, list[float]]]:
+        """Yield how some uses compare in each case, on each machine."""
+        return self._spread(_compared, asked, "predicting")
 
     def regret(self, grid: Grid, search: bool) -> list[Regret]:
         """Return the regret of what han chooses, on each machine."""
@@ -64,7 +79,7 @@ class Processes:
         with (
             self.progress(len(over), what) as advance,
             ProcessPoolExecutor(
-                self.workers, get_context("spawn"), _open, (self.machines,)
+                self.workers, get_context("spawn"), _open, (self.machines, self.in_a_row)
             ) as pool,
         ):
             for result in pool.map(work, over):
@@ -103,8 +118,8 @@ def _is_anchor(case: Case, grid: Grid) -> bool:
 # ---- what a process does ------------------------------------------------------------------------
 
 
-def _open(machines: Iterable[str]) -> None:
-    _labs[:] = [Laboratory(load_machine(name)) for name in machines]
+def _open(machines: Iterable[Any], in_a_row: bool) -> None:
+    _labs[:] = [Laboratory(load_machine(one), in_a_row) for one in machines]
 
 
 def _winners(case: Case) -> Any:
@@ -113,6 +128,10 @@ def _winners(case: Case) -> Any:
 
 def _predicted(asked: tuple[Case, Any]) -> dict[int, float]:
     return predicted(_labs, *asked)
+
+
+def _compared(asked: tuple[Case, Any]) -> dict[int, list[float]]:
+    return compared(_labs, *asked)
 
 
 def _regret(asked: tuple[Case, Limits | None]) -> list[Regret]:

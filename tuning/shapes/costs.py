@@ -11,7 +11,7 @@ from han.tuning.tuned.tasks import TaskCost
 
 LEVELS = ("node", "network")  # of the default configuration, for which there are models
 UNIT = 8  # bytes of an element of the calls that are simulated
-MOST = 60  # costs of a run that are kept, and costs that are simulated
+MOST = 180  # costs of a run that are kept, and costs that are simulated
 LARGEST = 512 << 10  # bytes of them
 
 

@@ -84,7 +84,7 @@ def study(table: TunedTable, grid: Grid, winners: Winners, compared: Compared) -
     cases = [*grid.cases()]
     asked = [(case, uses[case.collective]) for case in cases]
     ratios = dict(zip(cases, compared(asked), strict=True))
-    means = {case: {k: _mean(some) for k, some in found.items()} for case, found in ratios.items()}
+    means = {case: _means(found) for case, found in ratios.items()}
     made = computed(chosen(means, grid, ALIKE), means, uses, grid)
     known = [f"{n} x {p}" for n, p in measured_shapes(table)]
     rows = [
@@ -92,6 +92,13 @@ def study(table: TunedTable, grid: Grid, winners: Winners, compared: Compared) -
         for one, record in zip(made, records(made, grid, bounded=True), strict=True)
     ]
     return Study(grid, tuple(rows), ratios)
+
+
+def _means(found: Mapping[int, Sequence[float]]) -> dict[int, float]:
+    """Return the mean ratios of the choices that no model finds slower than the built-in one."""
+    usual = found[0]
+    safe = (k for k, own in found.items() if all(a <= b for a, b in zip(own, usual, strict=True)))
+    return {k: _mean(found[k]) for k in safe}
 
 
 def _mean(ratios: Sequence[float]) -> float:
