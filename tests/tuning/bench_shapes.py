@@ -1,26 +1,37 @@
 """A table of 2 x 2 ranks on 4 x 2, 4 x 4 and 8 x 1, on the simulator's machine.
 
 Each decision is compared with what a search finds there: its regret. The costs of tasks are those
-of a run of the tuner on 2 x 2; they may vary by a deviation, as those of real ranks do.
+of a run of the tuner on 2 x 2; they may vary by a deviation, as those of real ranks do. It takes
+some minutes.
 
     python tests/tuning/bench_shapes.py [MACHINE [DEVIATION]]
 """
 
 import math
+import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
-from simulated_tuner import ShapeLab, answering, regrets, steady, tuned_on
+from simulated_tuner import HERE, ShapeLab, regrets, steady, tuned_on
 
 from han.common.tables import shown_table
 from han.common.units import format_size
+from han.tuning.calibration import to_mapping
+from han.tuning.search.class_files import Processes
 from han.tuning.search.limits import Limits
 from han.tuning.search.portfolio import OWN, Case, Grid
+from han.tuning.shapes.machine import fitted
+from han.tuning.shapes.rows import study
 from han.tuning.shapes.worth import worth_a_run
+from han.tuning.tuned.table import with_predictions
 
 KiB = 1024
 COLLECTIVES = "bcast", "reduce", "allreduce", "allgather"
@@ -33,6 +44,8 @@ LIMITS = Limits(
 )  # fmt: skip
 GOOD = 1.15
 LARGEST = 512 * KiB  # of blocks of an allgather
+INPUTS = [(c, n) for c in COLLECTIVES for n in SIZES if c != "allgather" or n <= LARGEST]
+HEADS = "ranks", "within 1.15", "mean", "worst", "built-in: within 1.15", "mean", "worst"
 
 
 def varied(table, deviation):
@@ -45,29 +58,34 @@ def varied(table, deviation):
     return replace(table, tasks=tuple(tasks))
 
 
+def regrets_on(name, table, shape):
+    """Return the regrets of all inputs on a shape."""
+    return regrets(table, steady(name), [Case(c, *shape, n) for c, n in INPUTS])
+
+
 def main():
     """Print the regrets of each shape, those that are large, and the shapes worth a run."""
     name, deviation = [*sys.argv[1:], *("emulated-1gbit", "0")[len(sys.argv) - 1 :]]
-    machine = steady(name)
-    inputs = [(c, n) for c in COLLECTIVES for n in SIZES if c != "allgather" or n <= LARGEST]
-    table = varied(tuned_on(ShapeLab(machine, 2, 2), inputs, LIMITS), float(deviation))
-    print(f"{len(table.points)} inputs on 2 x 2, {len(table.tasks)} costs of tasks", flush=True)
+    table = varied(tuned_on(ShapeLab(steady(name), 2, 2), INPUTS, LIMITS), float(deviation))
+    models = fitted(table.tasks, HERE.cores, HERE.link)
+    print(f"{len(table.tasks)} costs of tasks, errors of models:", [m.error for m in models])
+    workers = len(os.sched_getaffinity(0))
+    machines = [to_mapping(one.machine) for one in models]
+    processes = Processes(machines, workers, lambda *_: nullcontext(lambda: None))
     grid = Grid(COLLECTIVES, (2, 4, 8), (1, 2, 4), SIZES, 16)
-    told, study, error = answering(table, grid)
-    print(f"{len(told.predicted)} rows predicted, error of the model {error:.3f}", flush=True)
-    rows, every = [], []
-    for shape in OTHERS:
-        found = regrets(told, machine, [Case(c, *shape, n) for c, n in inputs])
-        rows.append(line("{} x {}".format(*shape), found))
-        every += found
-        for one in found:
-            if one.told > GOOD:
-                size = format_size(one.case.nbytes)
-                call = f"{one.case.collective} of {size} on {shape[0]} x {shape[1]}"
-                print(f"  {call}: {one.told:.2f}, built-in {one.built_in:.2f}", flush=True)
-    heads = ["ranks", "within 1.15", "mean", "worst", "built-in: within 1.15", "mean", "worst"]
-    print(shown_table("", heads, [*rows, line("all", every)], left=["ranks"]))
-    print(worth_a_run(study.ratios, [(2, 2)], error))
+    found = study(table, grid, processes.winners, processes.compared)
+    told = with_predictions(table, found.rows)
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        every = [*pool.map(partial(regrets_on, name, told), OTHERS)]
+    for one in (one for some in every for one in some if one.told > GOOD):
+        size, (collective, nodes, ppn, _) = format_size(one.case.nbytes), one.case
+        call = f"{collective} of {size} on {nodes} x {ppn}"
+        print(f"  {call}: {one.told:.2f}, built-in {one.built_in:.2f}")
+    rows = [line(f"{n} x {p}", some) for (n, p), some in zip(OTHERS, every, strict=True)]
+    rows.append(line("all", [one for some in every for one in some]))
+    print(shown_table("", HEADS, rows, left=["ranks"]))
+    for worth in worth_a_run(found.ratios, [(2, 2)], models[0].error):
+        print("worth a run:", worth)
 
 
 def line(name, found):
