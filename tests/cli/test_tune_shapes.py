@@ -22,7 +22,7 @@ refuse = partial(refuse_as, kind=HanError)
 @pytest.fixture(scope="module")
 def table():
     lab = ShapeLab(steady("emulated-1gbit"), 2, 2)
-    return tuned_on(lab, [("bcast", 8), ("bcast", 4096)], LIMITS)
+    return tuned_on(lab, [("bcast", 8), ("bcast", 4096)], LIMITS, most=20)
 
 
 @pytest.fixture

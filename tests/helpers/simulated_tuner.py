@@ -40,7 +40,7 @@ from han.tuning.search.portfolio import (
 from han.tuning.search.results import Errors, Found, Winners
 from han.tuning.search.space import space_of
 from han.tuning.search.strategies import STRATEGIES, run
-from han.tuning.shapes.costs import chosen_costs, usable
+from han.tuning.shapes.costs import MOST, chosen_costs, usable
 from han.tuning.shapes.machine import fitted
 from han.tuning.shapes.rows import Study, study
 from han.tuning.tuned.fingerprint import Fingerprint
@@ -111,9 +111,9 @@ class ShapeLab:
 
 def tuned_on(
     lab: ShapeLab, inputs: Iterable[tuple[str, int]], limits: Limits = LIMITS,
-    strategy: str = "task+heuristic",
+    strategy: str = "task+heuristic", most: int = MOST,
 ) -> TunedTable:  # fmt: skip
-    """Return the table that a tuner makes on a lab, with the costs of tasks."""
+    """Return the table that a tuner makes on a lab, with at most so many costs of tasks."""
     points = []
     for one in sparse_first([Input(*pair) for pair in inputs]):
         signature = call_signature(one.collective, one.nbytes)
@@ -121,7 +121,7 @@ def tuned_on(
         found = run(STRATEGIES[strategy], lab, signature, space)
         points.append(_point(lab, signature, found, space.candidates[0]))
     table = of_points(points, HERE)
-    return replace(table, tasks=tuple(chosen_costs(usable(_tasks(lab)))))
+    return replace(table, tasks=tuple(chosen_costs(usable(_tasks(lab)), most)))
 
 
 def _point(lab: ShapeLab, signature: Signature, found: Found, built_in: Choice) -> Point:

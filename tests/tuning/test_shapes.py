@@ -26,7 +26,7 @@ from han.tuning.tuned.table import with_points
 from han.tuning.tuned.tasks import TaskCost, joined
 
 KiB = 1024
-SIZES = (8, 4 * KiB, 64 * KiB)
+SIZES = (8, 64 * KiB)
 LIMITS = Limits(
     submodules=("sm", "adapt", "exchange", "nap", "ring"), segments=(16 * KiB, 64 * KiB),
     algorithms=("flat", "shares", "chain", "binomial", "linear", "recursive_doubling", "halving",
@@ -46,7 +46,7 @@ STEADY = steady("emulated-1gbit")
 @pytest.fixture(scope="module")
 def measured():
     lab = ShapeLab(STEADY, 2, 2)
-    return tuned_on(lab, [(c, n) for c in ("bcast", "allreduce") for n in SIZES], LIMITS)
+    return tuned_on(lab, [(c, n) for c in ("bcast", "allreduce") for n in SIZES], LIMITS, most=60)
 
 
 @pytest.fixture(scope="module")
