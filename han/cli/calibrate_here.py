@@ -44,7 +44,7 @@ def calibrate_here(out: Path | None, force: bool, as_json: bool) -> None:
         found = calibrate(meeting, shared_with(meeting.comm), advance)
     where = standing_of(found.values.profile)
     problems = found.values.problems
-    refused = bool(problems) and not force
+    refused = not found.values.profile.known() or (bool(problems) and not force)
     kept = None if refused else _keep(meeting, found)
     if as_json:
         say(json.dumps(_record(found, where, kept), indent=1))

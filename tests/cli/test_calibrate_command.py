@@ -57,6 +57,14 @@ def test_what_was_disturbed_is_kept_by_force_only(monkeypatch):
     assert find(fingerprint()).found is not None
 
 
+def test_too_few_rounds_are_kept_by_force_and_none_never(monkeypatch):
+    for rounds, kept in ((1, True), (0, False)):
+        monkeypatch.setattr(calibrating, "ROUNDS", rounds)
+        done = CliRunner().invoke(app, ["calibrate", "--force"])
+        assert f"# only {rounds} of at least 3 rounds" in done.stdout
+        assert ("# kept in" in done.stdout, done.exit_code) == (kept, int(not kept))
+
+
 def test_options_that_do_not_fit_are_refused(tmp_path, home):
     report = tmp_path / "report.json"
     assert "are missing" in refuse("calibrate", "--machine", "two-cores")

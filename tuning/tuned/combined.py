@@ -33,10 +33,9 @@ def combined(
 
     `crowded`: ranks outnumber processors, so times depend on where the system lets ranks run.
     """
-    if len(rounds) < FEWEST_ROUNDS:
-        told = f"only {len(rounds)} of at least {FEWEST_ROUNDS} rounds fit into the time"
-        return Combined(Profile(), {}, (told,))
     values, spreads, problems = {}, {}, list[str]()
+    if len(rounds) < FEWEST_ROUNDS:
+        problems.append(f"only {len(rounds)} of at least {FEWEST_ROUNDS} rounds fit into the time")
     for name in MEASURED:
         series = {k: _series(rounds, ranks, name) for k, ranks in enumerate(nodes)}
         series = {k: some for k, some in series.items() if some}
@@ -46,7 +45,8 @@ def combined(
         values[name], spreads[name] = median(each), _spread(each)
         if name in TELLING and not (crowded and name in TIMES):
             problems += [*_disturbed(name, each), *_slow(name, series, nodes)]
-    return Combined(Profile(cores=cores, **values), spreads, tuple(problems))
+    profile = Profile(cores=cores, **values) if values else Profile()
+    return Combined(profile, spreads, tuple(problems))
 
 
 def _of_node(row: Sequence[Profile], ranks: Sequence[int], name: str) -> float:
