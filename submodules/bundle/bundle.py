@@ -145,7 +145,15 @@ def _not_whole(question: Question) -> str | None:
         return f"{algorithm} takes blocks whole"
     if signature.uneven:
         return f"{algorithm} passes on blocks of one size; take linear"
-    return misfit(signature.nbytes * question.topology.size)
+    return misfit(signature.nbytes * _most_blocks(question))
+
+
+def _most_blocks(question: Question) -> int:
+    """Return how many blocks a message has at most: in an alltoall, of pairs of ranks."""
+    topology = question.topology
+    if question.signature.collective != "alltoall":
+        return topology.size
+    return topology.widest(question.level) * topology.ppn**2
 
 
 def _misfit_factors(question: Question) -> str | None:

@@ -12,6 +12,7 @@ from han.model.opcodes import Code
 from han.model.topology import Topology
 from han.submodules.bundle.rounds import PASSING
 from han.submodules.parts.factors import one_way_lists
+from han.submodules.parts.mail import MOST
 from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
 from han.tasks.choice import LevelChoice
@@ -134,3 +135,16 @@ def test_what_is_not_served():
     signature = call_signature("alltoall", 8)
     flat = by(topology, signature, LevelChoice("bundle", "cyclic"), "flat")
     assert "straight" in (reason(flat) or "")
+
+
+@pytest.mark.parametrize(("collective", "most"), [("alltoall", 16 * 64), ("reduce_scatter", 64)])
+def test_a_message_holds_at_most_1_gib(collective, most):
+    """An alltoall passes on blocks of each rank of a node for each rank of another one."""
+    topology = machine([rank // 16 for rank in range(64)])
+
+    def of(nbytes: int) -> str | None:
+        signature = call_signature(collective, nbytes)
+        return reason(by(topology, signature, LevelChoice("bundle", "cyclic")))
+
+    assert of(MOST // most) is None
+    assert "do not fit" in (of(MOST // most + 8) or "")
