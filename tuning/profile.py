@@ -15,6 +15,7 @@ TIMES = ("latency", "overhead", "flag")  # in microseconds; the other values but
 NETWORK = ("latency", "overhead", "bandwidth", "injection")  # of messages between nodes
 # What tells machines from each other. The rest describes them to the simulator.
 TELLING = ("cores", "latency", "bandwidth", "injection", "flag", "copy", "reduce")
+LEAST, MOST = 1e-6, 1e12  # of a value: distances of others may be no numbers
 
 
 class Profile(NamedTuple):
@@ -79,8 +80,9 @@ def profile_from(record: object, where: str) -> Profile:
         if key not in Profile._fields:
             raise ValueError(f"{where}: {unknown(f'key {key!r}', key, Profile._fields)}")
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not 0 < value < math.inf:
-            raise ValueError(f"{where}.{key}: expected a number above 0, not {value!r}")
+        if not number or not LEAST <= value <= MOST:
+            said = repr(value)[:40]
+            raise ValueError(f"{where}.{key}: expected {LEAST:g} to {MOST:g}, not {said}")
     return Profile(**record)
 
 

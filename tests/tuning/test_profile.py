@@ -48,11 +48,13 @@ def test_a_profile_is_read_as_it_was_written():
     for record, said in (
         ([], "profile: expected keys"),
         ({"flags": 1.0}, "did you mean 'flag'"),
-        ({"flag": 0}, r"profile\.flag: expected a number above 0"),
-        ({"flag": "1us"}, "above 0, not '1us'"),
-        ({"flag": math.inf}, "above 0"),
-        ({"flag": math.nan}, "above 0"),
-        ({"flag": True}, "above 0"),
+        ({"flag": 0}, r"profile\.flag: expected 1e-06 to 1e\+12, not 0"),
+        ({"flag": "1us"}, "not '1us'"),
+        ({"flag": math.inf}, "not inf"),
+        ({"flag": math.nan}, "not nan"),
+        ({"flag": True}, "not True"),
+        ({"flag": 10**400}, "not 1000"),
+        ({"flag": 1e-320}, "not 1e-320"),
     ):
         with pytest.raises(ValueError, match=said):
             profile_from(record, "profile")
