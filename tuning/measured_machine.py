@@ -35,7 +35,8 @@ def _node(profile: Profile, node: Record, inside: Record) -> list[str]:
     """Store what was measured inside nodes; return the names of these values."""
     node |= {"cores": int(profile.cores), "memory": _rate(profile.memory)}
     names = ["node.cores", "node.memory"]
-    for key, rate in (("copy", profile.copy), ("reduce", profile.reduce)):
+    rates = {"copy": profile.copy, "reduce": profile.reduce}
+    for key, rate in rates.items() if profile.copy else ():  # no node had two ranks
         part, owner = (inside, inside["name"]) if key in inside else (node, "node")
         part[key] = _rate(rate)
         names.append(f"{owner}.{key}")

@@ -41,8 +41,8 @@ def is_uncalibrated(facts: Sequence[Facts]) -> bool:
     """Return whether the ranks of these facts calibrate: rank 0 asks for it, and lacks values."""
     if len(facts) == 1 or not facts[0].calibrates:
         return False
-    known, several = Profile(*facts[0].profile), len({one.memory for one in facts}) > 1
-    return not known.copy or (several and not known.has_network)
+    known, nodes = Profile(*facts[0].profile), len({one.memory for one in facts})
+    return (nodes < len(facts) and not known.copy) or (nodes > 1 and not known.has_network)
 
 
 def begin() -> None:

@@ -28,13 +28,13 @@ def test_a_calibration_is_printed_and_kept(tmp_path):
     assert "nearest machine" in text
     model = load_machine(tmp_path / "here.yaml")
     profile = find(fingerprint()).profile
-    assert model.node.copy_rate == pytest.approx(1e6 * profile.copy, rel=1e-3)
+    assert model.node.memory == pytest.approx(1e6 * profile.memory, rel=1e-3)
     assert model.node.cores == profile.cores
     assert call("simulate", "--machine", tmp_path / "here.yaml", "--bytes", "8")
     shown = call("info")
     assert f"calibrated {file_of(fingerprint())}, " in shown
     record = json.loads(call("info", "--json"))
-    assert record["calibration"]["profile"]["copy"] == profile.copy
+    assert record["calibration"]["profile"]["memory"] == profile.memory
     assert record["class"]["by"]
 
 
@@ -48,9 +48,10 @@ def test_json_says_what_was_kept():
 
 def test_what_was_disturbed_is_kept_by_force_only(monkeypatch):
     monkeypatch.setattr("han.tuning.tuned.combined.DISTURBED", 0.0)
+    monkeypatch.setattr("han.tuning.tuned.combined.TELLING", ("memory",))
     done = CliRunner().invoke(app, ["calibrate"])
     assert done.exit_code == 1
-    assert "# disturbed: copy was " in done.stdout
+    assert "# disturbed: memory was " in done.stdout
     assert "# not kept" in done.stdout
     assert find(fingerprint()).found is None
     assert "# kept in" in call("calibrate", "--force")

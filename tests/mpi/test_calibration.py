@@ -22,7 +22,7 @@ from han.runtime.roots import Roots
 from han.tuning.profile import UNKNOWN, Profile
 from han.tuning.tuned.calibrated import Calibration, file_of, find, write
 
-INSIDE = {"copy", "reduce", "memory"}
+BESIDE = {"flag", "copy", "reduce"}  # what two ranks of a node can measure
 BETWEEN = {"latency", "bandwidth", "injection"}
 KEPT = Profile(cores=4, copy=8000.0, reduce=5000.0, memory=6e4, flag=0.1)
 
@@ -87,7 +87,7 @@ def test_a_node_is_measured(mpi_ranks):
     found = measured(0)
     profile = found.values.profile
     known = {*profile.known()}
-    assert known == {"cores", *INSIDE, *(["flag"] if mpi_ranks > 1 else [])}
+    assert known == {"cores", "memory", *(BESIDE if mpi_ranks > 1 else ())}
     assert profile.cores == os.cpu_count()
     assert found.values.problems == ()
     assert found.nodes == (tuple(range(mpi_ranks)),)
@@ -102,6 +102,7 @@ def test_nodes_are_measured(mpi_ranks, ppn):
     profile = found.values.profile
     several = len(found.nodes) > 1
     assert {*profile.known()} >= BETWEEN if several else not profile.has_network
+    assert bool(profile.copy) == (ppn > 1), "its own cache is faster than that of another core"
     assert alike((profile, found.values))
 
 

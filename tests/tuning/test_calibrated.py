@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from test_tuned import HERE
 
+from han.config.arrange import Facts
 from han.config.environment import unknown_variables
 from han.ranks import calibration
 from han.tuning.profile import UNKNOWN, Profile
@@ -130,6 +131,24 @@ def test_the_environment_says_whether_calibrations_are_used_and_made(home, monke
     assert unknown_variables({"HAN_CALIBRATE": "first"}) == []
     (told,) = unknown_variables({"HAN_CALIBRATE": "frist"})
     assert told.endswith("'frist' is neither 'first' nor 'off'; not used")
+
+
+@pytest.mark.parametrize(
+    ("memories", "known", "lacks"),
+    [
+        ([0], UNKNOWN, False),
+        ([0, 0], UNKNOWN, True),
+        ([0, 0], INSIDE, False),
+        ([0, 1], INSIDE, True),
+        ([0, 1], Profile(latency=1.0), False),
+        ([0, 1, 0], Profile(latency=1.0), True),
+    ],
+)
+def test_ranks_calibrate_where_they_lack_what_they_can_measure(memories, known, lacks):
+    facts = [Facts(one, "a", frozenset(), {}, calibrates=True) for one in memories]
+    facts[0] = replace(facts[0], profile=tuple(known))
+    assert calibration.is_uncalibrated(facts) == lacks
+    assert not calibration.is_uncalibrated([replace(facts[0], calibrates=False), *facts[1:]])
 
 
 def test_a_link_is_known_without_a_calibration(home, monkeypatch):

@@ -133,6 +133,13 @@ def test_the_network_takes_a_part_of_a_message():
     assert 0 < model.levels[-1].latency < model.levels[-1].overhead
 
 
+def test_a_machine_file_lacks_what_one_rank_of_a_node_cannot_measure():
+    alone = SOME._replace(copy=0.0, reduce=0.0, flag=0.0)
+    model = load_machine(machine_with(alone, "thor", 2, 1, DAY))
+    assert model.node.copy_rate == load_machine("thor").node.copy_rate
+    assert model.sources["node.copy"] == "assumed: as thor"
+
+
 # ---- rounds -------------------------------------------------------------------------------------
 
 
@@ -177,7 +184,7 @@ def test_a_slow_node_is_named(name):
 
 
 def test_what_no_rank_measured_stays_unknown():
-    alone = Profile(16, copy=1.0, reduce=2.0, memory=3.0)
+    alone = Profile(16, memory=3.0)
     assert combined(rounds_of([alone]), [(0,)], 16).profile == alone
 
 
