@@ -183,6 +183,15 @@ def test_a_slow_node_is_named(name):
     assert bool(two) == (name in ("copy", "flag")), "of two nodes, both share the link"
 
 
+@pytest.mark.parametrize("name", ["injection", "copy", "reduce", "latency"])
+def test_a_node_with_fewer_ranks_is_not_slow(name):
+    """What all ranks do at once depends on their number; a latency does not."""
+    nodes = [(0, 1), (2, 3), (4,)]
+    worse = getattr(SOME, name) * (4 if name == "latency" else 0.25)
+    rounds = rounds_of([SOME] * 4 + [SOME._replace(**{name: worse})])
+    assert bool(combined(rounds, nodes, 16).problems) == (name == "latency")
+
+
 def test_what_no_rank_measured_stays_unknown():
     alone = Profile(16, memory=3.0)
     assert combined(rounds_of([alone]), [(0,)], 16).profile == alone

@@ -10,6 +10,7 @@ from han.tuning.measured import DISTURBED, FEWEST_ROUNDS, SLOW
 from han.tuning.profile import NETWORK, TELLING, TIMES, Profile
 
 TOGETHER = ("injection", "memory")  # each rank tells its own share
+AT_ONCE = ("injection", "copy", "reduce")  # by all ranks of a node, so their number counts
 MEASURED = Profile._fields[1:]
 Rounds = Sequence[Sequence[Profile]]  # of each round, of each rank
 
@@ -87,6 +88,9 @@ def _slow(
 
     Between two nodes nobody knows whose link is slow.
     """
+    if name in AT_ONCE:
+        most = max(len(nodes[k]) for k in series)
+        series = {k: some for k, some in series.items() if len(nodes[k]) == most}
     if len(series) < (3 if name in NETWORK else 2):
         return
     better = min if name in TIMES else max
