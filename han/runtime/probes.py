@@ -165,8 +165,11 @@ class Probes:
         shared = np.frombuffer(memory, np.uint8)
         self.lines, cells = shared[: LINES * LINE], shared[LINES * LINE :]
         self.cells = cells.reshape(len(here), 4, CELL)
+        meeting.share(self._allocate, STEP)
+
+    def _allocate(self) -> None:
         self.out, self.room = np.ones(LARGEST, np.uint8), np.empty((WINDOW, LARGEST), np.uint8)
-        size = min(MEMORY, max(LEAST_MEMORY, OF_NODE // len(here)))
+        size = min(MEMORY, max(LEAST_MEMORY, OF_NODE // len(self.nodes.here)))
         self.from_here, self.to_here = np.ones(size, np.uint8), np.ones(size, np.uint8)
 
     def _together(self) -> None:

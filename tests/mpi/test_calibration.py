@@ -16,7 +16,7 @@ import han
 from han.ranks import calibration
 from han.ranks.machine import fingerprint
 from han.ranks.meeting import Meeting
-from han.runtime import calibrating
+from han.runtime import calibrating, probes
 from han.runtime.calibrating import calibrate
 from han.runtime.roots import Roots
 from han.tuning.profile import UNKNOWN, Profile
@@ -193,6 +193,16 @@ def test_no_shared_memory_for_a_calibration(mpi_ranks, shared_home, monkeypatch)
     assert find(fingerprint()).found is None
 
 
+@pytest.mark.mpi(ranks=2, timeout=60, unit="s")
+def test_no_memory_for_a_calibration_on_one_rank(mpi_ranks, shared_home, monkeypatch):
+    if WORLD.rank == 1:
+        refusal = mock.Mock(side_effect=MemoryError)
+        monkeypatch.setattr(probes, "np", SimpleNamespace(**{**vars(np), "ones": refusal}))
+    with told("MemoryError"), opened(first_comm()) as comm:
+        check(comm)
+    assert find(fingerprint()).found is None
+
+
 def _refused(make):
     def memory_of(meeting, ranks, nbytes, step):
         meeting.share(make, step)
@@ -206,8 +216,8 @@ def test_an_interrupted_calibration_leaves_the_file_as_it_was(mpi_ranks, shared_
     if WORLD.rank == 0:
         write(file_of(fingerprint()), Calibration(fingerprint(), KEPT, "2026-01-01"))
     WORLD.Barrier()
-    probes = SimpleNamespace(meeting=None, amounts=mock.Mock(side_effect=KeyboardInterrupt))
-    monkeypatch.setattr(calibrating, "Probes", lambda *about: probes)
+    broken = SimpleNamespace(meeting=None, amounts=mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(calibrating, "Probes", lambda *about: broken)
     with pytest.raises(KeyboardInterrupt):
         measured(0)
     assert find(fingerprint()).profile == KEPT
