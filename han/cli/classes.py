@@ -126,6 +126,10 @@ def _kept(file: Path, record: dict[str, Any]) -> tuple[dict[str, Any], list[Any]
         )
     record["about"] = record["about"] or before["about"]
     grids = {name: grid for name, grid in before["grids"].items() if name not in record["grids"]}
+    known = [*before["grids"]]
+    for row in before["rows"]:
+        if row["when"].get("collective") not in known:
+            raise ArgumentError(f"{file}: row {row.get('name', '')!r} is of no call in 'grids'")
     return grids, [row for row in before["rows"] if row["when"]["collective"] in grids]
 
 

@@ -10,6 +10,11 @@ from han.tuning.built_in.machine_classes import parse, shipped
 
 SMALL = ("--machine", "stampede2", "--nodes", "2,4", "--ppn", "2,4", "--bytes", "8,64KiB")
 
+ROW = {
+    "when": {"collective": "bcast"},
+    "use": {"levels": {"node": {"submodule": "sm", "algorithm": "flat"}}},
+}
+
 
 def test_classes_are_listed():
     listed = call("classes")
@@ -40,6 +45,13 @@ def test_other_calls_of_a_class_are_kept(tmp_path):
     assert [r for r in after["rows"] if r["when"]["collective"] == "allreduce"] == before["rows"]
     other = (*asked, "--collectives", "bcast", "--cores", "16")
     assert "is a class of other machines: when" in refuse(*other, kind=HanError)
+    again = (*asked, "--collectives", "bcast", "--cores", "8")
+    for change, said in (
+        ({"grids": 3}, "grids: expected a grid for each call"),
+        ({"grids": {}}, "is of no call in 'grids'"),
+    ):
+        file.write_text(json.dumps(after | {"rows": after["rows"] or [ROW]} | change))
+        assert said in refuse(*again, kind=HanError)
 
 
 def test_regret_is_printed_drawn_or_written_as_json(tmp_path):

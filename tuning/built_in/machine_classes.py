@@ -89,8 +89,10 @@ def parse(content: bytes, name: str, place: str) -> MachineClass:
     """Return the class of a file's content; `place` names it. Raises ChoicesError."""
     record = FORMAT.record(content, place)
     try:
-        known_keys(record, KEYS, "", ("when", "machines", "rows"))
+        known_keys(record, KEYS, "", ("when", "machines", "grids", "rows"))
         machines = _machines_of(record["machines"])
+        if not isinstance(record["grids"], dict):
+            raise ValueError("grids: expected a grid for each call")
         when, rows = when_of(record["when"], CALLS), rows_of(record["rows"], CALLS)
     except ValueError as error:
         raise ChoicesError(f"{place}: {error}") from None
