@@ -348,6 +348,21 @@ def test_check_says_what_it_cannot_do(words, told):
     assert told in str(done.exception)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("han-2 --nodes 1", "--nodes 1: this figure needs 2 or more"),
+        ("han-2 --nodes 2 --ppn 1", "--ppn 1: this figure needs 2 or more"),
+        ("han-6 --nodes 1", "--nodes 1: this figure needs 2 or more"),
+        ("han-4 --bytes 8", "--bytes 8: this figure needs 65536 or more"),
+    ],
+)
+def test_a_setting_that_is_too_small_is_told(words, told):
+    done = CliRunner().invoke(app, ["paper", *words.split()])
+    assert isinstance(done.exception, ArgumentError)
+    assert told in str(done.exception)
+
+
 def test_an_unknown_figure_is_told_with_the_known_ones():
     done = CliRunner().invoke(app, ["paper", "bienz-l0"])
     assert isinstance(done.exception, ArgumentError)

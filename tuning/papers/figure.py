@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from han.common.errors import ArgumentError
 from han.common.units import format_size
 from han.config.config import Config, load_config
 from han.config.machine import MachineModel
@@ -117,6 +118,16 @@ class Setting:
     def powers(self) -> list[int]:
         """Numbers of nodes to compare: powers of two from 2 to `nodes`."""
         return [n for n in (1 << k for k in range(1, 20)) if n <= self.nodes]
+
+    def expect(self, nodes: int = 1, ppn: int = 1, nbytes: int = 1) -> None:
+        """Raise ArgumentError unless there are so many nodes, ranks a node, and bytes."""
+        for option, least, given in (
+            ("--nodes", nodes, self.nodes),
+            ("--ppn", ppn, self.ppn),
+            ("--bytes", nbytes, max(self.sizes)),
+        ):
+            if given < least:
+                raise ArgumentError(f"{option} {given}: this figure needs {least} or more")
 
     def seconds(self, way: Way, signature: Signature, nodes: int | None = None) -> float:
         """Simulate one call."""

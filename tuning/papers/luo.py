@@ -80,6 +80,7 @@ def allreduce_over_segments(setting: Setting) -> Computed:
 
 
 def _over_segments(setting: Setting, collective: str, best: int) -> Computed:
+    setting.expect(nbytes=SEGMENTS[0])
     nbytes, series, estimates = max(setting.sizes), Series(), Series()
     segments = [s for s in SEGMENTS if s <= nbytes]
     for algorithm, inner, segment in product(ALGORITHMS, INNER, segments):

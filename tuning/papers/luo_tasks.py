@@ -96,6 +96,7 @@ IB, SB, BOTH, AFTER = "ib(0)", "sb(0)", "ib(0) and sb(0) at once", "sbib(1) afte
 
 def tasks_of_bcast(setting: Setting) -> Computed:
     """Figure 2: the costs of ib, sb, both at once and sbib on each node's leader."""
+    setting.expect(nodes=2, ppn=2)
     panels = []
     for name, inner in product(ALGORITHMS, INNER):
         setting.tell(f"{name}, {inner}")
@@ -209,6 +210,7 @@ IR, IBIR = "ir(0)", "ib(0) and ir(0) at once"
 
 def both_ways(setting: Setting) -> Computed:
     """Figure 6: ib, ir, and both at once on each node's leader."""
+    setting.expect(nodes=2)
     where, segment = _where(setting), max(setting.sizes)
     panels = []
     for name in ALGORITHMS:
