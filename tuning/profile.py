@@ -15,7 +15,7 @@ TIMES = ("latency", "overhead", "flag")  # in microseconds; the other values but
 NETWORK = ("latency", "overhead", "bandwidth", "injection")  # of messages between nodes
 # What tells machines from each other. The rest describes them to the simulator.
 TELLING = ("cores", "latency", "bandwidth", "injection", "flag", "copy", "reduce")
-LEAST, MOST = 1e-6, 1e12  # of a value: distances of others may be no numbers
+LEAST, MOST = 1e-6, 1e12  # of a value: the distance of others may overflow
 
 
 class Profile(NamedTuple):
