@@ -33,10 +33,13 @@ def machine_with(profile: Profile, base: str, nodes: int, ppn: int, made: str) -
 
 def _node(profile: Profile, node: Record, inside: Record) -> list[str]:
     """Store what was measured inside nodes; return the names of these values."""
-    node |= {"cores": int(profile.cores), "memory": _rate(profile.memory)}
-    names = ["node.cores", "node.memory"]
+    node["cores"] = int(profile.cores)
+    names = ["node.cores"]
+    if profile.memory:
+        node["memory"] = _rate(profile.memory)
+        names.append("node.memory")
     rates = {"copy": profile.copy, "reduce": profile.reduce}
-    for key, rate in rates.items() if profile.copy else ():  # no node had two ranks
+    for key, rate in rates.items() if profile.copy else ():
         part, owner = (inside, inside["name"]) if key in inside else (node, "node")
         part[key] = _rate(rate)
         names.append(f"{owner}.{key}")

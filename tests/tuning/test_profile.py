@@ -133,11 +133,13 @@ def test_the_network_takes_a_part_of_a_message():
     assert 0 < model.levels[-1].latency < model.levels[-1].overhead
 
 
-def test_a_machine_file_lacks_what_one_rank_of_a_node_cannot_measure():
-    alone = SOME._replace(copy=0.0, reduce=0.0, flag=0.0)
-    model = load_machine(machine_with(alone, "thor", 2, 1, DAY))
-    assert model.node.copy_rate == load_machine("thor").node.copy_rate
-    assert model.sources["node.copy"] == "assumed: as thor"
+def test_a_machine_file_lacks_what_was_not_measured():
+    """One rank of a node measures no copies, and ranks that share processors no memory."""
+    few = SOME._replace(copy=0.0, reduce=0.0, flag=0.0, memory=0.0)
+    model, thor = load_machine(machine_with(few, "thor", 2, 1, DAY)), load_machine("thor")
+    assert model.node.copy_rate == thor.node.copy_rate
+    assert model.node.memory == thor.node.memory
+    assert model.sources["node.copy"] == model.sources["node.memory"] == "assumed: as thor"
 
 
 # ---- rounds -------------------------------------------------------------------------------------
@@ -166,7 +168,9 @@ def test_a_disturbed_calibration_is_told():
     rounds = [[SOME._replace(flag=0.1 * (k + 1))] for k in range(5)]
     (told,) = combined(rounds, [(0,)], 16).problems
     assert told == "disturbed: flag was 0.1 to 0.5 us in 5 rounds"
-    assert combined(rounds, [(0,)], 16, crowded=True).problems == ()
+    crowded = combined(rounds, [(0,)], 16, crowded=True)
+    assert crowded.problems == ()
+    assert crowded.profile.memory == 0, "ranks in turns copy faster than ranks at once"
     (told,) = combined(rounds[:2], [(0,)], 16).problems
     assert "only 2 of at least 3 rounds" in told
 
