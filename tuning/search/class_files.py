@@ -24,6 +24,7 @@ from han.tuning.search.portfolio import (
     Laboratory,
     chosen,
     compared,
+    composition_winners,
     portfolio,
     predicted,
     winners,
@@ -50,18 +51,18 @@ class Processes:
 
     def rows(self, grid: Grid, error: float) -> Iterator[dict[str, Any]]:
         """Yield the rows of a grid: of choices that differ by less than `error`, simple ones."""
-        anchors = [case for case in grid.cases() if _is_anchor(case, grid)]
-        won = [*self.winners(anchors)]
-        by_name = grouped((case.collective, uses) for case, uses in zip(anchors, won, strict=True))
-        uses = {name: portfolio(by_name.get(name, ()), USES) for name in grid.collectives}
         cases = [*grid.cases()]
-        asked = [(case, uses[case.collective]) for case in cases]
-        times = dict(zip(cases, self._spread(_predicted, asked, "predicting"), strict=True))
+        asked = [(case, _is_anchor(case, grid)) for case in cases]
+        won = [*self._spread(_winners, asked, "searching")]
+        by_name = grouped((case.collective, uses) for case, uses in zip(cases, won, strict=True))
+        uses = {name: portfolio(by_name.get(name, ()), USES) for name in grid.collectives}
+        known = [(case, uses[case.collective]) for case in cases]
+        times = dict(zip(cases, self._spread(_predicted, known, "predicting"), strict=True))
         return records(computed(chosen(times, grid, error), times, uses, grid), grid)
 
     def winners(self, cases: Sequence[Case]) -> Iterator[Sequence[Use]]:
         """Yield the uses that win each case on some machine."""
-        return self._spread(_winners, cases, "searching")
+        return self._spread(_winners, [(case, True) for case in cases], "searching")
 
     def compared(
         self, asked: Sequence[tuple[Case, Sequence[Use | None]]]
@@ -122,8 +123,9 @@ def _open(machines: Iterable[Any], in_a_row: bool) -> None:
     _labs[:] = [Laboratory(load_machine(one), in_a_row) for one in machines]
 
 
-def _winners(case: Case) -> Any:
-    return winners(_labs, case, LIMITS)
+def _winners(asked: tuple[Case, bool]) -> Any:
+    case, searched = asked
+    return winners(_labs, case, LIMITS) if searched else composition_winners(_labs, case)
 
 
 def _predicted(asked: tuple[Case, Any]) -> dict[int, float]:

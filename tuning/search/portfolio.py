@@ -32,7 +32,7 @@ from han.tuning.search.space import SEGMENTS, options
 
 OWN = ("sm", "solo", "adapt", "exchange", "nap", "ring", "bundle", "scan")  # no library's calls
 LIMITS = Limits(submodules=OWN, parameters={"factors": ()})  # which would fit few numbers of ranks
-USES = 24  # of a collective, at most
+USES = 32  # of a collective, at most
 MANY, FEW, SMALL = 16, 4, 32 << 10  # calls in a row of messages up to so many bytes, and of others
 HOPELESS = 3.0  # times the best composition: others are not improved
 CLOSE = 1.03  # times the best: such a use is in the portfolio too
@@ -217,6 +217,20 @@ def winners(labs: Sequence[Laboratory], case: Case, limits: Limits = EVERYTHING)
             if seconds < CLOSE * ranked[0][0] and CLOSE * seconds < usual:
                 use = lab.use(case, choice)
                 found[repr(use)] = use
+    return [*found.values()]
+
+
+def composition_winners(labs: Sequence[Laboratory], case: Case) -> list[Use]:
+    """Return the built-in choices of the composition that wins on a machine, if another one does.
+
+    They need no search, so shapes of many ranks have them too.
+    """
+    found: dict[str, Use] = {}
+    for lab in labs:
+        usual, (seconds, choice) = lab.of_use(case, None) or math.inf, composed(lab, case)[0]
+        if CLOSE * seconds < usual:
+            use = lab.use(case, choice)
+            found[repr(use)] = use
     return [*found.values()]
 
 
