@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from han.common.kept import kept
@@ -19,6 +20,7 @@ from han.tasks.outline import Outline
 from han.tasks.shares import unit_of
 
 CELLS = 2
+REMEMBERED = 256  # choices of levels
 Patterns = Callable[[LevelChoice, int], Pattern]  # the pattern of a choice for so many members
 
 
@@ -112,12 +114,18 @@ def footprint(plan: Outline, level: int, patterns: Patterns) -> int:
     return ShareCells.of(plan, level, patterns).nbytes if works else 0
 
 
+@lru_cache(REMEMBERED)
+def _cells(choice: LevelChoice, sizes: tuple[int, ...], lanes: int, patterns: Patterns) -> int:
+    """Return how many cells the groups of a level need; no size of a call changes that."""
+    several = [patterns(choice, members) for members in sizes]
+    return choice.get("cells", CELLS) * sum(_numbers(several, lanes))
+
+
 def unfit(question: Question, patterns: Patterns) -> str | None:
     """Return the reason why cells cannot hold slices of all shares, or None."""
     level, choice, element = question.level, question.choice, question.signature.element
-    several = [patterns(choice, members) for members in _sizes(question, level)]
     lanes = lanes_at(question.topology, level, choice)
-    cells = choice.get("cells", CELLS) * sum(_numbers(several, lanes))
+    cells = _cells(choice, tuple(_sizes(question, level)), lanes, patterns)
     least = cells * lines(unit_of(element))
     if least <= RING_MIN // 2:
         return None
