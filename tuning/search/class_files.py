@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from han.common.grouped import grouped
 from han.common.units import format_size
 from han.config.machine import load_machine
 from han.config.rules import Use
@@ -18,14 +17,13 @@ from han.tuning.search.class_rows import computed, records
 from han.tuning.search.limits import Limits
 from han.tuning.search.portfolio import (
     LIMITS,
-    USES,
     Case,
     Grid,
     Laboratory,
     chosen,
     compared,
     composition_winners,
-    portfolio,
+    portfolios,
     predicted,
     winners,
 )
@@ -54,8 +52,7 @@ class Processes:
         cases = [*grid.cases()]
         asked = [(case, _is_anchor(case, grid)) for case in cases]
         won = [*self._spread(_winners, asked, "searching")]
-        by_name = grouped((case.collective, uses) for case, uses in zip(cases, won, strict=True))
-        uses = {name: portfolio(by_name.get(name, ()), USES) for name in grid.collectives}
+        uses = portfolios(grid, zip(cases, won, strict=True))
         known = [(case, uses[case.collective]) for case in cases]
         times = dict(zip(cases, self._spread(_predicted, known, "predicting"), strict=True))
         return records(computed(chosen(times, grid, error), times, uses, grid), grid)

@@ -12,9 +12,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from han.common.errors import HanError
+from han.common.grouped import grouped
 from han.config.config import Config
 from han.config.machine import MachineModel
 from han.config.rules import Use
@@ -244,12 +246,20 @@ def portfolio(won: Iterable[Sequence[Use]], most: int) -> list[Use | None]:
     return [None, *(known[key] for key, _ in counts.most_common(most))]
 
 
+def portfolios(
+    grid: Grid, won: Iterable[tuple[Case, Sequence[Use]]]
+) -> dict[str, list[Use | None]]:
+    """Return the portfolio of each collective from the uses that win cases."""
+    by_name = grouped((case.collective, uses) for case, uses in won)
+    return {name: portfolio(by_name.get(name, ()), USES) for name in grid.collectives}
+
+
 def predicted(
     labs: Sequence[Laboratory], case: Case, uses: Sequence[Use | None]
 ) -> dict[int, float]:
     """Return the geometric mean of a use's time over the least, on all machines, by its number."""
     found = compared(labs, case, uses)
-    return {k: math.exp(sum(map(math.log, ratios)) / len(ratios)) for k, ratios in found.items()}
+    return {k: geometric_mean(ratios) for k, ratios in found.items()}
 
 
 def compared(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import geometric_mean
 from typing import Any
 
 from han.common.tables import shown_table
@@ -78,7 +78,7 @@ def summary(found: Sequence[Regret]) -> str:
     lines = [shown_table("", heads, rows, left=["call", "best is a"])]
     for name in ("before", "now"):
         values = sorted(getattr(one, name) for one in found)
-        mean = math.exp(sum(map(math.log, values)) / len(values))
+        mean = geometric_mean(values)
         high = values[min(len(values) - 1, int(SHARE * len(values)))]
         told = "built-in choices" if name == "before" else "with classes of machines"
         lines.append(

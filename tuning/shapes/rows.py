@@ -6,16 +6,15 @@ winners on some shapes, on all of them. A row says that it is predicted, and fro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import geometric_mean
 from typing import Any
 
-from han.common.grouped import grouped
 from han.config.rules import Use
 from han.tuning.row import Row
 from han.tuning.search.class_rows import computed, records
-from han.tuning.search.portfolio import USES, Case, Grid, chosen, portfolio
+from han.tuning.search.portfolio import Case, Grid, chosen, portfolios
 from han.tuning.shapes.costs import LEVELS
 from han.tuning.tuned.measurements import row_of
 from han.tuning.tuned.points import Point
@@ -77,10 +76,7 @@ def grid_of(
 def study(table: TunedTable, grid: Grid, winners: Winners, compared: Compared) -> Study:
     """Predict what calls of a grid run; `winners` and `compared` do their work in any order."""
     anchors = [case for case in grid.cases() if _is_anchor(case, grid)]
-    won = grouped(
-        (case.collective, uses) for case, uses in zip(anchors, winners(anchors), strict=True)
-    )
-    uses = {name: portfolio(won.get(name, ()), USES) for name in grid.collectives}
+    uses = portfolios(grid, zip(anchors, winners(anchors), strict=True))
     cases = [*grid.cases()]
     asked = [(case, uses[case.collective]) for case in cases]
     ratios = dict(zip(cases, compared(asked), strict=True))
@@ -98,11 +94,7 @@ def _means(found: Mapping[int, Sequence[float]]) -> dict[int, float]:
     """Return the mean ratios of the choices that no model finds slower than the built-in one."""
     usual = found[0]
     safe = (k for k, own in found.items() if all(a <= b for a, b in zip(own, usual, strict=True)))
-    return {k: _mean(found[k]) for k in safe}
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return {k: geometric_mean(found[k]) for k in safe}
 
 
 def _is_anchor(case: Case, grid: Grid) -> bool:
