@@ -46,6 +46,14 @@ static inline bool han_reduces(unsigned code) {
     return code == HAN_REDUCE || code == HAN_ACCUMULATE || code == HAN_REDUCE2;
 }
 
+/* Of the operations that take time a stream executes so many in one turn: a limit, so that messages
+ * of other streams do not wait. An eager message is sent at once, so the branches of a tree would
+ * follow each other without it. */
+enum { HAN_TURN = 4 };
+static inline bool han_takes_time(unsigned code) {
+    return han_copies(code) || han_reduces(code) || code == HAN_ISEND;
+}
+
 enum han_coll {
     HAN_C_BCAST,
     HAN_C_REDUCE,

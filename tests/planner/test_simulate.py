@@ -306,6 +306,14 @@ def test_a_pipeline_overlaps_the_levels():
     assert whole > n / 100e6 + n / 200e6
 
 
+def test_children_take_turns_at_eager_messages():
+    """A root that sends one child everything before the other has a tree as slow as a chain."""
+    tree = "adapt", "binary", ("segment", 4096)
+    plan, eager = plan_of("bcast", on_nodes(*[1] * 7), 1 << 18, SM, tree), simple_machine()
+    asking = simple_machine({"eager": 0})
+    assert simulate(plan, eager).seconds <= simulate(plan, asking).seconds
+
+
 def test_calls_back_to_back_follow_each_other_closely():
     """A root does not wait for the others: it starts the next call before they end the last."""
     plan = plan_of("bcast", on_nodes(1, 1), 1000, SM, LINEAR)

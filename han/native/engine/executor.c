@@ -10,10 +10,6 @@
 #include "engine/loops.h"
 #include "engine/runs.h"
 
-/* Data operations of one stream in one turn: a limit, so that messages of other streams do not
- * wait. */
-enum { TURN = 4 };
-
 static inline han_flag *flag_at(uint8_t *p) { return (han_flag *)(void *)p; }
 
 static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
@@ -185,14 +181,14 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
 static enum han_status step_stream(han_engine *e, han_plan *p, uint32_t s) {
     enum han_status result = HAN_BLOCKED;
     uint64_t ticks = 0;
-    for (int turn = TURN; e->pc[s] < p->streams[s].stop && turn;) {
+    for (int turn = HAN_TURN; e->pc[s] < p->streams[s].stop && turn;) {
         const han_instr *i = &p->code[e->pc[s]];
         if (e->trace) han_trace_before(e, s, i, &ticks);
         enum han_status status = execute(e, p, i);
         if (status > HAN_BLOCKED) return status;
         if (status == HAN_BLOCKED) return result;
         result = HAN_MOVED;
-        turn -= han_copies(i->code) || han_reduces(i->code);
+        turn -= han_takes_time(i->code);
         e->pc[s]++;
         if (e->trace) {
             bool last = !han_same_task(e, p, s, i->task);

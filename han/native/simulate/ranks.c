@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "program.h"
+
 void sim_at(sim_state *s, double time, int32_t rank) {
     sim_rank *r = &s->ranks[rank];
     if (time < r->free) time = r->free;
@@ -48,7 +50,7 @@ void sim_next_run(sim_state *s, int32_t rank) {
     int64_t count = sim_stream_count(w, rank), slots = sim_requests(w, rank);
     r->run++;
     r->begun = false;
-    r->stream = 0, r->turn = TURN;
+    r->stream = 0, r->turn = HAN_TURN;
     for (int64_t k = 0; k < count; k++) r->pcs[k] = sim_streams(w, rank)[2 * k];
     memset(r->open, 0, (size_t)count * sizeof *r->open);
     memset(r->requests, 0, (size_t)slots * sizeof *r->requests);

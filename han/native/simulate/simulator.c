@@ -77,8 +77,6 @@ void sim_close(sim_state *s) {
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static bool moves_data(uint8_t code) { return han_copies(code) || han_reduces(code); }
-
 static bool waits(uint8_t code) { return code == HAN_WAIT || code == HAN_AWAIT; }
 
 /* An adapter serves messages in the order of time: whether others go first. */
@@ -92,7 +90,7 @@ typedef struct {
     bool moved;
 } progress;
 
-/* Advance the rank's stream until it has to wait or has begun a data operation. */
+/* Advance the rank's stream until it has to wait, has begun a data operation or ends its turn. */
 static progress advance(sim_state *s, int32_t rank, double now) {
     const sim_world *w = s->world;
     sim_rank *r = &s->ranks[rank];
@@ -115,16 +113,15 @@ static progress advance(sim_state *s, int32_t rank, double now) {
         if (here->open && !waits(op->code) && now < here->start) here->start = now;
         ++*pc;
         now = end;
-        if (!r->working) continue;
-        r->turn -= moves_data(op->code);
-        break;
+        r->turn -= han_takes_time(op->code);
+        if (r->working || !r->turn) break;
     }
     bool moved = *pc > first;
     *w->operations += *pc - first;
     if (w->keep && *pc == stop && moved) sim_leave_task(s, rank, now);
     if (r->working && !r->turn) {
         r->stream = (r->stream + 1) % sim_stream_count(w, rank);
-        r->turn = TURN;
+        r->turn = HAN_TURN;
     }
     return (progress){now, retry, moved};
 }
@@ -154,7 +151,7 @@ static bool step(sim_state *s, int32_t rank, double now) {
         }
         idle = p.moved ? 0 : idle + 1;
         wake = p.moved ? NEVER : p.retry < wake ? p.retry : wake;
-        r->stream = (r->stream + 1) % count, r->turn = TURN;
+        r->stream = (r->stream + 1) % count, r->turn = HAN_TURN;
     }
     if (at_end(s, rank)) {
         sim_finish(s, rank, now);

@@ -156,10 +156,7 @@ typedef struct {
     bool failed;  /* no memory */
 } sim_state;
 
-enum {
-    NETWORK = -1,
-    TURN = 4
-}; /* TURN: data operations of a stream in one turn, as the executor */
+enum { NETWORK = -1 };
 
 /* The streams of a rank's operations, and how many there are. */
 static inline const int64_t *sim_streams(const sim_world *w, int32_t rank) {
