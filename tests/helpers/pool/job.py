@@ -115,6 +115,9 @@ class Job:
                     ended.append(rank)
                 if bad:
                     deadline = min(deadline, time.monotonic() + GRACE)
+        if ended:  # let the launcher end, which says why a rank has ended
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE)
         answers.missing = _why(ended, sorted(waiting.values()), limit, bool(answers.by_rank))
         return answers
 
