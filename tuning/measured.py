@@ -32,6 +32,7 @@ FEWEST_ROUNDS = 3  # fewer have no spread
 DISTURBED = 1.5  # spread of the rounds beyond which other programs took part
 SLOW = 1.5  # times the usual value: a node is another one, or its link is slow
 FARTHEST = 4.0  # times that values differ: the nearest machine beyond says nothing about this one
+LONG_LINK = 5000.0  # us of a message from which on links are long; docs/decisions/calibration.md
 
 # ---- costs of stages -----------------------------------------------------------------------------
 

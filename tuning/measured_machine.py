@@ -51,17 +51,20 @@ def _node(profile: Profile, node: Record, inside: Record) -> list[str]:
 
 def _network(profile: Profile, node: Record, between: Record) -> list[str]:
     """Store what was measured between nodes; return the names of these values."""
-    overhead = min(profile.overhead, (1 - LEAST_SHARE) / 2 * profile.latency)
-    own = {
-        "latency": _time(profile.latency - 2 * overhead),
-        "overhead": _time(overhead),
-        "bandwidth": _rate(profile.bandwidth),
-    }
-    between |= own
+    name, most = between["name"], (1 - LEAST_SHARE) / 2 * profile.latency
+    overhead = min(profile.overhead, most)
+    between["latency"] = _time(profile.latency - 2 * overhead)
+    names = [f"{name}.latency"]
+    if profile.overhead:
+        between["overhead"] = _time(overhead)
+        names.append(f"{name}.overhead")
+    if not profile.bandwidth:  # links are long
+        return names
+    between["bandwidth"] = _rate(profile.bandwidth)
     node |= {"injection": _rate(max(profile.injection, profile.bandwidth)), "rails": 1}
     for part, key in ((node, "burst"), (node, "stripe"), (between, "copying")):
         part.pop(key, None)  # they explain rates, and the rates are measured
-    return [*(f"{between['name']}.{key}" for key in own), "node.injection", "node.rails"]
+    return [*names, f"{name}.bandwidth", "node.injection", "node.rails"]
 
 
 def _sources(

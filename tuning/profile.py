@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from han.common.suggest import unknown
+from han.tuning.measured import LONG_LINK
 
 if TYPE_CHECKING:
     from han.config.machine import MachineModel
@@ -46,6 +47,11 @@ class Profile(NamedTuple):
     def has_network(self) -> bool:
         """Whether messages between nodes were measured."""
         return self.latency > 0
+
+    @property
+    def has_long_links(self) -> bool:
+        """Whether a message between nodes takes milliseconds, as from site to site."""
+        return self.latency >= LONG_LINK
 
     def known(self) -> dict[str, float]:
         """Return the values that are known, by name."""

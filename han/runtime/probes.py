@@ -149,17 +149,21 @@ class Pair:
 class Amounts(NamedTuple):
     """How much a round measures: so that no probe takes much longer than BATCH."""
 
-    bulk: int = LEAST_BULK  # bytes of a large message
+    bulk: int = LEAST_BULK  # bytes of a large message; 0: links are long
     bulks: int = 1  # large messages in a row
     rounds: int = 1  # of small messages
     chunks: int = 1  # of as many rounds
 
 
 class Probes:
-    """The probes of all ranks, and the memory that they need; making them is collective."""
+    """The probes of all ranks, and the memory that they need; making them is collective.
 
-    def __init__(self, meeting: Meeting, memories: Sequence[int]) -> None:
+    Ranks that are `crowded` outnumber processors: not all ranks of a node copy at once.
+    """
+
+    def __init__(self, meeting: Meeting, memories: Sequence[int], crowded: bool = False) -> None:
         self.meeting, self.nodes = meeting, Nodes.of(memories, meeting.rank)
+        self.crowded = crowded
         here = self.nodes.here
         memory = memory_of(meeting, here, LINES * LINE + len(here) * 4 * CELL, STEP)
         shared = np.frombuffer(memory, np.uint8)
@@ -169,6 +173,8 @@ class Probes:
 
     def _allocate(self) -> None:
         self.out, self.room = np.ones(LARGEST, np.uint8), np.empty((WINDOW, LARGEST), np.uint8)
+        if self.crowded:
+            return
         size = min(MEMORY, max(LEAST_MEMORY, OF_NODE // len(self.nodes.here)))
         self.from_here, self.to_here = np.ones(size, np.uint8), np.ones(size, np.uint8)
 
@@ -202,6 +208,8 @@ class Probes:
         if len(self.nodes.ranks) == 1:
             return Amounts()
         small, bulk = self._first(1), LEAST_BULK
+        if Profile(latency=1e6 * small).has_long_links:
+            return Amounts(bulk=0)
         while True:
             large = self._first(bulk)
             if large - small > BULK_SECONDS or large > BATCH or bulk == LARGEST:
@@ -220,19 +228,28 @@ class Probes:
         return max(self.meeting.allgather(seconds, STEP))
 
     def messages(self, turn: int, how: Amounts) -> dict[str, float]:
-        """Measure messages between two nodes, of one pair and of all ranks; collective."""
-        found = dict[str, float]()
-        with self._pair(turn, 1) as pair:
-            if pair is not None:
-                latency = median(pair.there_and_back(how.rounds) for _ in range(how.chunks))
-                found["latency"] = 1e6 * latency
-                row = ROW * how.rounds
-                spent = pair.stream(pair.first, row) - 2 * latency
-                if pair.first and spent > 0:
-                    found["overhead"] = 1e6 * spent / row
+        """Measure messages between two nodes, of one pair and of all ranks; collective.
+
+        Where links are long, all but the latency takes more time than there is.
+        """
+        found = self._small(turn, how)
+        if not how.bulk:
+            return found
         found |= self._streamed("bandwidth", turn, how.bulk, how.bulks)
         piece = max(how.bulk // max(map(len, self.nodes.ranks)), LEAST_BULK // 4)
         return found | self._streamed("injection", turn, piece, how.bulks, all_ranks=True)
+
+    def _small(self, turn: int, how: Amounts) -> dict[str, float]:
+        with self._pair(turn, 1) as pair:
+            if pair is None:
+                return {}
+            latency = median(pair.there_and_back(how.rounds) for _ in range(how.chunks))
+            if not how.bulk:  # the first message does not count where the other rank waits for it
+                return {"latency": 1e6 * latency} if pair.first else {}
+            row = ROW * how.rounds
+            spent = pair.stream(pair.first, row) - 2 * latency
+            overhead = {"overhead": 1e6 * spent / row} if pair.first and spent > 0 else {}
+            return {"latency": 1e6 * latency, **overhead}
 
     def _streamed(
         self, name: str, turn: int, nbytes: int, rounds: int, all_ranks: bool = False
@@ -300,6 +317,8 @@ class Probes:
 
     def _own_memory(self) -> dict[str, float]:
         """Copy in all ranks at once what fits into no cache of a core."""
+        if self.crowded:
+            return {}
         self._together()
         work = partial(_native.plain_copy, self.to_here, self.from_here)
         return {"memory": 1e-6 * self.to_here.size / median(_seconds(work) for _ in range(REPEATS))}

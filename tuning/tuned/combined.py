@@ -32,8 +32,7 @@ def combined(
 ) -> Combined:
     """Combine what the ranks of some nodes measured in each round.
 
-    `crowded`: ranks outnumber processors, so times depend on where the system lets ranks run, and
-    not all ranks of a node copy at once.
+    `crowded`: ranks outnumber processors, so times depend on where the system lets ranks run.
     """
     values, spreads, problems = {}, {}, list[str]()
     if len(rounds) < FEWEST_ROUNDS:
@@ -41,7 +40,7 @@ def combined(
     for name in MEASURED:
         series = {k: _series(rounds, ranks, name) for k, ranks in enumerate(nodes)}
         series = {k: some for k, some in series.items() if some}
-        if not series or (crowded and name == "memory"):
+        if not series:
             continue
         each = _each_round(rounds, nodes, name)
         values[name], spreads[name] = median(each), _spread(each)
