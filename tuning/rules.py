@@ -27,7 +27,7 @@ from han.tuning.built_in.choosing import (
     facts_of_call,
     rowed,
 )
-from han.tuning.built_in.machine_classes import class_rows
+from han.tuning.built_in.machine_classes import RULE, class_rows, standing
 from han.tuning.built_in.table import safe_table
 from han.tuning.classes import CLASSES, STAND_FOR, TUNED, operation_of
 from han.tuning.row import Row, Rows
@@ -166,12 +166,22 @@ class RuleTable:
         for row in self._matching(signature):
             if row.use is None:
                 break
-            names = (("call", row.name),) if row.rule != row.name else ()
-            yield self.made(row.use, row.rule, signature), row, names
+            yield self.made(row.use, row.rule, signature), row, self._names(row)
         else:
             row = None
         for choice, rows in self._built_in(signature):
             yield choice, row, rows
+
+    def _names(self, row: Row) -> Names:
+        """Return the name of a row for whole calls; of a class also how machines belong to it."""
+        if row.rule == row.name:
+            return ()
+        named = ("call", row.name)
+        return (named, ("class", self._standing)) if row.rule.startswith(RULE) else (named,)
+
+    @cached_property
+    def _standing(self) -> str:
+        return standing(self.traits).how
 
     def _matching(self, signature: Signature) -> Iterator[Row]:
         if not self._rows.of(signature.collective):

@@ -18,7 +18,7 @@ from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.common.units import parse_sizes, plural
 from han.config.machine import load_machine
-from han.config.rules import MOST, When
+from han.config.rules import MOST, Ends, When
 from han.model.collectives import carried
 from han.plots.winners import winners
 from han.tuning.built_in.machine_classes import MachineClass, document, parse, shipped
@@ -102,8 +102,12 @@ def classes(
         return
     if file is None:
         raise ArgumentError("compute needs the file to write")
-    when = When.of((), {"cores": (cores, MOST), "rdma": rdma})
     profiles = tuple((name, profile_of(load_machine(name))) for name in names)
+    long = any(profile.has_long_links for _, profile in profiles)  # whatever the adapters do
+    seen: dict[str, Ends | bool] = {} if long else {"rdma": rdma}
+    if cores:
+        seen["cores"] = cores, MOST
+    when = When.of((), seen)
     made = MachineClass("", about, when, profiles, ())
     record = document(made, dict.fromkeys(grid.collectives, spelled(grid, error)), ())
     kept = _kept(file, record) if file.exists() else ({}, [])

@@ -239,6 +239,7 @@ def _class(traits: NodeTraits) -> dict[str, Any]:
         "distance": where.distance if where.shared else None,
         "by": [*where.shared],
         "calibrated": where.calibrated,
+        "how": where.how,
         "cores": traits.cores,
         "rdma": traits.rdma,
     }
@@ -252,9 +253,8 @@ def _class_line(record: Mapping[str, Any]) -> str:
         return f"none, measured choices only ({nodes})"
     rows = f"{plural(record['rows'], 'row')} for calls between nodes"
     runs = rows if record["rows"] else "built-in choices"
-    how = "by calibration" if record["calibrated"] else "by what the system tells"
     far = distance_line(record["nearest"], record["distance"], record["by"])
-    return f"{record['name']}: {runs}; {far}; {how} ({nodes})"
+    return f"{record['name']}: {runs}; {far}; {record['how']} ({nodes})"
 
 
 def distance_line(machine: str, distance: float | None, by: Sequence[str]) -> str:

@@ -33,6 +33,7 @@ class Facts:
     kind: int = 0  # stands for its processor: nodes with other numbers are others
     profile: tuple[float, ...] = ()  # on rank 0: what is known of the machine
     calibrates: bool = False  # on rank 0: the machine is calibrated, if it was not yet
+    latency: float = 0.0  # on rank 0: us of a message to another node, if links are long
 
 
 def arrange(

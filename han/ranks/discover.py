@@ -21,6 +21,7 @@ from han.config.errors import config_error
 from han.config.rails import launched_place, rails_of
 from han.model.topology import Topology
 from han.ranks.calibration import asks_first, known_profile
+from han.ranks.links import long_latency
 from han.ranks.machine import fingerprint
 from han.ranks.quota import processors
 from han.tuning.profile import UNKNOWN, Profile
@@ -45,6 +46,7 @@ class Conditions(NamedTuple):
     cores: int = 0  # of the node that has fewest; 0: not known
     rdma: bool = False  # here it must hold on all nodes: adapters do remote DMA
     profile: Profile = UNKNOWN  # as rank 0 knows it, if all nodes have the same processors
+    latency: float = 0.0  # us of rank 0's first messages to another node; 0: links are not long
 
 
 def discover(facts: Sequence[Facts], config: Config) -> tuple[Topology, Conditions]:
@@ -64,9 +66,10 @@ def gather_facts(meeting: Meeting, config: Config) -> list[Facts]:
     """Return the facts of all ranks, by rank; collective."""
     scopes = {s for s in (*(x.scope for x in config.levels), config.sockets) if isinstance(s, str)}
     wanted = [s for s in scopes if s in ("numa", "l3", "socket")]
-    meeting.barrier(STEP)
+    hosts = [host for (host,) in meeting.numbers([_host()], STEP)]
     memory = shared_with(meeting.comm)
-    return meeting.share(lambda: _look(memory, wanted, meeting.rank == 0), STEP)
+    latency = long_latency(meeting, hosts, STEP)
+    return meeting.share(lambda: _look(memory, wanted, meeting.rank == 0, latency), STEP)
 
 
 def facts_of(facts: Sequence[Facts], ranks: Sequence[int]) -> list[Facts]:
@@ -100,7 +103,7 @@ def shared_with(comm: MPI.Intracomm) -> int:
     return int(lowest[0])
 
 
-def _look(memory: int, wanted: Sequence[str], is_first: bool) -> Facts:
+def _look(memory: int, wanted: Sequence[str], is_first: bool, latency: float) -> Facts:
     cpus = frozenset(os.sched_getaffinity(0))
     places = {name: frozenset(_place(cpu, name) for cpu in cpus) for name in wanted}
     return Facts(
@@ -116,7 +119,13 @@ def _look(memory: int, wanted: Sequence[str], is_first: bool) -> Facts:
         _kind(),
         tuple(known_profile()) if is_first else (),
         is_first and asks_first(),
+        latency,
     )
+
+
+def _host() -> int:
+    """Return a number that stands for the name of this node."""
+    return zlib.crc32(MPI.Get_processor_name().encode())
 
 
 def _kind() -> int:
@@ -154,6 +163,7 @@ def conditions(facts: Sequence[Facts]) -> Conditions:
         min(f.cores for f in facts),
         all(f.rdma for f in facts),
         Profile(*facts[0].profile) if len({f.kind for f in facts}) == 1 else UNKNOWN,
+        facts[0].latency,
     )
 
 

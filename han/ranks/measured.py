@@ -11,6 +11,9 @@ SETUP_LEAST = 30.0  # seconds; the least limit of set-up: ranks still import mod
 # Clocks: docs/decisions/trace-clock.md.
 TRIES = 20  # exchanges of one comparison
 
+# Long links: docs/decisions/calibration.md.
+THERE_AND_BACK = 3  # messages of rank 0 to another node and back
+
 # Ranks that are late or have left.
 WAIT = 10.0  # seconds that a rank waits for rank 0 at the end
 WAIT_FOR_OTHERS = 5.0  # shorter, so that ranks that wait for rank 0 get its answer in time

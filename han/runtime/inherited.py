@@ -111,6 +111,7 @@ class Inherited:
             oversubscribed=here.oversubscribed or above.oversubscribed,
             rationed=here.rationed or above.rationed,
             profile=above.profile,
+            latency=above.latency,
         )
         reach = self.reach
         near = reach is not None and reach.covers(topology, ranks)

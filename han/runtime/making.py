@@ -287,7 +287,7 @@ def _made(
     engines = Engines(health, Waiting.of(config.wait, conditions), recorder)
     traits = NodeTraits(
         conditions.oversubscribed, conditions.mesh, conditions.cores, conditions.rdma,
-        conditions.profile,
+        conditions.profile, conditions.latency,
     )  # fmt: skip
     maps = shared.arena is not None
     planner = ALIKE.planner(topology, config, traits, health.rank, maps, given.tuned.table)

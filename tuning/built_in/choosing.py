@@ -31,6 +31,17 @@ class NodeTraits(NamedTuple):
     cores: int = 0  # of the node that has fewest; 0: not known
     rdma: bool = False  # all nodes have adapters that do remote DMA
     profile: Profile = UNKNOWN  # what else is known of the machine, as rank 0 knows it
+    latency: float = 0.0  # us of rank 0's first messages to another node; 0: links are not long
+
+    @property
+    def link_latency(self) -> float:
+        """Microseconds of a message between nodes: by a calibration, or by the first messages."""
+        return self.profile.latency or self.latency
+
+    @property
+    def has_long_links(self) -> bool:
+        """Whether links between nodes are long, as far as it is known."""
+        return Profile(latency=self.link_latency).has_long_links
 
 
 class Allowed(NamedTuple):

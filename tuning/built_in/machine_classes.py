@@ -2,8 +2,9 @@
 
 Nobody has tuned most machines. Among the classes for nodes of so many cores, a calibration says to
 which one a machine belongs: that of the machine whose profile is nearest. Without a calibration the
-kind of adapters does, which can be seen at once. The rows of a class decide after tuned tables and
-before built-in choices. ``han classes compute`` writes the files.
+kind of adapters does, which can be seen at once. Machines with long links are in classes of their
+own: the first messages between nodes tell. The rows of a class decide after tuned tables and before
+built-in choices. ``han classes compute`` writes the files.
 """
 
 from __future__ import annotations
@@ -48,27 +49,41 @@ class MachineClass:
     rows: tuple[Row, ...]
     source: str = ""
 
+    @property
+    def has_long_links(self) -> bool:
+        """Whether it is one of machines whose links are long."""
+        return any(profile.has_long_links for _, profile in self.machines)
+
     def holds(self, traits: NodeTraits) -> bool:
         """Return whether nodes with these traits belong to the class."""
-        return self.when.may_hold({"cores": traits.cores, "rdma": traits.rdma})
+        return self.when.may_hold({"rdma": traits.rdma}) and self.may_hold(traits)
 
     def may_hold(self, traits: NodeTraits) -> bool:
         """Return whether nodes of so many cores may belong to the class, by their network."""
-        return self.when.may_hold({"cores": traits.cores})
+        alike = self.has_long_links == traits.has_long_links
+        return alike and self.when.may_hold({"cores": traits.cores})
+
+
+CALIBRATED, SEEN = "by calibration", "by what the system tells"
 
 
 class Standing(NamedTuple):
     """The class of some nodes, and the machine of it that is nearest to them.
 
-    `distance` is how many times values differ. `shared` names these values. `calibrated`: the class
-    follows from a calibration, not from what can be seen at once.
+    `distance` is how many times values differ. `shared` names these values. `how` says from what
+    the class follows.
     """
 
     found: MachineClass | None = None
     machine: str = ""
     distance: float = 0.0
     shared: tuple[str, ...] = ()
-    calibrated: bool = False
+    how: str = SEEN
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the class follows from a calibration, not from what can be seen at once."""
+        return self.how == CALIBRATED
 
 
 @lru_cache(64)
@@ -172,8 +187,11 @@ def standing(traits: NodeTraits) -> Standing:
     if profile.has_network:
         found = _nearest(tuple(one for one in shipped() if one.may_hold(traits)), profile)
         if found.distance <= FARTHEST:
-            return found._replace(calibrated=True)
-    return _nearest(tuple(one for one in shipped() if one.holds(traits)), profile)
+            return found._replace(how=CALIBRATED)
+    found = _nearest(tuple(one for one in shipped() if one.holds(traits)), profile)
+    if not traits.has_long_links:
+        return found
+    return found._replace(how=f"by messages between nodes, {traits.link_latency / 1e3:.3g} ms each")
 
 
 @lru_cache(64)
