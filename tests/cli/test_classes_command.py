@@ -33,6 +33,15 @@ def test_a_class_is_computed(tmp_path):
     assert made.when.document()["rdma"] is True
 
 
+def test_a_class_of_long_links_is_for_all_adapters(tmp_path):
+    file = tmp_path / "mine.json"
+    call("classes", "compute", str(file), "--machine", "wide-area", "--nodes", "4", "--ppn", "2",
+         "--bytes", "8", "--collectives", "allreduce", "--rdma", "--jobs", "1")  # fmt: skip
+    made = parse(file.read_bytes(), "mine", str(file))
+    assert made.has_long_links
+    assert "rdma" not in made.when.document()
+
+
 def test_other_calls_of_a_class_are_kept(tmp_path):
     file = tmp_path / "mine.json"
     asked = ("classes", "compute", str(file), *SMALL, "--ranks", "8", "--jobs", "1")

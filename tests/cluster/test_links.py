@@ -50,6 +50,20 @@ def test_latency_is_seen_and_each_rank_sends_over_its_rail(links):
         assert report["single"] >= LATENCY_MS + 1e3 * report["bytes"] * links.byte
 
 
+def test_all_ranks_know_at_once_that_links_are_long(links, tmp_path):
+    show = (
+        "import han; from mpi4py import MPI; comm = han.Comm(MPI.COMM_WORLD.Dup());"
+        "print(comm.Get_size(), comm.explain('allreduce', 8), flush=True)"
+    )
+    home = {"XDG_DATA_HOME": str(tmp_path)}  # without calibrations
+    with Cluster(3, links) as cluster:
+        done = cluster.run(["python", "-c", show], ppn=2, env=home, timeout=60)
+    assert done.returncode == 0, done.stderr
+    long = links.latency > 0
+    assert done.stdout.count("rule      class long-links") == 6 * long, done.stdout
+    assert done.stdout.count("class: by messages between nodes, 2") == 6 * long, done.stdout
+
+
 def test_bursts_of_slow_links_are_packets_and_those_of_fast_ones_take_the_same_time():
     found = {rate: burst(rate) for rate in ("1gbit", "500mbit", "2GiBit", "12.5mbps", "1kbit")}
     assert found == {

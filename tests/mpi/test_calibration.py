@@ -19,7 +19,7 @@ from han.ranks.meeting import Meeting
 from han.runtime import calibrating, probes
 from han.runtime.calibrating import calibrate
 from han.runtime.roots import Roots
-from han.tuning.profile import UNKNOWN, Profile
+from han.tuning.profile import NETWORK, UNKNOWN, Profile
 from han.tuning.tuned.calibrated import Calibration, file_of, find, write
 
 BESIDE = {"flag", "copy", "reduce"}  # what two ranks of a node can measure
@@ -105,6 +105,31 @@ def test_nodes_are_measured(mpi_ranks, ppn):
     assert {*profile.known()} >= BETWEEN if several else not profile.has_network
     assert bool(profile.copy) == (ppn > 1), "its own cache is faster than that of another core"
     assert alike((profile, found.values))
+
+
+@pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
+def test_of_long_links_the_latency_is_measured(mpi_ranks, monkeypatch):
+    monkeypatch.setattr("han.tuning.profile.LONG_LINK", 1e-9)
+    profile = measured(WORLD.rank // 2 if mpi_ranks > 2 else WORLD.rank).values.profile
+    assert {*profile.known()} & {*NETWORK} == {"latency"}
+    assert alike(profile)
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout=60, unit="s")
+@pytest.mark.parametrize(("said", "found"), [("", True), ("off", False)])
+def test_rank_0_tells_all_ranks_that_links_are_long(mpi_ranks, monkeypatch, said, found):
+    monkeypatch.setattr("han.ranks.discover._host", lambda: WORLD.rank)
+    with mock.patch.dict(os.environ, {"HAN_CALIBRATE": "off" if WORLD.rank else said}):
+        with opened(han.Comm(WORLD.Dup())) as comm:
+            assert comm._han.parts.planner.traits.latency == 0, "these links are short"
+        monkeypatch.setattr("han.tuning.profile.LONG_LINK", 1e-9)
+        with opened(han.Comm(WORLD.Dup())) as comm:
+            latency = comm._han.parts.planner.traits.latency
+            assert (latency > 0) == found
+            with opened(comm.Split(0, -comm.rank)) as other:
+                assert other._han.parts.planner.traits.latency == latency
+            assert alike(latency)
+            check(comm)
 
 
 @pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")

@@ -66,7 +66,7 @@ def test_rows_of_a_class_decide_between_nodes(one_class):
     topology = nodes_of(4)
     found = decided(topology, BIG)
     assert (found.choice.composition, found.choice.rule) == ("nap", "class big")
-    assert found.rows == (("call", "one row"),)
+    assert found.rows == (("call", "one row"), ("class", "by what the system tells"))
     assert decided(topology, NodeTraits()).choice.rule == "built-in"
     assert decided(topology, BIG, call=call_signature("allreduce", 4096)).choice.rule == "built-in"
 

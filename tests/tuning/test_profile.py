@@ -15,7 +15,7 @@ from han.tuning.measured import FARTHEST
 from han.tuning.measured_machine import machine_with
 from han.tuning.prediction import Where
 from han.tuning.profile import TELLING, UNKNOWN, Profile, profile_from, profile_of, written
-from han.tuning.tuned.combined import combined
+from han.tuning.tuned.combined import Combined, combined
 
 SOME = Profile(16, 2.0, 0.5, 9000.0, 10000.0, 0.1, 8000.0, 5000.0, 60000.0)
 MODELS = {name: load_machine(name) for name in ready_machines()}
@@ -70,7 +70,8 @@ def traits_of(name):
 @pytest.mark.parametrize(
     ("name", "found"),
     [("stampede2", "fabric"), ("thor", "fabric"), ("shaheen2", "fabric"), ("blue-waters", "fabric"),
-     ("alps-grace", "fabric"), ("ethernet-25gbit", "ethernet"), ("emulated-1gbit", "few-cores")],
+     ("alps-grace", "fabric"), ("ethernet-25gbit", "ethernet"), ("emulated-1gbit", "few-cores"),
+     ("emulated-50ms", "long-links"), ("wide-area", "long-links")],
 )  # fmt: skip
 def test_a_machine_belongs_to_the_class_of_the_nearest_one(name, found):
     where = standing(traits_of(name))
@@ -95,8 +96,28 @@ def test_cores_are_never_guessed():
     assert standing(traits._replace(cores=2)).found.name == "few-cores"
 
 
+@pytest.mark.parametrize("cores", [2, 64])
+@pytest.mark.parametrize("rdma", [False, True])
+def test_long_links_are_a_class_whatever_the_nodes_are(cores, rdma):
+    nodes = NodeTraits(cores=cores, rdma=rdma)
+    where = standing(nodes._replace(latency=2e4))
+    assert where.found.name == "long-links"
+    assert where.how == "by messages between nodes, 20 ms each"
+    assert not where.calibrated
+    far = standing(nodes._replace(profile=Profile(latency=8e5, flag=50.0, copy=1e3)))
+    assert far.found.name == "long-links", "however far the nearest machine is"
+    assert far.how == "by messages between nodes, 800 ms each"
+    assert standing(nodes._replace(latency=100.0)) == standing(nodes)
+
+
+def test_a_calibration_comes_before_the_first_messages():
+    busy = NodeTraits(cores=32, latency=2e4, profile=profile_of(MODELS["ethernet-25gbit"]))
+    assert not busy.has_long_links
+    assert standing(busy).found.name == "ethernet"
+
+
 def test_without_a_network_or_with_one_like_no_other_the_system_tells():
-    for profile in (Profile(copy=1e4, flag=0.1), profile_of(MODELS["emulated-50ms"])):
+    for profile in (Profile(copy=1e4, flag=0.1), Profile(latency=4000.0, bandwidth=0.1)):
         where = standing(NodeTraits(cores=32, rdma=True, profile=profile))
         assert where.found.name == "fabric"
         assert not where.calibrated
@@ -109,8 +130,10 @@ def test_the_profile_is_that_of_rank_0_if_nodes_are_alike():
     facts[0] = replace(facts[0], profile=tuple(SOME))
     facts[1] = replace(facts[1], profile=tuple(Profile(copy=1.0)))
     assert conditions(facts).profile == SOME
+    facts[0] = replace(facts[0], latency=2e4)
     facts[2] = replace(facts[2], kind=8)
     assert conditions(facts).profile == UNKNOWN
+    assert conditions(facts).latency == 2e4, "links are long whatever the nodes are"
 
 
 # ---- machine files ------------------------------------------------------------------------------
@@ -142,6 +165,13 @@ def test_a_machine_file_lacks_what_was_not_measured():
     assert model.sources["node.copy"] == model.sources["node.memory"] == "assumed: as thor"
 
 
+def test_a_machine_file_of_long_links_has_their_latency_only():
+    model = load_machine(machine_with(Profile(8, latency=2e4), "wide-area", 2, 1, DAY))
+    assert model.levels[-1].latency == pytest.approx(2e-2)
+    assert model.levels[-1].bandwidth == load_machine("wide-area").levels[-1].bandwidth
+    assert model.sources["network.bandwidth"] == "assumed: as wide-area"
+
+
 # ---- rounds -------------------------------------------------------------------------------------
 
 
@@ -168,9 +198,7 @@ def test_a_disturbed_calibration_is_told():
     rounds = [[SOME._replace(flag=0.1 * (k + 1))] for k in range(5)]
     (told,) = combined(rounds, [(0,)], 16).problems
     assert told == "disturbed: flag was 0.1 to 0.5 us in 5 rounds"
-    crowded = combined(rounds, [(0,)], 16, crowded=True)
-    assert crowded.problems == ()
-    assert crowded.profile.memory == 0, "ranks in turns copy faster than ranks at once"
+    assert combined(rounds, [(0,)], 16, crowded=True).problems == ()
     (told,) = combined(rounds[:2], [(0,)], 16).problems
     assert "only 2 of at least 3 rounds" in told
 
@@ -199,6 +227,9 @@ def test_a_node_with_fewer_ranks_is_not_slow(name):
 def test_what_no_rank_measured_stays_unknown():
     alone = Profile(16, memory=3.0)
     assert combined(rounds_of([alone]), [(0,)], 16).profile == alone
+    far = Profile(16, latency=5e4)  # the last node is first in no pair
+    rounds = rounds_of([far, far, Profile(16)])
+    assert combined(rounds, [(0,), (1,), (2,)], 16) == Combined(far, {"latency": 1.0})
 
 
 # ---- nodes --------------------------------------------------------------------------------------
