@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from han.config.machine import MachineModel, load_machine
-from han.tuning.calibration import to_mapping
 from han.tuning.profile import Profile
 
 LEAST_SHARE = 0.1  # of a message's time that the network itself takes, at least
@@ -18,7 +17,7 @@ def machine_with(profile: Profile, base: str, nodes: int, ppn: int, made: str) -
     `base` is a ready machine, `made` the day of the calibration.
     """
     model = load_machine(base)
-    record = to_mapping(model)
+    record = model.to_mapping()
     node, inside, between = (
         record["node"], record["levels"][model.node_level], record["levels"][-1]
     )  # fmt: skip

@@ -1,10 +1,9 @@
-"""The command ``han calibrate``: the machine measured, or predictions held against reports."""
+"""The command ``han calibrate``: this machine measured, what is kept, printed and written."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,171 +11,150 @@ import typer
 import yaml
 
 from han.cli import options
-from han.cli.common import check_files, drawn, rank, say, write_file
+from han.cli.common import check_files, say, world, write_file
+from han.cli.info import distance_line
 from han.cli.progress import progress
+from han.cli.validate import validate
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
-from han.common.units import format_size
-from han.config.machine import MachineModel, load_machine
-from han.model.measurements import Report, read
-from han.model.series import Panel, short
-from han.plots.plots import lines
-from han.tuning import calibration
-from han.tuning.calibration import Compared, Comparison, Measured, Oracle
-from han.tuning.prediction import Where
+from han.common.units import plural
+from han.config.machine import load_machine, ready_machines
+from han.measure.bench_machine import heading, look
+from han.ranks.discover import has_rdma, shared_with
+from han.ranks.meeting import Meeting
+from han.runtime.calibrating import Measured
+from han.runtime.calibrating import calibrate as measure
+from han.runtime.measured import ROUNDS
+from han.runtime.probes import STEP
+from han.tuning.built_in.choosing import NodeTraits
+from han.tuning.built_in.machine_classes import Standing, standing
+from han.tuning.measured_machine import machine_with
+from han.tuning.profile import UNKNOWN, Profile, profile_of
+from han.tuning.tuned.calibrated import Calibration, CalibrationError, file_of, write
+from han.tuning.tuned.combined import unit_of
 
-HEADS = ("collective", "size", "run", "measured", "predicted", "error")
+LIMIT = 60.0  # seconds that ranks wait for each other
+HEADS = ("value", "measured", "unit", "spread", "nearest")
 
 
 def calibrate(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Files that 'han bench --json FILE' wrote on the machine."),
-    ] = None,
-    machine: Annotated[
-        str, typer.Option(help="Of files: a YAML file, or the name of a ready machine.")
-    ] = "",
-    fit: Annotated[
-        Path | None,
-        typer.Option(help="Of files: fit the machine to the measurements, and write it to a file."),
-    ] = None,
-    plot: options.Plot = None,
+    files: Annotated[list[Path] | None, typer.Argument(hidden=True)] = None,
+    machine: Annotated[str, typer.Option(hidden=True)] = "",
+    fit: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    plot: Annotated[Path | None, typer.Option(hidden=True)] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Without files: write a machine file for the simulator.")
+        Path | None, typer.Option(help="Write a machine file for the simulator.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Without files: keep also what was disturbed.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Keep also what was disturbed.")] = False,
     as_json: options.JsonFlag = False,
 ) -> None:
-    """Measure this machine and keep what was found, or compare predictions with measurements.
+    """Measure this machine, and keep what was found.
 
-    Without files, all ranks measure in at most 5 s how fast messages, copies and reductions are.
-    Later jobs on this machine choose by it what calls run. With files, each measured call of han is
-    predicted under the configuration of its measurement. For pairs of configurations, the table
-    counts how often the faster one is predicted to be faster.
+    All ranks measure in at most 5 s how fast messages, copies and reductions are. Later jobs on
+    this machine choose by it what calls run.
 
     \b
     Examples:
       mpiexec -n 8 han calibrate
       mpiexec -n 8 han calibrate --out here.yaml
-      han calibrate --machine emulated-1gbit 32KiB.json 128KiB.json whole.json
-      han calibrate --machine emulated-1gbit *.json --fit my-cluster.yaml
     """
-    if files:
-        _expect(not (out or force), "--out and --force are for calibrations without files")
-        _expect(bool(machine), "--machine is missing: whose predictions are compared with files")
-        _compare(machine, files, fit, plot, as_json)
-        return
-    _expect(not (machine or fit or plot), "files of 'han bench --json' are missing")
-    from han.cli.calibrate_here import calibrate_here
-
-    calibrate_here(out, force, as_json)
-
-
-def _expect(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ArgumentError(otherwise)
-
-
-def _compare(
-    machine: str, files: Sequence[Path], fit: Path | None, plot: Path | None, as_json: bool
-) -> None:
-    check_files(fit, plot=plot)
-    runs = [read(path) for path in files]
-    cases = [case for run in runs for case in calibration.measured_of(run)]
-    if not cases:
-        raise ArgumentError(
-            f"{', '.join(map(str, files))}: the files have no times of han; measure han too"
-        )
-    where = _where(runs, machine)
-    if rank():
-        return
-    oracle = calibration.Oracle(where)
-    model = load_machine(machine)
-    if fit is not None:
-        model = _fit(oracle, cases, fit)
-    with progress(len(cases), "simulating") as advance:
-        rows = []
-        for case in cases:
-            rows.append(oracle.predict(model, case))
-            advance()
-    _tell(calibration.Comparison(tuple(rows)), machine, plot, as_json)
-
-
-def _where(runs: Sequence[Report], machine: str) -> Where:
-    places = {(run.data["machine"]["nodes"], run.data["machine"]["ranks"]) for run in runs}
-    if len(places) > 1:
-        raise ArgumentError(f"the runs have different (nodes, ranks): {sorted(places)}")
-    nodes, ranks = places.pop()
-    if ranks % nodes:
-        raise ArgumentError(
-            f"{ranks} ranks on {nodes} nodes: expected the same number on each node"
-        )
-    for run in runs:
-        root = run.data["settings"]["root"]
-        if root >= ranks:
-            raise ArgumentError(f"{run.name}: settings.root: {root} is not in 0..{ranks - 1}")
-    return Where(load_machine(machine), nodes, ranks // nodes)
-
-
-def _fit(oracle: Oracle, cases: Sequence[Measured], path: Path) -> MachineModel:
-    with progress(calibration.rounds(), "fitting") as advance:
-        model = calibration.fit(oracle, cases, advance)
-    data = calibration.to_mapping(model)
-    write_file(path, yaml.safe_dump(data, sort_keys=False))
-    return model
-
-
-def _tell(found: Comparison, machine: str, plot: Path | None, as_json: bool) -> None:
-    same, clear, close = found.pairs()
-    if as_json:
-        say(json.dumps({
-            "machine": machine, "median_error": found.median_error,
-            "pairs": {"same_winner": same, "clear": clear, "too_close": close},
-            "rows": [_record(row) for row in found.rows],
-        }, indent=1))  # fmt: skip
+    if files or machine or fit or plot:  # the call of 'han validate' before it was a command
+        if not (files and machine) or out or force:
+            raise ArgumentError("files are for 'han validate --machine MACHINE FILE...'")
+        validate(files, machine, fit, plot, as_json)
     else:
-        say("\n".join(_lines(found, machine)))
-    drawn(plot, partial(_plot, found, machine))
+        _calibrate(out, force, as_json)
 
 
-def _record(row: Compared) -> dict[str, Any]:
-    collective, nbytes = row.case.key
-    return {"collective": collective, "nbytes": nbytes, "choice": row.case.choice,
-            "measured": row.case.microseconds, "predicted": row.predicted,
-            "error": row.error}  # fmt: skip
+def _calibrate(out: Path | None, force: bool, as_json: bool) -> None:
+    """Measure the machine on all ranks; keep, print and write what was found; collective."""
+    check_files(out)
+    comm = world()
+    meeting = Meeting(comm.Dup(), LIMIT)
+    machine = look(comm, None)
+    with progress(ROUNDS) as advance:
+        found = measure(meeting, shared_with(meeting.comm), advance)
+    where = standing_of(found.values.profile)
+    problems = found.values.problems
+    refused = not found.values.profile.known() or (bool(problems) and not force)
+    kept = None if refused else _keep(meeting, found)
+    if as_json:
+        say(json.dumps(_record(found, where, kept), indent=1))
+    else:
+        say("\n".join([heading("calibrate", "what this machine can do", machine),
+                       *_lines(found, where, kept)]))  # fmt: skip
+    if refused:
+        raise typer.Exit(1)
+    if out is not None:
+        write_file(out, yaml.safe_dump(_model(found), sort_keys=False))
 
 
-def _lines(found: Comparison, machine: str) -> list[str]:
-    same, clear, close = found.pairs()
+def standing_of(profile: Profile) -> Standing:
+    """Return to which class of machines one with a profile belongs."""
+    return standing(NodeTraits(cores=int(profile.cores), rdma=has_rdma(), profile=profile))
+
+
+def _keep(meeting: Meeting, found: Measured) -> Calibration:
+    """Write the calibration on rank 0; raises ArgumentError on all ranks."""
+    kept, problem = found.calibration, ""
+    try:
+        kept = kept if meeting.rank else write(file_of(found.machine), kept)
+    except CalibrationError as error:
+        problem = str(error)
+    problem = meeting.allgather(problem, STEP)[0]
+    if problem:
+        raise ArgumentError(problem)
+    return kept
+
+
+def _model(found: Measured) -> dict[str, Any]:
+    profile, made, nodes = found.values.profile, found.calibration.made, found.nodes
+    return machine_with(profile, base_of(profile), len(nodes), len(nodes[0]), made)
+
+
+def base_of(profile: Profile) -> str:
+    """Return the ready machine that is nearest: of several nodes, if messages were measured."""
+    every = {name: profile_of(load_machine(name)) for name in ready_machines()}
+    alike = {n: one for n, one in every.items() if one.has_network == profile.has_network}
+    return min(alike, key=lambda name: profile.distance(alike[name]))
+
+
+def _record(found: Measured, where: Standing, kept: Calibration | None) -> dict[str, Any]:
+    return {
+        **found.calibration.document(),
+        "spread": {name: round(spread, 3) for name, spread in found.values.spreads.items()},
+        "rounds": found.rounds,
+        "seconds": round(found.seconds, 3),
+        "problems": [*found.values.problems],
+        "kept": None if kept is None else kept.source,
+        "class": None if where.found is None else where.found.name,
+        "nearest": where.machine,
+        "distance": where.distance if where.machine else None,
+    }
+
+
+def _lines(found: Measured, where: Standing, kept: Calibration | None) -> Iterator[str]:
+    values = found.values
+    nearest = dict(where.found.machines)[where.machine] if where.found else UNKNOWN
     rows = [
-        [
-            row.case.key[0], format_size(row.case.key[1]), row.case.choice,
-            short(row.case.microseconds), short(row.predicted), f"{row.error:+.0%}",
-        ]
-        for row in found.rows
+        [name, f"{value:.4g}", "" if name == "cores" else unit_of(name),
+         f"{values.spreads[name]:.2f}" if name in values.spreads else "",
+         f"{theirs:.4g}" if (theirs := getattr(nearest, name)) else ""]
+        for name, value in values.profile.known().items()
     ]  # fmt: skip
-    told = [
-        f"# {machine}: predicted against measured, microseconds per call",
-        shown_table("", HEADS, rows, left=["run"]),
-        f"# median error {found.median_error:.1%} over {len(found.rows)} cases",
-    ]
-    if clear or close:
-        share = f" ({same / clear:.0%})" if clear else ""
-        told.append(
-            f"# pairs of plans for one call: the same winner in {same} of {clear}{share}; "
-            f"{close} more are within 5% of each other"
-        )
-    return told
+    yield shown_table("", HEADS, rows, left=["unit"])
+    yield f"# {plural(found.rounds, 'round')} in {found.seconds:.1f} s"
+    yield f"# {told(where)}"
+    yield from (f"# {problem}" for problem in values.problems)
+    if kept is None:
+        yield "# not kept; calibrate again when the machine is idle, or with --force"
+    else:
+        yield f"# kept in {kept.source}; later jobs use it"
 
 
-def _plot(found: Comparison, machine: str, path: Path) -> None:
-    panels: dict[str, dict[str, dict[int, float]]] = {}
-    for row in found.rows:
-        collective, nbytes = row.case.key
-        series = panels.setdefault(collective, {})
-        series.setdefault(f"{row.case.choice}, measured", {})[nbytes] = row.case.microseconds
-        series.setdefault(f"{row.case.choice}, predicted", {})[nbytes] = row.predicted
-    each = [Panel(name, "bytes", series) for name, series in panels.items()]
-    lines(each, path, f"{machine}: predicted and measured")
+def told(where: Standing) -> str:
+    """Return ``class fabric; nearest machine stampede2, values differ 1.38 times (...)``."""
+    if where.found is None:
+        return "no class of machines is near: the built-in choices decide"
+    far = distance_line(where.machine, where.distance, where.shared)
+    return f"class {where.found.name}; {far}"

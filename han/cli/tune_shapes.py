@@ -12,9 +12,9 @@ from han.cli.progress import phases, progress
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.common.units import plural
-from han.tuning.calibration import to_mapping
+from han.tuning.fit import ROUNDS
 from han.tuning.search.class_files import Processes
-from han.tuning.shapes.machine import FIRST, ROUNDS, Fitted, fitted
+from han.tuning.shapes.machine import FIRST, Fitted, fitted
 from han.tuning.shapes.rows import Study, grid_of, measured_shapes, study
 from han.tuning.shapes.worth import Worth, worth_a_run
 from han.tuning.tuned.files import as_text
@@ -42,7 +42,7 @@ def run(
         most = f"{grid.ranks} ranks"
         raise ArgumentError(f"--nodes, --ppn: no shape of those has at most {most}")
     models = _models(table)
-    machines = [to_mapping(one.machine) for one in models]
+    machines = [one.machine.to_mapping() for one in models]
     workers = jobs or len(os.sched_getaffinity(0))
     processes = Processes(machines, workers, progress, models[0].in_a_row)
     found = study(table, grid, processes.winners, processes.compared)

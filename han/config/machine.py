@@ -267,6 +267,10 @@ class MachineModel(Model):
             if field in part.model_fields_set and field not in UNSOURCED
         ]
 
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the machine as plain data that ``load_machine`` reads."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
     def place(self, nodes: int, ppn: int) -> tuple[tuple[int, ...], ...]:
         """Return the domain of each rank on each level; each node has `ppn` consecutive ranks."""
         size = nodes * ppn

@@ -1,4 +1,4 @@
-"""``han calibrate`` without files: what it prints, keeps, writes and refuses."""
+"""``han calibrate``: what it prints, keeps, writes and refuses."""
 
 import json
 import math
@@ -68,9 +68,13 @@ def test_too_few_rounds_are_kept_by_force_and_none_never(monkeypatch):
 
 def test_options_that_do_not_fit_are_refused(tmp_path, home):
     report = tmp_path / "report.json"
-    assert "are missing" in refuse("calibrate", "--machine", "two-cores")
-    assert "--machine is missing" in refuse("calibrate", report)
-    assert "without files" in refuse("calibrate", report, "--machine", "two-cores", "--force")
+    for wrong in (
+        ("--machine", "two-cores"),
+        (report,),
+        (report, "--machine", "two-cores", "--force"),
+    ):
+        assert "'han validate --machine MACHINE FILE...'" in refuse("calibrate", *wrong)
+    assert "report.json: " in refuse("calibrate", report, "--machine", "two-cores"), "as validate"
     assert "no folder" in refuse("calibrate", "--out", "/nowhere/here.yaml")
     (home / "han").write_text("a file")
     assert "cannot be written" in refuse("calibrate", kind=ArgumentError)

@@ -272,7 +272,7 @@ def test_mistakes_are_answered_with_the_way_out(arguments, said):
         ["plan", "bcast", "8", "--plot"],
         ["bench", "barrier", "--json"],
         ["simulate", "--machine", "emulated-1gbit", "--timeline"],
-        ["calibrate", "--machine", "emulated-1gbit", "none.json", "--fit"],
+        ["validate", "--machine", "emulated-1gbit", "none.json", "--fit"],
     ],
 )
 def test_files_that_cannot_be_written_are_named_before_anything_runs(arguments, tmp_path):
@@ -292,7 +292,7 @@ def test_a_disk_that_is_full_is_told():
         ["plan", "bcast", "8"],
         ["bench", "barrier"],
         ["simulate", "--machine", "emulated-1gbit"],
-        ["calibrate", "--machine", "emulated-1gbit", "none.json"],
+        ["validate", "--machine", "emulated-1gbit", "none.json"],
         ["compare", "none.json"],
     ],
 )

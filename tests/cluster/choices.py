@@ -1,4 +1,4 @@
-"""Measure han under several configurations in one run, in turns, for ``han calibrate``.
+"""Measure han under several configurations in one run, in turns, for ``han validate``.
 
     mpiexec -n 8 python choices.py --out build --sizes 8,64KiB,4MiB a.yaml b.yaml
 

@@ -20,7 +20,6 @@ from han.tasks.plan import Plan
 from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tuning.built_in.choosing import NodeTraits
-from han.tuning.calibration import to_mapping
 from han.tuning.costs.estimates import Estimate
 from han.tuning.costs.model import Costs, is_single, missing, shared_out, told_apart
 from han.tuning.costs.stages import Pipeline, costs_of, pipeline_of_choice
@@ -165,7 +164,7 @@ class Regret(NamedTuple):
 
 def steady(name: str) -> MachineModel:
     """Return a machine as calls in a row find it: the buckets of its adapters are empty."""
-    record = to_mapping(load_machine(name))
+    record = load_machine(name).to_mapping()
     record["node"].pop("burst", None)
     record.pop("sources", None)
     return load_machine(record)

@@ -24,7 +24,6 @@ from simulated_tuner import HERE, ShapeLab, regrets, steady, tuned_on
 
 from han.common.tables import shown_table
 from han.common.units import format_size
-from han.tuning.calibration import to_mapping
 from han.tuning.search.class_files import Processes
 from han.tuning.search.limits import Limits
 from han.tuning.search.portfolio import OWN, Case, Grid
@@ -70,7 +69,7 @@ def main():
     models = fitted(table.tasks, HERE.cores, HERE.link)
     print(f"{len(table.tasks)} costs of tasks, errors of models:", [m.error for m in models])
     workers = len(os.sched_getaffinity(0))
-    machines = [to_mapping(one.machine) for one in models]
+    machines = [one.machine.to_mapping() for one in models]
     processes = Processes(machines, workers, lambda *_: nullcontext(lambda: None))
     grid = Grid(COLLECTIVES, (2, 4, 8), (1, 2, 4), SIZES, 16)
     found = study(table, grid, processes.winners, processes.compared)
