@@ -17,6 +17,8 @@ from han.tasks.simulate.loading import Loader, Meeting
 from han.tasks.simulate.placement import Placement
 from han.tasks.verify.address_spaces import parts_taken
 
+# The layout of `sim_collective` (native/simulate/world.h).
+COLLECTIVE = np.dtype([("seconds", "f8"), ("up", "i8"), ("down", "i8")])
 Times = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 
@@ -104,12 +106,20 @@ def _gates(plan: Plan, runs: int) -> npt.NDArray[np.int32]:
     return np.array(needed, np.int32).reshape(runs, -1)
 
 
-def _meetings(places: Placement, meetings: list[Meeting]) -> tuple[Times, Array, Array]:
-    """Return the seconds of each collective of the MPI library, and its members."""
+def _meetings(places: Placement, meetings: list[Meeting]) -> tuple[Array, Array, Array]:
+    """Return the collectives of the MPI library (`sim_collective`), and their members."""
     lengths = [len(meeting.ranks) for meeting in meetings]
     members = [rank for meeting in meetings for rank in meeting.ranks]
-    seconds = np.array([_postal(places, meeting) for meeting in meetings], np.float64)
-    return seconds, np.cumsum([0, *lengths], dtype=np.int32), np.array(members, np.int32)
+    rows = [
+        (
+            _postal(places, one),
+            -1 if one.kind == Coll.BCAST else one.nbytes,
+            -1 if one.kind == Coll.REDUCE else one.nbytes,
+        )
+        for one in meetings
+    ]
+    first = np.cumsum([0, *lengths], dtype=np.int32)
+    return np.array(rows, COLLECTIVE), first, np.array(members, np.int32)
 
 
 def _postal(places: Placement, meeting: Meeting) -> float:

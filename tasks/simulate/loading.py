@@ -32,7 +32,7 @@ TALK = np.dtype([("source", "i8"), ("target", "i8"), ("tag", "i8"), ("count", "i
 
 @dataclass(frozen=True)
 class Meeting:
-    """A collective of the MPI library: its members, kind and bytes."""
+    """A collective of the MPI library: its members with the root first, kind and bytes."""
 
     ranks: Ranks
     kind: int
@@ -169,8 +169,9 @@ class Loader:
                 raise ValueError(f"rank {program.rank}: a communicator of ranks {ranks}")
             if key not in self.meetings:
                 self.meetings[key] = len(self.met)
-                nbytes = int(shape.operations["n"][row])
-                self.met.append(Meeting(ranks, kind % Coll.BLOCKING, nbytes))
+                nbytes, root = int(shape.operations["n"][row]), int(program.code["peer"][row])
+                members = (*ranks[root:], *ranks[:root])
+                self.met.append(Meeting(members, kind % Coll.BLOCKING, nbytes))
             numbers.append(self.meetings[key])
         return numbers
 

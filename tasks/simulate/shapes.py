@@ -69,7 +69,9 @@ class Shape:
         talks, counts = _messages(code, found, len(first))
         calls = np.flatnonzero(codes == Code.COLL)
         found["name"][calls] = len(first) + len(talks) + np.arange(len(calls))
-        found["blocking"][calls] = code["off"][calls, 2] >= Coll.BLOCKING
+        kinds = code["off"][calls, 2]
+        found["blocking"][calls] = kinds >= Coll.BLOCKING
+        found["n"][calls[kinds % Coll.BLOCKING != Coll.BCAST]] *= element
         slots = found["slot"][np.isin(codes, REQUESTS)]
         return cls(
             program,

@@ -399,9 +399,60 @@ def test_messages_and_bytes_are_counted_by_level():
     assert everywhere.messages == (1, 4)
 
 
-def test_collectives_of_the_library_take_the_postal_model():
+def test_short_collectives_of_the_library_take_the_postal_model():
     plan = plan_of("bcast", on_nodes(1, 1, 1, 1), 1000, SM, ("libnbc", "default"))
     assert simulate(plan, simple_machine()).seconds == pytest.approx(2 * (10 * US + 1000 / 100e6))
+
+
+def library(collective, nbytes, nodes, **more):
+    return plan_of(collective, on_nodes(*nodes), nbytes, SM, ("libnbc", "default", *more.items()))
+
+
+FAST = {"bandwidth": "1GB/s", "eager": "1MiB"}  # ten times as fast as adapters
+PASSES = 1e6 / 100e6  # 1 MB through an adapter
+
+
+@pytest.mark.parametrize(
+    ("collective", "messages"),
+    [("bcast", 2), ("reduce", 2), ("allreduce", 4)],  # of the root of four, in a direction
+)
+def test_collectives_of_the_library_occupy_adapters(collective, messages):
+    """Messages of a binomial tree; those of an allreduce's two trees pass the root both ways."""
+    plan = library(collective, 1_000_000, (1, 1, 1, 1))
+    found = simulate(plan, simple_machine(FAST, reduce="1000GB/s"))
+    assert found.seconds == pytest.approx(messages * PASSES + messages // 2 * 10 * US, rel=1e-3)
+
+
+def test_collectives_of_the_library_share_adapters_with_each_other():
+    """Two halves at the same time, and one after the other, which a latency separates."""
+    one = library("bcast", 1_000_000, (1, 1, 1, 1), window=2)
+    both, turns = (
+        simulate(
+            plan_of("bcast", one.topology, 1_000_000, SM, ("libnbc", "default", ("window", n)),
+                    segment=500_000),
+            simple_machine(FAST),
+        ).seconds
+        for n in (2, 1)
+    )  # fmt: skip
+    assert both == pytest.approx(2 * PASSES + 10 * US)
+    assert turns == pytest.approx(2 * PASSES + 20 * US)
+
+
+def test_collectives_of_the_library_share_adapters_with_messages():
+    """The root of two sends 1 MB by the library, and a message as long beside it."""
+    plan = library("bcast", 1_000_000, (1, 1))
+    programs = []
+    for rank, code in enumerate((Code.ISEND, Code.IRECV)):
+        own = lower(plan, rank)
+        more = program_of(plan, rank, [(code, 1 - rank, 1_000_000, 1), (Code.TEST, 0, 0, 1)])
+        start, stop = len(own.code), len(own.code) + 2
+        stream = replace(more.streams[0], start=start, stop=stop)
+        both = np.concatenate([own.code, more.code])
+        programs.append(replace(own, code=both, streams=(*own.streams, stream), requests=2))
+    alone = simulate(plan, simple_machine(FAST)).seconds
+    assert alone == pytest.approx(PASSES + 10 * US)
+    together = simulate(plan, simple_machine(FAST), programs=programs).seconds
+    assert together == pytest.approx(2 * PASSES + 10 * US)
 
 
 def test_programs_that_never_end_are_told():

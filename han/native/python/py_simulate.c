@@ -85,7 +85,7 @@ PyObject *han_py_simulate(PyObject *Py_UNUSED(module), PyObject *args) {
         {AT(home), in_channels * each},
         {AT(first_home), (homes + 1) * each},
         {AT(home_ranks), home_ranks * each},
-        {AT(meeting_seconds), w.meetings * real},
+        {AT(collectives), w.meetings * (int64_t)sizeof(sim_collective)},
         {AT(first_member), (w.meetings + 1) * each},
         {AT(members), members * each},
         {AT(finish), size * w.runs * real},

@@ -113,6 +113,15 @@ int64_t sim_deliver(sim_state *s, double now) {
     return place;
 }
 
+double sim_pass(sim_state *s, double now, int32_t src, int32_t dst, int64_t nbytes) {
+    const sim_world *w = s->world;
+    if (w->node_of[src] == w->node_of[dst]) return now;
+    double out, in;
+    pass(w, s->out, src, now, nbytes, &out);
+    pass(w, s->in, dst, now, nbytes, &in);
+    return later(out, in) + w->links[sim_level(w, src, dst)].latency;
+}
+
 void sim_leave(sim_state *s, int64_t place) {
     if (!--s->messages[place].ends) sim_append(s, &s->spare, (int32_t)place);
 }

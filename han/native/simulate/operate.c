@@ -150,6 +150,18 @@ void sim_deliver_all(sim_state *s, double now) {
 
 /* ---- MPI collectives ------------------------------------------------------------------------ */
 
+/* Queue the messages of a collective, those of a binomial tree, at the adapters. When all have arrived. */
+static double pass_tree(sim_state *s, const sim_collective *one, const int32_t *members,
+                        int32_t count, double now) {
+    double over = now;
+    for (int32_t k = 1; k < count; k++) {
+        int32_t parent = members[k & (k - 1)];
+        if (one->up >= 0) over = fmax(over, sim_pass(s, now, members[k], parent, one->up));
+        if (one->down >= 0) over = fmax(over, sim_pass(s, now, parent, members[k], one->down));
+    }
+    return over;
+}
+
 /* Enter a collective; the last member ends it. Its number. */
 static int64_t enter(sim_state *s, int32_t rank, const sim_op *op, double now) {
     const sim_world *w = s->world;
@@ -159,7 +171,9 @@ static int64_t enter(sim_state *s, int32_t rank, const sim_op *op, double now) {
     int32_t first = w->first_member[meeting], stop = w->first_member[meeting + 1];
     if (now > m->latest) m->latest = now;
     if (++m->entered < stop - first) return number;
-    m->over = m->latest + w->meeting_seconds[meeting];
+    const sim_collective *one = &w->collectives[meeting];
+    double passed = pass_tree(s, one, w->members + first, stop - first, m->latest);
+    m->over = fmax(m->latest + one->seconds, passed);
     for (int32_t k = first; k < stop; k++) sim_wake(s, m->over, w->members[k]);
     return number;
 }

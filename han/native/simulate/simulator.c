@@ -81,7 +81,7 @@ static bool waits(uint8_t code) { return code == HAN_WAIT || code == HAN_AWAIT; 
 
 /* An adapter serves messages in the order of time: whether others go first. */
 static bool too_early(const sim_state *s, uint8_t code, double now) {
-    bool message = code == HAN_ISEND || code == HAN_IRECV;
+    bool message = code == HAN_ISEND || code == HAN_IRECV || code == HAN_COLL;
     return message && s->heap.length && s->heap.events[0].time < now;
 }
 

@@ -36,6 +36,13 @@ typedef struct {
     double memory, injection, burst, operation, call, late, stripe;
 } sim_node;
 
+/* A collective of the MPI library: seconds without others, and the bytes of each message to and from the
+ * root of its tree; -1: there are none. */
+typedef struct {
+    double seconds;
+    int64_t up, down;
+} sim_collective;
+
 /* Everything that does not change. Lists of several ranks or domains are one behind the other: those
  * of item k begin at `first[k]`. */
 typedef struct {
@@ -56,12 +63,12 @@ typedef struct {
     const int32_t *needed;                         /* [run * channels + channel]: see `writes` */
     const uint8_t *writes;                         /* [rank * channels + channel]: bits of areas */
     const int32_t *home, *first_home, *home_ranks; /* home[channel * size + rank] */
-    const double *meeting_seconds;
-    const int32_t *first_member, *members;
-    int32_t banks;                                      /* of small slots */
-    bool keep;                                          /* the spans of tasks */
-    double *finish;                                     /* results: [run * size + rank] */
-    double *copying, *reducing, *messaging;             /* by rank */
+    const sim_collective *collectives;             /* by meeting */
+    const int32_t *first_member, *members;         /* the root of the tree first */
+    int32_t banks;                                 /* of small slots */
+    bool keep;                                     /* the spans of tasks */
+    double *finish;                                /* results: [run * size + rank] */
+    double *copying, *reducing, *messaging;        /* by rank */
     int64_t *level_messages, *level_bytes, *operations; /* by level; one number */
 } sim_world;
 
@@ -199,6 +206,9 @@ int64_t sim_receive(sim_state *s, double now, const sim_name *from, int32_t dst,
 
 /* Let its adapter take the next message that is due by `now`. Its place; -1: there is none. */
 int64_t sim_deliver(sim_state *s, double now);
+
+/* Let the adapters pass bytes of the MPI library from a time on; when the last one has arrived. */
+double sim_pass(sim_state *s, double now, int32_t src, int32_t dst, int64_t nbytes);
 
 /* One side has completed the message. */
 void sim_leave(sim_state *s, int64_t place);
