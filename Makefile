@@ -279,15 +279,8 @@ clean: ## Remove environments, builds and pictures
 
 # --- predictions ----------------------------------------------------------------------------
 
-SEGMENTS ?= 32KiB 128KiB 512KiB
-CALIBRATE_ARGS ?= --sizes 8,512,8KiB,64KiB,256KiB,1MiB,4MiB --rounds 9
+VALIDATE_ARGS ?=
 
-.PHONY: calibrate
-calibrate: .venv-$(FIRST)/.installed ## Predicted against measured on the emulated cluster (root)
-	@mkdir -p build
-	@for segment in $(SEGMENTS); do \
-		printf 'rules:\n  - use: {segment: %s}\n' $$segment > build/$$segment.yaml; done
-	@$(call with,$(FIRST),python tests/cluster/emulate.py run $(CLUSTER) --mpi $(FIRST) -- \
-		python tests/cluster/choices.py $(CALIBRATE_ARGS) --out $(CURDIR)/build \
-		$(SEGMENTS:%=$(CURDIR)/build/%.yaml))
-	@.venv-$(FIRST)/bin/han calibrate --machine emulated-1gbit $(SEGMENTS:%=build/%.json)
+.PHONY: validate
+validate: .venv-$(FIRST)/.installed ## Predicted against measured, on one node and emulated clusters (root)
+	@$(call with,$(FIRST),python tests/cluster/validate.py build/validation $(VALIDATE_ARGS))
