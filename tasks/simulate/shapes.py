@@ -17,6 +17,15 @@ from han.model.opcodes import COMBINATIONS, FLAG_OPERATIONS, MESSAGES, REQUESTS
 from han.model.program import Code, Coll, Program
 
 Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def _one_of(codes: Sequence[Code]) -> Mask:
+    """Return which codes are among some: an index into it is much faster than ``np.isin``."""
+    return np.isin(np.arange(256), codes)
+
+
+COMBINE, FLAG, MESSAGE, REQUEST = map(_one_of, (COMBINATIONS, FLAG_OPERATIONS, MESSAGES, REQUESTS))
 
 # The layout of `sim_op` (native/simulate/world.h).
 OPERATION = np.dtype(
@@ -58,11 +67,11 @@ class Shape:
         codes, found = code["code"], np.zeros(len(code), OPERATION)
         for name in ("code", "task", "slot", "n"):
             found[name] = code[name]
-        found["n"][np.isin(codes, COMBINATIONS)] *= element
+        found["n"][COMBINE[codes]] *= element
         awaits = np.flatnonzero(codes == Code.AWAIT)
         found["name"][awaits] = code["peer"][awaits]
         _check(program, found)
-        flags = np.flatnonzero(np.isin(codes, FLAG_OPERATIONS))
+        flags = np.flatnonzero(FLAG[codes])
         bases, offsets = (code[name][flags, 0].astype(np.int64) for name in ("base", "off"))
         first, found["name"][flags] = _numbered((bases << 48) + offsets)
         bases, offsets = bases[first], offsets[first]
@@ -72,7 +81,7 @@ class Shape:
         kinds = code["off"][calls, 2]
         found["blocking"][calls] = kinds >= Coll.BLOCKING
         found["n"][calls[kinds % Coll.BLOCKING != Coll.BCAST]] *= element
-        slots = found["slot"][np.isin(codes, REQUESTS)]
+        slots = found["slot"][REQUEST[codes]]
         return cls(
             program,
             found,
@@ -103,7 +112,7 @@ def _messages(
 
     Return the first operations of the names, and the counts.
     """
-    where = np.flatnonzero(np.isin(code["code"], MESSAGES))
+    where = np.flatnonzero(MESSAGE[code["code"]])
     peers, tags = (code[name][where].astype(np.int64) for name in ("peer", "stream"))
     sends = code["code"][where] == Code.ISEND
     first, numbers = _numbered((peers << 17) + (tags << 1) + sends)

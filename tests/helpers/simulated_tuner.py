@@ -178,7 +178,7 @@ def answering(
     labs = [Laboratory(one.machine, one.in_a_row) for one in models]
     found = study(
         table, grid, lambda cases: [winners(labs, case, limits) for case in cases],
-        lambda asked: [compared(labs, *one) for one in asked],
+        lambda asked: [compared(labs, case, dict(enumerate(uses))) for case, uses in asked],
     )  # fmt: skip
     return with_predictions(table, found.rows), found, models[0].error
 

@@ -65,7 +65,7 @@ def test_rows_decide_as_was_computed(lab, monkeypatch):
     """Rows of a file decide on each case of the grid for the use that was chosen for it."""
     won = [winners([lab], case, OWN) for case in GRID.cases() if case.ppn > 1]
     uses = dict.fromkeys(GRID.collectives, portfolio(won, 8))
-    times = {case: predicted([lab], case, uses[case.collective]) for case in GRID.cases()}
+    times = {case: predicted([lab], [case], uses[case.collective])[0] for case in GRID.cases()}
     found = chosen(times, GRID, 1.02)
     assert any(found.values())
     of = MachineClass("big", "about", machine_classes.When.of((), {"cores": (2, 99)}), (), ())
@@ -119,4 +119,15 @@ def test_no_row_of_a_class_has_factors():
 def test_a_use_that_serves_no_call_is_left_out(lab):
     nap = Use(composition="nap")
     assert lab.of_use(Case("bcast", 2, 4, 8), nap) is None
-    assert set(predicted([lab], Case("bcast", 2, 4, 8), [None, nap])) == {0}
+    assert [*map(set, predicted([lab], [Case("bcast", 2, 4, 8)], [None, nap]))] == [{0}]
+
+
+def test_a_use_that_takes_too_long_is_not_tried_on_more_nodes(lab, monkeypatch):
+    slow, tried = Use(segment=64), []
+    monkeypatch.setattr(lab, "of_use", lambda case, use: tried.append((case.nodes, use)) or (
+        10.0 if use else 1.0
+    ))  # fmt: skip
+    cases = [Case("bcast", nodes, 4, 4096) for nodes in (2, 4, 8)]
+    found = predicted([lab], cases, [None, slow])
+    assert found == [{0: 1.0, 1: pytest.approx(10.0)}, {0: 1.0}, {0: 1.0}]
+    assert (4, slow) not in tried

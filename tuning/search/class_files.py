@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
+from han.common.grouped import grouped
 from han.common.units import format_size
 from han.config.machine import load_machine
 from han.config.rules import Use
@@ -53,8 +55,11 @@ class Processes:
         asked = [(case, _is_anchor(case, grid)) for case in cases]
         won = [*self._spread(_winners, asked, "searching")]
         uses = portfolios(grid, zip(cases, won, strict=True))
-        known = [(case, uses[case.collective]) for case in cases]
-        times = dict(zip(cases, self._spread(_predicted, known, "predicting"), strict=True))
+        series = grouped((case._replace(nodes=0), case) for case in cases).values()
+        known = [(some, uses[some[0].collective]) for some in series]
+        told = self._spread(_predicted, known, "predicting")
+        pairs = (zip(*one, strict=True) for one in zip(series, told, strict=True))
+        times = dict(chain.from_iterable(pairs))
         return records(computed(chosen(times, grid, error), times, uses, grid), grid)
 
     def winners(self, cases: Sequence[Case]) -> Iterator[Sequence[Use]]:
@@ -125,12 +130,13 @@ def _winners(asked: tuple[Case, bool]) -> Any:
     return winners(_labs, case, LIMITS) if searched else composition_winners(_labs, case)
 
 
-def _predicted(asked: tuple[Case, Any]) -> dict[int, float]:
+def _predicted(asked: tuple[Sequence[Case], Any]) -> list[dict[int, float]]:
     return predicted(_labs, *asked)
 
 
 def _compared(asked: tuple[Case, Any]) -> dict[int, list[float]]:
-    return compared(_labs, *asked)
+    case, uses = asked
+    return compared(_labs, case, dict(enumerate(uses)))
 
 
 def _regret(asked: tuple[Case, Limits | None]) -> list[Regret]:

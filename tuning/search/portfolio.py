@@ -36,7 +36,7 @@ OWN = ("sm", "solo", "adapt", "exchange", "nap", "ring", "bundle", "scan")  # no
 LIMITS = Limits(submodules=OWN, parameters={"factors": ()})  # which would fit few numbers of ranks
 USES = 32  # of a collective, at most
 MANY, FEW, SMALL = 16, 4, 32 << 10  # calls in a row of messages up to so many bytes, and of others
-HOPELESS = 3.0  # times the best composition: others are not improved
+HOPELESS = 3.0  # times the best: such a composition, or use, is not looked at further
 CLOSE = 1.03  # times the best: such a use is in the portfolio too
 
 
@@ -255,15 +255,24 @@ def portfolios(
 
 
 def predicted(
-    labs: Sequence[Laboratory], case: Case, uses: Sequence[Use | None]
-) -> dict[int, float]:
-    """Return the geometric mean of a use's time over the least, on all machines, by its number."""
-    found = compared(labs, case, uses)
-    return {k: geometric_mean(ratios) for k, ratios in found.items()}
+    labs: Sequence[Laboratory], cases: Sequence[Case], uses: Sequence[Use | None]
+) -> list[dict[int, float]]:
+    """Return the geometric means of a use's times over the least, by its number, for each case.
+
+    The cases are of one call on more and more nodes. A use that takes too long is not tried on
+    more of them: large shapes take most of the time.
+    """
+    found: list[dict[int, float]] = []
+    hopeful = [*range(len(uses))]
+    for case in cases:
+        ratios = compared(labs, case, {k: uses[k] for k in hopeful})
+        found.append({k: geometric_mean(some) for k, some in ratios.items()})
+        hopeful = [k for k in hopeful if k == 0 or found[-1].get(k, 1.0) < HOPELESS]
+    return found
 
 
 def compared(
-    labs: Sequence[Laboratory], case: Case, uses: Sequence[Use | None]
+    labs: Sequence[Laboratory], case: Case, uses: Mapping[int, Use | None]
 ) -> dict[int, list[float]]:
     """Return a use's time over the least on each machine, by its number.
 
@@ -272,9 +281,9 @@ def compared(
     """
     found: dict[int, list[float]] = {}
     for lab in labs:
-        times = [lab.of_use(case, use) for use in uses]
-        least = min(time for time in times if time is not None)
-        for k, time in enumerate(times):
+        times = {k: lab.of_use(case, use) for k, use in uses.items()}
+        least = min(time for time in times.values() if time is not None)
+        for k, time in times.items():
             found.setdefault(k, []).append(math.inf if time is None else time / least)
     return {k: ratios for k, ratios in found.items() if all(map(math.isfinite, ratios))}
 
