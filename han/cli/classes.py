@@ -63,6 +63,14 @@ def classes(
             "ranks.",
         ),
     ] = False,
+    sample: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Of regret: so many cases drawn between the least and the largest nodes, ppn and "
+            "bytes, not all combinations.",
+        ),
+    ] = 0,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")] = 0,
     plot: options.Plot = None,
     as_json: options.JsonFlag = False,
@@ -90,13 +98,17 @@ def classes(
         tuple(parse_sizes(nbytes)),
         ranks,
     )
+    if not any(grid.shapes()):
+        raise ArgumentError(f"--ranks {ranks}: no shape has so few; give fewer nodes or ppn")
     names, workers = machine.split(","), jobs or len(os.sched_getaffinity(0))
     for shape, name in product(grid.shapes(), names):  # what is wrong is told before work begins
         Where(load_machine(name), *shape)
     processes = Processes(names, workers, progress)
     check_files(file, plot=plot)
     if action == "regret":
-        told = processes.regret(grid, search)
+        if sample and plot:
+            raise ArgumentError("a picture of drawn cases has no axes: leave --sample or --plot out")
+        told = processes.regret(grid.drawn(sample) if sample else grid.cases(), search)
         say(json.dumps([one.record() for one in told], indent=1) if as_json else summary(told))
         drawn(plot, partial(winners, told))
         return

@@ -71,6 +71,9 @@ def test_regret_is_printed_drawn_or_written_as_json(tmp_path):
     found = json.loads(call(*asked, "--json"))
     assert len(found) == 8
     assert all(one["now"] >= 1 for one in found)
+    drawn = json.loads(call(*asked, "--json", "--sample", "3"))
+    assert drawn == json.loads(call(*asked, "--json", "--sample", "3"))
+    assert [one["case"]["collective"] for one in drawn] == ["bcast"] * 3
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,8 @@ def test_regret_is_printed_drawn_or_written_as_json(tmp_path):
         (["regret", "--collectives", "alreduce"], "did you mean 'allreduce'"),
         (["regret", "--nodes", "2,x"], "expected numbers such as 2,4,16"),
         (["regret", "--machine", "two-cores", "--nodes", "2"], "so it is one node"),
+        (["regret", "--nodes", "4", "--ranks", "3"], "--ranks 3: no shape has so few"),
+        (["regret", "--sample", "9", "--plot", "a.svg"], "a picture of drawn cases has no axes"),
         (["compute"], "compute needs the file to write"),
         (["frob"], "known are list, compute, regret"),
     ],

@@ -110,6 +110,18 @@ def test_lists_of_factors_can_be_left_out(lab):
         assert any(key == "factors" for one in found for key, _ in one.parameters) == tried
 
 
+def test_drawn_cases_are_within_the_ends_of_all_axes():
+    grid = Grid(("bcast", "reduce"), (2, 64), (1, 32), (8, 1 << 20), 128)
+    cases = [*grid.drawn(200)]
+    assert cases == [*grid.drawn(200)] != [*grid.drawn(200, seed=2)]
+    for name, least, most in (("nodes", 2, 64), ("ppn", 1, 32), ("nbytes", 8, 1 << 20)):
+        found = {getattr(case, name) for case in cases}
+        assert least <= min(found) < max(found) <= most
+        assert len(found) > 6
+    assert all(case.nodes * case.ppn <= 128 for case in cases)
+    assert len({case.collective for case in cases}) == 2
+
+
 def test_no_row_of_a_class_has_factors():
     for one in machine_classes.shipped():
         levels = [level for row in one.rows for level in row.use.levels.values()]

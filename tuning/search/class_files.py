@@ -72,9 +72,9 @@ class Processes:
         """Yield how some uses compare in each case, on each machine."""
         return self._spread(_compared, asked, "predicting")
 
-    def regret(self, grid: Grid, search: bool) -> list[Regret]:
+    def regret(self, cases: Iterable[Case], search: bool) -> list[Regret]:
         """Return the regret of what han chooses, on each machine."""
-        asked = [(case, LIMITS if search else None) for case in grid.cases()]
+        asked = [(case, LIMITS if search else None) for case in cases]
         return [one for ones in self._spread(_regret, asked, "predicting") for one in ones]
 
     def _spread(self, work: Callable[[T], R], over: Sequence[T], what: str) -> Iterator[R]:

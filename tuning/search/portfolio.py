@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
@@ -73,6 +74,20 @@ class Grid:
         for name in self.collectives:
             for nodes, ppn in self.shapes():
                 yield from (Case(name, nodes, ppn, nbytes) for nbytes in self.nbytes)
+
+    def drawn(self, count: int, seed: int = 1) -> Iterator[Case]:
+        """Yield so many cases between the ends of each axis, drawn evenly on a log scale."""
+        random = Random(seed)
+        for _ in range(count):
+            nodes = _drawn(random, self.nodes, self.ranks // min(self.ppn))
+            ppn, nbytes = _drawn(random, self.ppn, self.ranks // nodes), _drawn(random, self.nbytes)
+            yield Case(random.choice(self.collectives), nodes, ppn, nbytes)
+
+
+def _drawn(random: Random, axis: Sequence[int], most: float = math.inf) -> int:
+    """Return a number between the ends of an axis, and not above `most`."""
+    ends = min(axis), min(max(axis), most)
+    return round(math.exp(random.uniform(*map(math.log, ends))))
 
 
 class Laboratory:
