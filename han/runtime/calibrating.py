@@ -107,8 +107,14 @@ def calibrate(meeting: Meeting, memory: int, tell: Callable[[], object] = lambda
     nodes = probes.nodes.ranks
     values = combined(rounds, nodes, min(one.cores for one in told), crowded)
     problems = (*_differing(told), *values.problems)
-    whole = Combined(values.profile, values.spreads, problems)
+    profile = values.profile if _has_all(meeting) else values.profile._replace(injection=0.0)
+    whole = Combined(profile, values.spreads, problems)
     return Measured(whole, nodes, len(rounds), monotonic() - begun, here)
+
+
+def _has_all(meeting: Meeting) -> bool:
+    """Return whether all ranks of the job take part: some of a node may not use all of its link."""
+    return MPI.Is_initialized() and meeting.size == MPI.COMM_WORLD.Get_size()
 
 
 def _rounds(probes: Probes, begun: float, tell: Callable[[], object]) -> list[list[Profile]]:

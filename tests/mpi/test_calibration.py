@@ -107,6 +107,16 @@ def test_nodes_are_measured(mpi_ranks, ppn):
     assert alike((profile, found.values))
 
 
+@pytest.mark.mpi(ranks=3, timeout=120, unit="s")
+def test_some_ranks_of_a_job_do_not_say_what_whole_nodes_send(mpi_ranks):
+    own = WORLD.Split(WORLD.rank // 2)
+    found = calibrate(Meeting(own, 60.0), own.rank)
+    own.Free()
+    assert {*found.values.profile.known()} & BETWEEN == (
+        BETWEEN - {"injection"} if WORLD.rank < 2 else set()
+    )
+
+
 @pytest.mark.mpi(ranks=[2, 4], timeout=120, unit="s")
 def test_of_long_links_the_latency_is_measured(mpi_ranks, monkeypatch):
     monkeypatch.setattr("han.tuning.profile.LONG_LINK", 1e-9)
