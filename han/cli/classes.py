@@ -107,7 +107,7 @@ def classes(
     check_files(file, plot=plot)
     if action == "regret":
         if sample and plot:
-            raise ArgumentError("a picture of drawn cases has no axes: leave --sample or --plot out")
+            raise ArgumentError("a picture of drawn cases has no axes: give --sample or --plot")
         told = processes.regret(grid.drawn(sample) if sample else grid.cases(), search)
         say(json.dumps([one.record() for one in told], indent=1) if as_json else summary(told))
         drawn(plot, partial(winners, told))
