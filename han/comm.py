@@ -170,6 +170,8 @@ class Comm(Communicators):
     def Free(self) -> None:
         """Wait for all collectives; then free the communicator and all that han holds for it.
 
+        Collective: it may wait for the other ranks, as long as a step of set-up does.
+
         With HAN_TRACE the clocks are compared once more. Rank 0 waits at most 5 s for the other
         ranks, and they wait at most 10 s for rank 0. A rank that is later takes no part in the
         comparison: its times are converted with the comparison at set-up only.

@@ -8,14 +8,17 @@ communicator is revoked: no rank can use it any more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from han import _native
 from han.common.errors import ConfigError, RevokedError, SetupError, SharedMemoryError
-from han.ranks.meeting import Meeting, abandon
+from han.ranks.measured import FLUSH
+from han.ranks.meeting import Meeting, Patience, abandon
 from han.ranks.notices import (
     Departure,
     Notices,
@@ -273,3 +276,50 @@ class Health:
             if self.engines is not None:
                 self.engines.fail()
         return error
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    def flush(self) -> bool:
+        """Receive what is under way; return False if a rank does not do the same; collective.
+
+        A rank that knows of no message cannot tell that none is under way, so the ranks ask each
+        other. One that knows of an error waits for FLUSH at most, as others may have failed.
+        """
+        comm, notices = self.meeting.comm, self.notices
+        limit = (self.meeting.limit or math.inf) if notices.silent else FLUSH
+        sent, some = np.array([not notices.silent], np.int32), np.zeros(1, np.int32)
+        asked = comm.Iallreduce(sent, some, MPI.MAX)
+        if not self._flushed(asked.Test, limit, (asked, sent, some)):
+            return False
+        if not some[0]:
+            return True
+        sends, expected = np.array(notices.sent, np.int32), np.zeros(self.size, np.int32)
+        told = comm.Ialltoall(sends, expected)
+
+        def arrived() -> bool:
+            return told.Test() and np.array_equal(notices.received, expected)
+
+        return self._flushed(arrived, FLUSH, (told, sends, expected))
+
+    def _flushed(self, done: Callable[[], bool], limit: float, keep: object) -> bool:
+        """Receive messages until all is `done`; return False after `limit` seconds.
+
+        Returns False too if a rank has revoked the communicator, or has left. `keep` owns what MPI
+        may still use.
+        """
+        patience, whole = Patience(), False
+        try:
+            while not (whole := done()):
+                _native.progress()
+                self.notices.fetch()
+                if patience.pause() and (patience.waited > limit or self._given_up()):
+                    break
+        finally:
+            if not whole:
+                self.meeting.gave_up = True
+                abandon(keep)
+        return whole
+
+    def _given_up(self) -> bool:
+        """Return whether a rank takes no part in the end of the communicator."""
+        return self.notices.revoked or any(not one.may_call for one in self.gone())

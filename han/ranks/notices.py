@@ -7,12 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from han.common.errors import HanError, MismatchError, PeerError, RevokedError
 from han.ranks.mail import Fields, Mail
-from han.ranks.measured import FLUSH, GRACE, IN_FLIGHT
-from han.ranks.meeting import Meeting, Patience, abandon
+from han.ranks.measured import GRACE, IN_FLIGHT
 from han.tasks.signature import ON_DEVICE
 
 ENDED = "its program ended (at its last line, by sys.exit or by MPI.Finalize)"
@@ -266,26 +263,20 @@ class Notices:
         calls = [0 if call == LATEST else call for call in early if call < LEFT or call == LATEST]
         return 1 + min(calls, default=-1)
 
-    def flush(self, meeting: Meeting) -> bool:
-        """Receive what is under way; return False if other ranks do not do the same in FLUSH.
+    @property
+    def revoked(self) -> bool:
+        """Whether a rank has told that it gives the communicator up."""
+        return any(notice.call == LATEST for notice in self._early)
 
-        Collective if any message was sent, as all ranks exchange notices then.
-        """
-        self.fetch()  # this rank may have finished the call that raised on another one
-        if self.silent:
-            return True
-        sends = np.array(self._sends, np.int32)
-        expected = np.zeros_like(sends)
-        request = meeting.comm.Ialltoall(sends, expected)
-        patience = Patience()
-        while not (request.Test() and np.array_equal(self._receives, expected)):
-            self.fetch()
-            patience.pause()
-            if patience.waited > FLUSH:
-                meeting.gave_up = True
-                abandon((request, sends, expected))
-                return False
-        return True
+    @property
+    def sent(self) -> list[int]:
+        """The number of messages to each rank."""
+        return self._sends
+
+    @property
+    def received(self) -> list[int]:
+        """The number of messages of each rank."""
+        return self._receives
 
     def _failed_here_too(self, notice: Notice) -> bool:
         left = self._mine.get(notice.call)

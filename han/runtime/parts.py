@@ -148,9 +148,19 @@ class Parts:
 
     def _quiet(self) -> bool:
         """Return whether no message is under way, as MPI demands before it frees a communicator."""
+        health = self.health
+        if health.failed is not None:
+            return False
         with contextlib.suppress(MPI.Exception):
-            return self.health.failed is None and self.health.notices.flush(self.health.meeting)
+            health.notices.fetch()  # of a call that this rank has finished, and another one not
+            return (health.notices.silent and self._frees_nothing) or health.flush()
         return False
+
+    @property
+    def _frees_nothing(self) -> bool:
+        """Whether han keeps its duplicates when this communicator ends; the same on all ranks."""
+        own, mail = self.health.meeting.own, self.health.notices.mail
+        return (own is None or own == mail.comm) and ROOTS.have(mail)
 
     def _close_mail(self, quiet: bool) -> None:
         """Leave the mail; free it after its last communicator, and this one's own duplicate."""

@@ -16,6 +16,7 @@ from functools import partial
 from mpi4py import MPI
 
 from han.ranks.discover import world_ranks
+from han.ranks.mail import Mail
 from han.runtime.given import Given
 from han.runtime.inherited import Inherited
 from han.runtime.measured import MOST_ROOTS
@@ -48,6 +49,10 @@ class Roots:
             self.kept = [*(one for one in self.kept if one not in before), root]
             self.room -= 1
         do_all(partial(_close_if_freed, one) for one in before)
+
+    def have(self, mail: Mail) -> bool:
+        """Return whether a mail is that of a root, which stays; the same on all ranks."""
+        return any(root.mail is mail for root in self.made)
 
     def leave_out(self, root: Inherited) -> None:
         """Find a root no more: other ranks of a communicator have another one, or none."""

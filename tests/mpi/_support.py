@@ -49,7 +49,7 @@ CHILDREN = {  # ways to make a communicator of another one
     "Create_cart": lambda comm: comm.Create_cart([comm.size]),
 }
 # A rank that has raised frees its communicator soon: the others, which fail, never come.
-impatient = mock.patch("han.ranks.notices.FLUSH", 0.1)
+impatient = mock.patch("han.ranks.health.FLUSH", 0.1)
 COLLECTIVES = tuple(name for name, row in ROWS.items() if not row.by_blocks)
 
 on_two = pytest.mark.mpi(ranks=2, timeout=40, unit="s")

@@ -13,6 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from _support import (
+    APART,
     CHILDREN,
     FLAT,
     LEVELS,
@@ -162,6 +163,37 @@ def test_a_request_of_a_freed_communicator(mpi_ranks):
             idle.Start()
         idle.Free()
         started.Free()
+
+
+def late_frees(act):
+    """Free a han.Comm of nodes of one rank, on rank 0 late and after `act`; was han's own freed?"""
+    comm = new_comm(APART)
+    comm.Barrier()
+    own = comm._han.health.notices.mail.comm
+    if comm.rank == 0:
+        time.sleep(0.3)
+        act(comm)
+    comm.Free()
+    return own == MPI.COMM_NULL
+
+
+@on_four
+def test_ranks_that_hear_late_of_an_error_free_with_the_others(mpi_ranks):
+    """Else a communicator of rank 2 alone could get a number that others use, and messages."""
+
+    def miss(comm):
+        with pytest.raises(ZeroDivisionError), comm._han.health.preparing():
+            raise ZeroDivisionError
+
+    assert WORLD.allgather(late_frees(miss)) == [True] * 4
+
+
+@on_four
+def test_no_rank_frees_what_another_one_has_given_up(mpi_ranks):
+    begun = time.monotonic()
+    freed = late_frees(lambda comm: comm._han.health.give_up(ZeroDivisionError("no")))
+    assert WORLD.allgather(freed) == [False] * 4
+    assert time.monotonic() < begun + SECONDS
 
 
 def test_free_completes_what_its_owner_has_dropped(mpi_ranks):
