@@ -24,7 +24,7 @@ from han.plots.winners import winners
 from han.tuning.built_in.machine_classes import MachineClass, document, parse, shipped
 from han.tuning.prediction import Where
 from han.tuning.profile import profile_of
-from han.tuning.search.class_files import Processes, spelled, text_of
+from han.tuning.search.class_files import Processes, call_of, called, spelled, text_of
 from han.tuning.search.portfolio import Grid
 from han.tuning.search.regret import summary
 
@@ -121,7 +121,8 @@ def classes(
         seen["cores"] = cores, MOST
     when = When.of((), seen)
     made = MachineClass("", about, when, profiles, ())
-    record = document(made, dict.fromkeys(grid.collectives, spelled(grid, error)), ())
+    calls = [called(name, grid.nodes == (1,)) for name in grid.collectives]
+    record = document(made, dict.fromkeys(calls, spelled(grid, error)), ())
     kept = _kept(file, record) if file.exists() else ({}, [])
     rows = [*processes.rows(grid, error)]
     record |= {"grids": kept[0] | record["grids"], "rows": kept[1] + rows}
@@ -144,9 +145,9 @@ def _kept(file: Path, record: dict[str, Any]) -> tuple[dict[str, Any], list[Any]
     grids = {name: grid for name, grid in before["grids"].items() if name not in record["grids"]}
     known = [*before["grids"]]
     for row in before["rows"]:
-        if row["when"].get("collective") not in known:
+        if call_of(row) not in known:
             raise ArgumentError(f"{file}: row {row.get('name', '')!r} is of no call in 'grids'")
-    return grids, [row for row in before["rows"] if row["when"]["collective"] in grids]
+    return grids, [row for row in before["rows"] if call_of(row) in grids]
 
 
 def listed() -> str:

@@ -32,6 +32,8 @@ FOLDER = READY / "classes"
 FORMAT = Format("han-machine-class", 1, "class of machines", "compute", ChoicesError)
 KEYS = ("format", "version", "about", "when", "machines", "grids", "rows")
 RULE = "class"  # of machines: begins the name of their rule
+MEASURED = 16  # ranks on one node, up to which the built-in choices were measured
+ONE_NODE = 1, 1  # nodes of a row for calls on one node; all other rows are for several
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,11 @@ def _on(
     """
     here = {"nodes": nodes, "ppn": ppn, "ranks": ranks}
     rows = (row for row in found.rows if row.when.levels in ((), names))
-    own = tuple(row for row in rows if row.when.may_hold(here))
+    own = tuple(
+        row
+        for row in rows
+        if row.when.may_hold(here) and (row.when.ends("nodes") == ONE_NODE) == (nodes == 1)
+    )
     return own, thresholds(own, ranks)
 
 
@@ -208,7 +214,8 @@ def _nearest(classes: tuple[MachineClass, ...], profile: Profile) -> Standing:
 def class_rows(topology: Topology, traits: NodeTraits) -> tuple[Row, ...]:
     """Return the rows of the class of machines for calls of ranks of a topology.
 
-    Ranks that share memory are on one node, whatever levels their configuration has.
+    On one node they are for more ranks than built-in choices were measured with. Ranks that share
+    memory are on one node, so no row serves a configuration that gives them several.
     """
     return _here(topology, traits)[0]
 
@@ -219,7 +226,8 @@ def class_thresholds(topology: Topology, traits: NodeTraits) -> tuple[int, ...]:
 
 
 def _here(topology: Topology, traits: NodeTraits) -> tuple[tuple[Row, ...], tuple[int, ...]]:
-    found = class_of(traits) if topology.whole is None else None
+    many = topology.nodes == 1 and topology.ppn > MEASURED
+    found = class_of(traits) if many or topology.whole is None else None
     if found is None:
         return (), ()
     return _on(found, topology.nodes, topology.ppn, topology.size, topology.names)

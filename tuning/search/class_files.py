@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -60,7 +60,8 @@ class Processes:
         told = self._spread(_predicted, known, "predicting")
         pairs = (zip(*one, strict=True) for one in zip(series, told, strict=True))
         times = dict(chain.from_iterable(pairs))
-        return records(computed(chosen(times, grid, error), times, uses, grid), grid)
+        found = computed(chosen(times, grid, error), times, uses, grid)
+        return records(found, grid, bounded=grid.nodes == (1,))
 
     def winners(self, cases: Sequence[Case]) -> Iterator[Sequence[Use]]:
         """Yield the uses that win each case on some machine."""
@@ -88,6 +89,17 @@ class Processes:
             for result in pool.map(work, over):
                 advance()
                 yield result
+
+
+def called(collective: str, on_one_node: bool) -> str:
+    """Return the name of the calls that a grid is for."""
+    return f"{collective} on one node" if on_one_node else collective
+
+
+def call_of(row: Mapping[str, Any]) -> str:
+    """Return the same name for a row as files have it."""
+    when = row["when"]
+    return called(str(when.get("collective")), when.get("nodes") == {"min": 1, "max": 1})
 
 
 def spelled(grid: Grid, error: float) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def records(
             ends = _ends(getattr(grid, axis), places, bounded)
             if ends:
                 when[key] = _spelled(key, ends)
-                sizes.append(f"{_told(when[key])} {key}")
+                on_one = key == "nodes" and when[key] == {"min": 1, "max": 1}
+                sizes.append("one node" if on_one else f"{_told(when[key])} {key}")
         about = f"predicted {low:.2f} to {high:.2f} times as fast as the built-in choice"
         name = ", ".join([one.collective, *sizes])
         yield {"name": name, "about": about, "when": when, "use": use_record(one.use)}
