@@ -52,6 +52,12 @@ def test_other_calls_of_a_class_are_kept(tmp_path):
     assert [*after["grids"]] == ["allreduce", "reduce_scatter"]
     assert after["about"] == "mine"
     assert [r for r in after["rows"] if r["when"]["collective"] == "allreduce"] == before["rows"]
+    one = ("--nodes", "1", "--ppn", "8,32", "--bytes", "64KiB,256KiB", "--cores", "8")
+    call(*asked, "--collectives", "allreduce", *one)
+    both = json.loads(file.read_text())
+    assert [*both["grids"]] == ["allreduce", "reduce_scatter", "allreduce on one node"]
+    kept = [row for row in both["rows"] if row["when"].get("nodes") != {"min": 1, "max": 1}]
+    assert kept == after["rows"]
     other = (*asked, "--collectives", "bcast", "--cores", "16")
     assert "is a class of other machines: when" in refuse(*other, kind=HanError)
     again = (*asked, "--collectives", "bcast", "--cores", "8")

@@ -82,6 +82,23 @@ def test_other_sources_come_first_and_other_shapes_have_no_rows(one_class):
     assert [rule for rule, _ in alone.passed] == ["class big"]
 
 
+def test_rows_of_one_node_are_for_more_ranks_than_were_measured(monkeypatch):
+    when = {"collective": "bcast", "nodes": 1, "levels": ["node", "network"]}
+    use = {"levels": {"node": {"submodule": "exchange", "algorithm": "scatter"}}}
+    rows = [ROW, {"name": "on one node", "when": when, "use": use}]
+    found = parse(content(rows=rows), "big", "big.json")
+    monkeypatch.setattr(machine_classes, "shipped", lambda: (found,))
+    call = call_signature("bcast", 1 << 20)
+    for nodes, ppn, names in (
+        (1, 17, ["on one node"]), (1, 16, []), (2, 17, ["one row"]), (17, 1, ["one row"]),
+    ):  # fmt: skip
+        topology = nodes_of(ppn, nodes)
+        assert [row.name for row in class_rows(topology, BIG)] == names
+        choice = decided(topology, BIG, call=call).choice
+        assert (choice.rule == "class big") == (names == ["on one node"])
+    assert class_rows(nodes_of(17, 1), NodeTraits(cores=2)) == ()
+
+
 def test_classes_of_sizes_end_where_rows_do(one_class):
     planners = [Planner(nodes_of(4), load_config(), one, 0, False) for one in (BIG, NodeTraits())]
     assert set(planners[0].bounds) - set(planners[1].bounds) == {1500}
