@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 from machines import topology_of
 
-from han.config.config import load_config
+from han.config.config import Config, load_config
 from han.config.machine import load_machine, ready_machines
 from han.ranks.discover import has_rdma
+from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
+from han.tasks.verify import verify
 from han.tuning.built_in import machine_classes
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.built_in.machine_classes import class_of, class_rows, parse
@@ -145,6 +147,28 @@ def test_classes_that_come_with_han_are_right():
             assert profile == pytest.approx(of_model, rel=1e-3), f"{one.name}: {name} has changed"
         names = [row.name for row in one.rows]
         assert len(names) == len(set(names)), one.name
+
+
+def test_what_rows_run_is_proved():
+    """Of each use of a row a plan on few ranks; those of long messages are like short ones."""
+    proved = 0
+    for one in machine_classes.shipped():
+        for row in {repr(row.use): row for row in one.rows}.values():
+            least = {name: (row.when.ends(name) or (0, 0))[0] for name in ("nodes", "ppn", "bytes")}
+            nodes = max(1 if row.when.ends("nodes") == (1, 1) else 2, least["nodes"])
+            ppn = 1 << max(least["ppn"] - 1, 1).bit_length()  # which groups of two suit
+            nbytes = -(-max(least["bytes"], 64) // 8) * 8
+            if nodes * ppn > 48 or nbytes > 1 << 18:
+                continue
+            topology = nodes_of(ppn, nodes)
+            call = call_signature(row.when.collective[0], nbytes)
+            rules = RuleTable(None, topology, NodeTraits())
+            choice = rules.made(row.use, "", call)
+            if rules.objection(call, choice, blocking=True) is not None:
+                continue
+            verify([plan_of_choice(topology, call, choice, Config().memory)])
+            proved += 1
+    assert proved > 20
 
 
 def test_adapters_with_remote_dma_are_found(tmp_path):
