@@ -71,6 +71,12 @@ without_mpi4py = .venv-base/bin/python -m pip uninstall -q -y mpi4py
 	@$(without_mpi4py)
 	@touch $@
 
+.venv-base/.docs: .venv-base/.tests
+	@echo "=== environment .venv-base: what the documentation needs"
+	@.venv-base/bin/$(install) "han-collectives[docs]"
+	@$(without_mpi4py)
+	@touch $@
+
 # $(call new,environment): make it, with the packages and the commands of .venv-base
 path = from sysconfig import get_path; print(get_path("purelib"))
 new = [ -x $(1)/bin/python ] || .venv-base/bin/python -m venv --without-pip $(1); \
@@ -239,6 +245,13 @@ lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, clang-format, th
 		printf '%s\n' han/native/*.c han/native/*/*.c | xargs -P $$(nproc) -I% \
 			$(CC) -std=c11 -O2 -Wall -Wextra -Werror -Ihan/native $(INCLUDE) -c % -o /dev/null || failed=1; \
 		wait $$!; [ $$failed = 0 ])
+
+# --- documentation --------------------------------------------------------------------------
+
+.PHONY: docs
+docs: .venv-base/.docs .venv-$(FIRST)/.installed ## The documentation site in build/docs; a warning is an error
+	@$(call step,documentation,$(call with,$(FIRST),\
+		python -m sphinx -q -W --keep-going -j auto -d build/doctrees docs build/docs))
 
 # --- measurements ---------------------------------------------------------------------------
 

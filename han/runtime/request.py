@@ -199,7 +199,8 @@ class Request(CollectiveRequest, BaseRequest):
 class Prequest(Request, MPI.Prequest):
     """A persistent collective: an ``MPI.Prequest`` too, which ``Start`` starts again and again.
 
-    ``MPI.Prequest.Startall`` raises for it, as MPI cannot start it; :meth:`Startall` starts it.
+    ``MPI.Prequest.Startall`` raises for it, as MPI cannot start it;
+    :meth:`Request.Startall` starts it.
     """
 
     def __bool__(self) -> bool:

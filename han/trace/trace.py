@@ -17,7 +17,7 @@ __all__ = ["TaskTime", "Trace"]
 
 
 class Trace:
-    """Records tasks inside a ``with`` block; afterwards :attr:`times` holds this rank's tasks.
+    """Records tasks inside a ``with`` block; afterwards ``times`` holds this rank's tasks.
 
     Times are by this rank's clock, in seconds. Several traces may be active at once, in several
     threads too; each records all tasks. A trace that is active when the communicator is freed ends
