@@ -5,6 +5,7 @@ The info string of a block says how the tests use it:
 - ``python run ranks=4``: all such blocks of a page are one program, which runs on four ranks.
 - ``sh run``: commands that run without MPI.
 - ``yaml file=NAME``, ``python file=NAME``: a file that commands of the page may name.
+- ``bash``: commands of a site's shell, which the tests do not know.
 """
 
 import re

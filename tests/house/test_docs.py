@@ -16,6 +16,7 @@ from pages import PAGES, ROOT, Command, name_of
 
 import han
 from han.cli.main import COMMANDS as TABLE
+from han.cli.paper import FIGURES
 from han.config import load_config
 from han.submodules.names import validate_names
 from han.submodules.registry import registered
@@ -70,6 +71,22 @@ def test_every_page_is_linked() -> None:
 def test_every_picture_is_shown() -> None:
     shown = {(page.parent / link).resolve() for page in PAGES for link in pages.links(page)}
     assert {p for p in (ROOT / "docs").iterdir() if p.suffix[1:] in PICTURES} <= shown
+
+
+def test_every_picture_has_a_source() -> None:
+    """Pictures of papers are named as the figures that `han paper` knows."""
+    told = (ROOT / "docs" / "reference" / "pictures.md").read_text()
+    for path in (ROOT / "docs").rglob("*.png"):
+        known = path.stem in FIGURES if path.parent.name == "papers" else f"`{path.stem}`" in told
+        assert known, path
+
+
+def test_the_reference_has_every_method_of_han() -> None:
+    text = (ROOT / "docs" / "reference" / "comm.md").read_text()
+    told = {*re.findall(r"^\.\. automethod:: \w+\.(\w+)$", text, re.M)}
+    for kind in (han.Comm, han.Topocomm):
+        ours = [base for base in kind.__mro__ if base.__module__.startswith("han.")]
+        assert {n for base in ours for n in vars(base) if not n.startswith("_")} <= told
 
 
 def test_sizes() -> None:
@@ -223,7 +240,7 @@ def check_pip(arguments: list[str]) -> None:
     project = (ROOT / "pyproject.toml").read_text()
     optional = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
     extras = re.findall(r"\[([\w,]+)\]", " ".join(arguments))
-    assert arguments[0] == "install"
+    assert arguments[0] in ("install", "wheel")
     assert {e for group in extras for e in group.split(",")} <= {
         *re.findall(r"^\w+", optional, re.M)
     }

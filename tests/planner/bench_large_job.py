@@ -26,30 +26,37 @@ CALLS = (
 )  # fmt: skip
 
 
-def told(nodes: int, ppn: int) -> tuple[Facts, ...]:
-    """Return what the ranks tell each other of the nodes they run on, each read from a pickle."""
-    ranks = range(nodes * ppn)
+def told(nodes: int, ppn: int) -> list[bytes]:
+    """Return what the ranks tell each other of the nodes they run on."""
     facts = (
         Facts(r - r % ppn, f"node{r // ppn:05}", frozenset([r % ppn]), {"socket": frozenset("0")})
-        for r in ranks
+        for r in range(nodes * ppn)
     )
-    return tuple(pickle.loads(pickle.dumps(one)) for one in facts)
+    return [pickle.dumps(one) for one in facts]
+
+
+def learned(words: list[bytes]) -> tuple[tuple[Facts, ...], Topology]:
+    """Return what a rank keeps of all that."""
+    facts = tuple(pickle.loads(word) for word in words)
+    return facts, arrange(default_config().levels, facts)
 
 
 def print_known(nodes: int, ppn: int) -> Topology:
     """Print what a rank knows of all others, and what it takes to find out."""
-    size = nodes * ppn
+    size, words = nodes * ppn, told(nodes, ppn)
+    start = time.perf_counter()
+    learned(words)
+    seconds = time.perf_counter() - start
     tracemalloc.start()
-    facts = told(nodes, ppn)
-    topology = arrange(default_config().levels, facts)
+    kept = learned(words)
     known = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     channel = Geometry(ppn, default_config().memory).size
     print(f"{size} ranks, {nodes} nodes of {ppn}")
-    print(f"what a rank knows of all ranks: {known / 2**20:.1f} MiB")
+    print(f"what a rank knows of all ranks: {known / 2**20:.1f} MiB, {seconds:.2f} s")
     print(f"an exchange of the set-up: a rank receives {size * SLOT.itemsize / 2**20:.1f} MiB")
     print(f"shared: {channel / 2**20:.1f} MiB a node, {channel / ppn / 2**10:.0f} KiB a rank")
-    return topology
+    return kept[1]
 
 
 def print_call(topology: Topology, rank: int, collective: str, size: str) -> None:
