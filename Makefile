@@ -251,7 +251,7 @@ lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, clang-format, th
 .PHONY: docs
 docs: .venv-base/.docs .venv-$(FIRST)/.installed ## The documentation site in build/docs; a warning is an error
 	@$(call step,documentation,$(call with,$(FIRST),\
-		python -m sphinx -q -W --keep-going -j auto -d build/doctrees docs build/docs))
+		python -m sphinx -E -a -q -W --keep-going -j auto -d build/doctrees docs build/docs))
 
 # --- measurements ---------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import mpi4py
+from sphinx.application import Sphinx
 
 mpi4py.rc.initialize = False  # the reference imports han on one process, outside any job
 DOCS = Path(__file__).parent
@@ -14,6 +15,7 @@ sys.path.insert(0, str(ROOT))
 from han import __version__  # noqa: E402
 
 SOURCE = "https://github.com/han-collectives/han"
+UNIT = re.compile(r"(?<=\d) (?=(?:B|[KMG]iB|us|ms|s|%)(?: |$))", re.M)
 OUTSIDE = re.compile(r"(?<=\]\()(?![a-z]+:)([^)\s#]+)")
 
 project = "han"
@@ -40,6 +42,7 @@ html_title = f"han {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_sidebars = {page: [] for page in ("index", "does-it-help", "tutorial")}  # they have no pages
 html_theme_options = {
     "logo": {"text": html_title},
     "github_url": SOURCE,
@@ -50,7 +53,7 @@ html_theme_options = {
 }
 
 
-def point_to_source(app, docname: str, content: list[str]) -> None:
+def point_to_source(app: Sphinx, docname: str, content: list[str]) -> None:
     """Turn links that leave docs/, and those to its folders, into links to the repository."""
     folder = (DOCS / docname).parent
 
@@ -64,6 +67,13 @@ def point_to_source(app, docname: str, content: list[str]) -> None:
     content[0] = OUTSIDE.sub(pointed, content[0])
 
 
-def setup(app) -> None:
-    """Register the function above."""
+def keep_units(app: Sphinx, docname: str, content: list[str]) -> None:
+    """Keep numbers and units of tables on one line."""
+    rows = re.compile(r"^\|.*$", re.M)
+    content[0] = rows.sub(lambda row: UNIT.sub("\N{NO-BREAK SPACE}", row[0]), content[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Register the functions above."""
     app.connect("source-read", point_to_source)
+    app.connect("source-read", keep_units)
