@@ -60,6 +60,7 @@ def test_programs_of_four_ranks(mpi_ranks, page, tmp_path, monkeypatch):
 
 SMALL = {  # options appended to a command, which override its own
     "--sizes": "64", "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
+    "--budget": "3s",
 }  # fmt: skip
 COMMANDS = {  # without han run: test_programs.py; what needs a tuned table: test_tune.py
     command.words: command
