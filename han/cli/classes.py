@@ -122,7 +122,7 @@ def classes(
     when = When.of((), seen)
     made = MachineClass("", about, when, profiles, ())
     calls = [called(name, grid.nodes == (1,)) for name in grid.collectives]
-    record = document(made, dict.fromkeys(calls, spelled(grid, error)), ())
+    record = document(made, dict.fromkeys(calls, spelled(grid, error, names)), ())
     kept = _kept(file, record) if file.exists() else ({}, [])
     rows = [*processes.rows(grid, error)]
     record |= {"grids": kept[0] | record["grids"], "rows": kept[1] + rows}

@@ -23,11 +23,12 @@ CLASSES = [one for one in machine_classes.shipped() if one.rows]
 def comm_of(found: machine_classes.MachineClass, ppn: int) -> han.Comm:
     """Return a communicator whose nodes have `ppn` ranks and belong to a class."""
     latency = 5e4 if found.has_long_links else 0.0
-    traits = [NodeTraits(True, cores=64, rdma=rdma, latency=latency) for rdma in (False, True)]
+    cores = int(max(profile.cores for _, profile in found.machines))
+    traits = [NodeTraits(True, cores=cores, rdma=rdma, latency=latency) for rdma in (False, True)]
     traits = [one for one in traits if found.holds(one)]
     place = topology_of([[rank // ppn for rank in range(SIZE)], [0] * SIZE], 0)
     topology = replace(place, names=("node", "network"), symbols=("s", "i"))
-    conditions = Conditions(True, cores=64, rdma=traits[0].rdma, latency=latency)
+    conditions = Conditions(True, cores=cores, rdma=traits[0].rdma, latency=latency)
     with mock.patch("han.runtime.making.discover", return_value=(topology, conditions)):
         return han.Comm(WORLD.Dup(), {"wait": WAIT})
 

@@ -102,9 +102,10 @@ def call_of(row: Mapping[str, Any]) -> str:
     return called(str(when.get("collective")), when.get("nodes") == {"min": 1, "max": 1})
 
 
-def spelled(grid: Grid, error: float) -> dict[str, Any]:
-    """Return a grid as files have it."""
+def spelled(grid: Grid, error: float, machines: Sequence[str]) -> dict[str, Any]:
+    """Return a grid as files have it, and on which machine models it was computed."""
     return {
+        "machines": [*machines],
         "nodes": [*grid.nodes],
         "ppn": [*grid.ppn],
         "bytes": [format_size(n) for n in grid.nbytes],
