@@ -17,6 +17,10 @@ from han.ranks.last_words import Reporters
 from han.runtime.leaving import do_at_end
 
 HEADS = ("call", "size", "ranks", "by", "calls", "bytes", "least s", "median s", "most s")
+WHO = (
+    "# Seconds include waits for ranks that come later. Who came last, in how many calls: run with "
+    "HAN_TRACE=t, then 'han trace t'."
+)
 
 
 class Report:
@@ -42,9 +46,10 @@ class Report:
             return
         found = None
         with contextlib.suppress(MPI.Exception):
-            found = reporters.last_words(dict(self._record), not hasattr(sys, "last_value"))
+            mine = MPI.COMM_WORLD.Get_rank(), dict(self._record)
+            found = reporters.last_words(mine, not hasattr(sys, "last_value"))
         if found is not None:
-            self._tell(Statistics.merged(found.values, found.missing))
+            self._tell(Statistics.merged(dict(found.values), found.missing))
 
     def _tell(self, statistics: Statistics) -> None:
         if self._output == PRINTED:
@@ -92,6 +97,13 @@ def _summary(statistics: Statistics) -> list[str]:
         f"({_share(part.seconds, whole)}): {why}"
         for why, part in statistics.reasons().items()
     ]
+    lines += [
+        f"# {row.key.call} {row.key.size}: {row.late.describe()}"
+        for row in statistics.rows
+        if row.late is not None
+    ]
+    if statistics.ranks > 1:
+        lines.append(WHO)
     if statistics.missing:
         lines.append(f"# without rank(s) {spans(statistics.missing)}, which did not end in time")
     return lines

@@ -16,6 +16,7 @@ from han.cli import options
 from han.cli.common import check_files, drawn, say, write_file
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
+from han.model.arrivals import arrivals
 from han.model.timeline import (
     Share,
     Timeline,
@@ -33,6 +34,7 @@ from han.trace.timeline_parts import matches, merge, select, silent
 PARTS = "trace-*.json"
 SHARES = ("overlapped", "waiting", "copying", "reducing")
 MOST_RANKS = 16  # in a table
+MOST_SHAPES = 8  # of which the table says who came last
 MOST_PANELS = 4  # in a picture
 
 
@@ -70,8 +72,9 @@ def trace(
 ) -> None:
     """Show when the tasks of a traced program ran.
 
-    Tables list how long tasks took, and the shares of overlap, waiting, copying and reducing. Run
-    the program with HAN_TRACE=folder first, or call save(folder) on a trace in the program. Without
+    Tables list how long tasks took, and the shares of overlap, waiting, copying and reducing. Lines
+    above them say which rank came last to the calls, how often and by how much. Run the program
+    with HAN_TRACE=folder first, or call save(folder) on a trace in the program. Without
     --call, the picture shows the median call of the shape that took the most time. Predicted
     timelines have the same axis of time.
 
@@ -173,6 +176,7 @@ def _text(timeline: Timeline, remark: str) -> str:
     heads = ["call", "task", "stream", "tasks", "median us", *SHARES]
     lines = [
         f"# {timeline.source}{name}: {timeline.title}{remarks(timeline)}{remark}",
+        *(f"# {one.describe()}" for one in arrivals(timeline)[:MOST_SHAPES]),
         shown_table("", heads, rows, left=["task", "stream"]),
     ]
     if len(found.ranks) > MOST_RANKS:
@@ -194,6 +198,7 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
             "uncertainty": line.uncertainty,
             "streams": [asdict(row) for row in stream_shares(line)],
             "shares": asdict(shares(line)),
+            "arrivals": [asdict(one) for one in arrivals(line)],
         }
         for line in timelines
     ]

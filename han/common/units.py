@@ -91,6 +91,12 @@ def format_us(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
 
 
+def format_duration(seconds: float) -> str:
+    """Return seconds with up to three digits, in a unit for people: ``21 us``, ``0.2 ms``."""
+    unit, factor = ("s", 1) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-4 else ("us", 1e6)
+    return f"{float(f'{seconds * factor:.3g}'):g} {unit}"
+
+
 MOST_SIZES = 200
 
 

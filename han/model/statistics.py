@@ -7,18 +7,21 @@ communicators share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
 from han.common.grouped import grouped
-from han.common.units import format_size
+from han.common.units import format_duration, format_size
 from han.common.version import __version__
+from han.model.collectives import ROWS, carried_as
 
 FORMAT, VERSION = "han-stats", 2
 SMALLEST, FACTOR = 64, 4  # bytes: the first class of sizes, and each class to the one before it
 UNKNOWN = -1  # the class of objects, whose bytes are not known
+CLEARLY = 0.25  # of the others' seconds: a rank that spent so much less came late
+WORTH = 5e-6  # seconds a call
 
 
 def size_range(nbytes: int | None) -> int:
@@ -64,6 +67,53 @@ Record = Mapping[CountedCalls, Counts]  # of one rank
 
 
 @dataclass(frozen=True)
+class Late:
+    """The rank that came last to calls, as it waited least; seconds of an average call.
+
+    It came `late` seconds after the median of the other ranks. After that a call took `then`
+    seconds. `early` is the share of the ranks' seconds that passed before it came.
+    """
+
+    rank: int
+    late: float
+    then: float
+    early: float
+
+    @classmethod
+    def of(cls, key: CountedCalls, counts: Mapping[int, Counts]) -> Late | None:
+        """Return it for the calls of one communicator; None if the seconds do not tell.
+
+        They tell where no rank leaves a call before all have come.
+        """
+        if not _synchronises(key.call) or not 1 < len(counts) == key.ranks:
+            return None
+        if len({c.calls for c in counts.values()}) > 1:
+            return None
+        rank = min(counts, key=lambda r: counts[r].seconds)
+        least, calls = counts[rank].seconds, counts[rank].calls
+        usual = median(c.seconds for r, c in counts.items() if r != rank)
+        if not calls or usual - least < max(CLEARLY * usual, WORTH * calls):
+            return None
+        whole = sum(c.seconds for c in counts.values())
+        return cls(rank, (usual - least) / calls, least / calls, 1 - key.ranks * least / whole)
+
+    def describe(self) -> str:
+        """Return the end of a sentence that begins with the calls."""
+        return (
+            f"rank {self.rank} came last, by {format_duration(self.late)} in an average call; "
+            f"then {format_duration(self.then)}. "
+            f"{self.early * 100:.0f} % of the seconds were waiting for it"
+        )
+
+
+def _synchronises(call: str) -> bool:
+    """Return whether no rank leaves a blocking call before all have come."""
+    name = call.lower()
+    row = ROWS.get(carried_as().get(name, name))
+    return row is not None and row.synchronises
+
+
+@dataclass(frozen=True)
 class Row:
     """The calls of all ranks with one key.
 
@@ -81,15 +131,17 @@ class Row:
     least: float
     median: float
     most: float
+    late: Late | None = None
 
     @classmethod
-    def of(cls, key: CountedCalls, counts: list[Counts]) -> Row:
+    def of(cls, key: CountedCalls, by_rank: Mapping[int, Counts]) -> Row:
         """Return the row of a key."""
+        counts = by_rank.values()
         calls, nbytes = sum(c.calls for c in counts), sum(c.nbytes for c in counts)
         times = [c.seconds for c in counts]
         return cls(
             key, len(counts), calls / key.ranks, nbytes / key.ranks,
-            sum(times), min(times), median(times), max(times),
+            sum(times), min(times), median(times), max(times), Late.of(key, by_rank),
         )  # fmt: skip
 
     def record(self) -> dict[str, Any]:
@@ -119,13 +171,17 @@ class Statistics:
     missing: tuple[int, ...] = ()
 
     @classmethod
-    def merged(cls, records: Sequence[Record], missing: Iterable[int] = ()) -> Statistics:
-        """Merge the records of ranks; the row with the most seconds is first.
+    def merged(cls, records: Mapping[int, Record], missing: Iterable[int] = ()) -> Statistics:
+        """Merge the records of ranks of MPI.COMM_WORLD; the row with the most seconds is first.
 
-        `missing` are the ranks of MPI.COMM_WORLD without a record.
+        `missing` are the ranks without a record.
         """
-        found = grouped(counted for record in records for counted in record.items())
-        rows = [Row.of(key, counts) for key, counts in found.items()]
+        found = grouped(
+            (key, (rank, counts))
+            for rank, record in sorted(records.items())
+            for key, counts in record.items()
+        )
+        rows = [Row.of(key, dict(each)) for key, each in found.items()]
         lost = tuple(sorted(missing))
         by_time = tuple(sorted(rows, key=lambda row: -row.seconds))
         return cls(by_time, len(records) + len(lost), lost)

@@ -100,7 +100,7 @@ RECORDS = [
         CountedCalls("Scan", 1024, 1, UNFIT): Counts(2, 2000, 1.0),
     },
 ]
-SOME = Statistics.merged(RECORDS, [3, 1])
+SOME = Statistics.merged(dict(zip((0, 2), RECORDS, strict=True)), [3, 1])
 
 
 def test_rows_of_all_ranks():
@@ -118,7 +118,7 @@ def test_a_call_counts_once_however_many_ranks_make_it():
     uneven = [
         {CountedCalls("Gatherv", 64 * 4**rank, 3, UNFIT): Counts(10, 0, 1.0)} for rank in range(3)
     ]
-    found = Statistics.merged(uneven)
+    found = Statistics.merged(dict(enumerate(uneven)))
     assert found.calls == pytest.approx(10)
     assert [report.number(row.calls) for row in found.rows] == ["3.3"] * 3
 
@@ -131,6 +131,7 @@ def test_the_document_names_its_format_and_has_plain_rows():
     assert first == {
         "call": "Bcast", "most_bytes": 64, "ranks": 2, "by": "han", "why": "", "callers": 2,
         "calls": 4, "nbytes": 65, "seconds": 6.0, "least": 2.0, "median": 3.0, "most": 4.0,
+        "late": None,
     }  # fmt: skip
     assert (last["by"], last["why"]) == ("mpi", OBJECTS)
     assert last["most_bytes"] is last["nbytes"] is None
@@ -147,7 +148,39 @@ def test_the_text_has_a_table_and_says_who_served():
     assert f"# the MPI library's own: 1 call (11.8 % of the seconds): {OBJECTS}" in lines
     assert lines[-1] == "# without rank(s) 1,3, which did not end in time"
     assert "\x1b" not in "".join(lines)
-    assert report.as_text(Statistics.merged([{}])) == "# han: no collectives on 1 rank"
+    assert report.as_text(Statistics.merged({0: {}})) == "# han: no collectives on 1 rank"
+
+
+def waited(call, *seconds, ranks=4):
+    """Return the statistics of 20 calls, in which each rank spent some seconds."""
+    key = CountedCalls(call, 16384, ranks)
+    return Statistics.merged({r: {key: Counts(20, 160000, s)} for r, s in enumerate(seconds)})
+
+
+def test_the_rank_that_waited_least_came_last():
+    found = waited("Allreduce", 2.005, 2.004, 0.004, 2.004)
+    assert (
+        "# Allreduce <= 16KiB: rank 2 came last, by 100 ms in an average call; then 0.2 ms. "
+        "100 % of the seconds were waiting for it"
+    ) in report.as_text(found)
+    late = found.document()["rows"][0]["late"]
+    assert (late["rank"], late["late"]) == (2, pytest.approx(0.1))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        waited("Bcast", 2.0, 2.0, 0.004, 2.0),  # a root does not wait
+        waited("Iallreduce", 2.0, 2.0, 0.004, 2.0),  # a rank that computes does not either
+        waited("Allreduce", 2.0, 1.9, 1.8, 2.0),  # each rank is late now and then
+        waited("Allreduce", 2.0, 2.0, 0.004, 2.0, ranks=2),  # two communicators
+        waited("Barrier", 2e-6, 2e-6, 1e-6, 2e-6),  # not worth a word
+    ],
+)
+def test_who_came_last_is_not_said_where_the_seconds_do_not_tell(found):
+    text = report.as_text(found)
+    assert "came last, by" not in text
+    assert report.WHO in text
 
 
 @pytest.mark.parametrize(("value", "place"), [("1", PRINTED), ("on", PRINTED), ("0", ""), ("", "")])

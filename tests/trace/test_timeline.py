@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from han.common.errors import HanError
+from han.model.arrivals import arrivals
 from han.model.timeline import (
     TaskTime,
     Timeline,
@@ -86,6 +87,21 @@ def test_streams_of_different_requests_overlap():
     two = line(task("ib(0)", 0, 2), task("ib(0)", 1, 3, request=1))
     assert shares(two).overall.overlapped == pytest.approx(1 / 3)
     assert shares(line(task("ib(0)", 0, 2), task("ib(1)", 1, 3))).overall.overlapped == 0
+
+
+def test_the_rank_that_comes_last_is_told():
+    late = [0.1, 0.1, 0.1, 0.0]  # rank 1 comes last, but for one call
+    times = [
+        task("sb(0)", k + (by if rank else 0.01), k + 0.1 + 0.0002, rank=rank, call=k)
+        for k, by in enumerate(late)
+        for rank in range(2)
+    ]
+    (found,) = arrivals(line(*times, task("sb(0)", 9, 10, call=9)))  # one rank is not late
+    assert (found.calls, found.rank, found.times) == (4, 1, 3)
+    assert found.describe() == (
+        "bcast of 64B: rank 1 came last in 3 of 4 calls, by 90 ms; then 0.2 ms. "
+        "61 % of the time was waiting for the last rank"
+    )
 
 
 def test_parts_of_a_task_are_joined():
@@ -298,6 +314,7 @@ def test_the_table_has_streams_and_ranks(folder):
     text = call(folder)
     assert "# measured c0ffee: a title\n" in text
     assert "bcast of 64B  ib" in text
+    assert "# bcast of 64B: rank 1 came last in 1 of 1 calls, by 1 s; then 9 s" in text
     assert text.splitlines()[-1].split()[:2] == ["rank", "1"]
     only = call(folder, "--ranks", "1", "--call", "0", "--comm", "c0ffee")
     assert "ib" not in only
@@ -323,6 +340,7 @@ def test_json_says_the_same(folder):
     assert record["communicator"] == "c0ffee"
     assert record["shares"]["overall"]["seconds"] == 16
     assert [row["kind"] for row in record["streams"]] == ["ib", "sb"]
+    assert [(row["rank"], row["times"]) for row in record["arrivals"]] == [(1, 1)]
 
 
 def test_pictures_and_trace_events_are_written(folder, tmp_path):
