@@ -58,6 +58,10 @@ __all__ = [
     "uninstall",
 ]
 
+for _name in __all__:
+    if _name.endswith("Error"):
+        globals()[_name].__module__ = __name__  # a traceback shows the public name
+
 # Imported at first use: plans can be made and proved without an MPI library.
 _NEEDS_MPI = {
     "Cartcomm": "han.comm",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mpi4py import MPI
 
 from han.common.errors import ConfigError, RevokedError
-from han.common.uncaught import print_once
+from han.common.uncaught import print_briefly, print_once
 from han.config.environment import warn_of_unknown
 from han.ranks.calibration import tell_problems
 from han.ranks.discover import try_to_load
@@ -145,6 +145,7 @@ def attach(comm: MPI.Intracomm, config: Any, count: Count) -> State:
 def _with_state(comm: MPI.Intracomm, state: State, count: Count) -> State:
     """Attach a State to its communicator, and count its calls if statistics are wanted."""
     keep(comm, state)
+    print_briefly()
     output = state.parts.given.statistics
     if output:
         count(comm, output)

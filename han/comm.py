@@ -229,7 +229,7 @@ class Comm(Communicators):
     def explain(
         self,
         collective: str,
-        nbytes: int | str = 0,
+        nbytes: int | str | None = None,
         op: MPI.Op = MPI.SUM,
         dtype: Any = "f8",
         root: int = 0,
@@ -242,7 +242,7 @@ class Comm(Communicators):
         ``"reduce_scatter_block"`` the answer is that of ``"allgather"`` and ``"reduce_scatter"``,
         which rules name too, and for ``"neighbor_alltoall"`` and its kin that of ``"alltoallv"``
         with these neighbours. `nbytes` is a number or a text such as ``"4MiB"``. For calls by
-        blocks it is the size of one block.
+        blocks it is the size of one block; for a barrier it may be left out.
 
         With `shared` the buffers of all ranks are taken to be shared arrays or, for a persistent
         call, arrays in attached windows. If a call that is not persistent can read shared arrays
@@ -254,11 +254,13 @@ class Comm(Communicators):
         set up yet, or before the first call with neighbours if ranks tell each other in it.
         """
         from han.explain import explain
+        from han.model.collectives import expect_size
 
+        expect_size(collective, nbytes)
         state = self._found()
         if state is None:
             self._check_live()
-        signature = self._signature_of(collective, nbytes, op, dtype, root)
+        signature = self._signature_of(collective, nbytes or 0, op, dtype, root)
         if state is None:
             raise HanError(
                 "explain: this communicator is not set up yet, so nothing is decided; its first "

@@ -19,6 +19,7 @@ from han.tuning.classes import stands_for
 from han.tuning.costs.estimates import Estimate
 from han.tuning.row import Row
 from han.tuning.rules import Decision
+from han.tuning.told import legend, measured_here, ways
 from han.tuning.tuned.uses import spell
 
 if TYPE_CHECKING:
@@ -85,12 +86,11 @@ class Explanation:
 
     def __str__(self) -> str:
         topology, choice = self.plan.topology, self.decision.choice
-        size = "" if choice.segment is None else f" of {format_size(choice.segment)}"
-        cut = f"{self.plan.segments}{size if self.plan.segments > 1 else ''}"
-        active = self.plan.levels
         composed = composed_of(topology, choice)
+        moved = "" if choice.composition == LEFT else describe(self.plan)
         lines = [
             self.plan.signature.describe(),
+            f"  in short  {self._in_short(moved)}",
             f"  rule      {choice.rule}",
             *(f"  row       {where}: {name}" for where, name in self.decision.rows),
             *(f"  measured  {line}" for line in self._measured()),
@@ -103,28 +103,51 @@ class Explanation:
             lines.append(f"  class     one plan for all sizes above {above} and up to {most}")
         if choice.composition == LEFT:
             return "\n".join(lines)
+        return "\n".join([*lines, *self._levels(), *self._moves(moved), *self._others()])
+
+    def _in_short(self, moved: str) -> str:
+        """Return a sentence: how the data moves, how often, and what was measured."""
+        if self.decision.choice.composition == LEFT:
+            return "han leaves this call to the MPI library"
+        told = [ways(self.plan), *([moved] if moved.startswith("each byte") else [])]
+        return "; ".join([*told, measured_here(self.decision.tuned, self.plan.signature)])
+
+    def _levels(self) -> list[str]:
+        """Return what each level runs."""
+        topology, choice, lines = self.plan.topology, self.decision.choice, []
         for k in range(topology.depth):
-            what = choice.levels[k].describe() if k in active else "(one member: nothing to do)"
+            active = k in self.plan.levels
+            what = choice.levels[k].describe() if active else "(one member: nothing to do)"
             lines.append(f"  level     {topology.names[k]} ({topology.symbols[k]}): {what}")
-        if self.reads:
-            lines.append(f"  reads     {self.reads}")
+        return lines
+
+    def _moves(self, moved: str) -> list[str]:
+        """Return the segments, the stages with a legend, and how often data moves."""
+        choice = self.decision.choice
+        size = "" if choice.segment is None else f" of {format_size(choice.segment)}"
+        cut = f"{self.plan.segments}{size if self.plan.segments > 1 else ''}"
+        lines = [f"  reads     {self.reads}"] if self.reads else []
         lines += [
             f"  segments  {cut}, {choice.schedule}",
             f"  stages    {summarise(self.stages()) or self._alone()}",
-            f"  traffic   {describe(self.plan)}",
+            *(f"  legend    {line}" for line in legend(self.plan)),
+            f"  traffic   {moved}",
         ]
         if self.counted is not None and self.counted.calls:
             signature = self.plan.signature
             nbytes = None if signature.own else signature.nbytes
             lines.append(f"  counted   {self.counted.describe(nbytes)}")
+        return lines
+
+    def _others(self) -> list[str]:
+        """Return the other plans that the call may run."""
+        lines = []
         if self.alternative is not None:
-            lines.append(
-                "  or, where all buffers of all ranks are shared arrays: "
-                + _on_levels(self.alternative)
-            )
+            other = _on_levels(self.alternative)
+            lines.append(f"  or, where all buffers of all ranks are shared arrays: {other}")
         if self.rival is not None:
             lines.append(f"  or, where trials find it quicker: {self._rivalry()}")
-        return "\n".join(lines)
+        return lines
 
     __repr__ = __str__  # for the prompt of an interpreter
 

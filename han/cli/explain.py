@@ -11,6 +11,7 @@ from han.cli import imagined, options
 from han.cli.common import call_of, check_files, drawn, say, size_of, world
 from han.common.errors import ArgumentError
 from han.config.machine import load_machine
+from han.model.collectives import expect_size
 from han.plots.tasks import plan_picture
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
@@ -19,7 +20,7 @@ from han.tuning.prediction import Where
 
 def explain(
     collective: options.Collective,
-    size: options.Size = "0",
+    size: options.Size = "",
     op: options.Op = "sum",
     dtype: options.Dtype = "f8",
     root: options.Root = 0,
@@ -61,7 +62,8 @@ def explain(
       han explain allreduce 1MiB --ranks 8 --ppn 2 --plot taskgraph.png
     """
     check_files(plot=plot)
-    call = call_of(collective, size_of(size), op, dtype, root)
+    expect_size(collective, size)
+    call = call_of(collective, size_of(size or "0"), op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
     if machine is not None:
         traits = _traits_of(machine, ranks, ppn, traits)

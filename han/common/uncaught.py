@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from han.common.errors import ConfigError
+from han.common.errors import ConfigError, HanError
 
-PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 _ended_by: list[BaseException] = []
@@ -57,29 +58,37 @@ def watch_exit() -> None:
     sys.exit = leave
 
 
-def print_once(error: ConfigError, rank: int) -> None:
-    """Let only rank 0 print `error` if the program does not catch it.
+def print_briefly() -> None:
+    """Print errors of han that the program does not catch without the frames inside han.
 
-    `rank` is this rank in the communicator whose ranks all raise the error. A program can catch
-    the error as usual. If it has an excepthook of its own, that one stays.
+    If the program has an excepthook of its own, that one stays.
     """
-    error.rank = rank
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook
 
 
+def print_once(error: ConfigError, rank: int) -> None:
+    """Let only rank 0 print `error` if the program does not catch it.
+
+    `rank` is this rank in the communicator whose ranks all raise the error. A program can catch
+    the error as usual.
+    """
+    error.rank = rank
+    print_briefly()
+
+
 def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error of all ranks on rank 0 only, any other error as Python does."""
-    if not isinstance(error, ConfigError) or error.rank is None:
+    """Print an error of all ranks on rank 0 only, and errors that are not han's as Python does."""
+    if not isinstance(error, HanError):
         sys.__excepthook__(kind, error, trace)
-    elif error.rank == 0:
-        print(_text(error, trace), file=sys.stderr, flush=True)
+    elif not isinstance(error, ConfigError) or not error.rank:
+        print(_text(error, trace), end="", file=sys.stderr, flush=True)
 
 
-def _text(error: ConfigError, trace: TracebackType | None) -> str:
+def _text(error: HanError, trace: TracebackType | None) -> str:
     """Return the traceback without han's own frames, and the error."""
     import traceback
 
-    frames = [f for f in traceback.extract_tb(trace) if not f.filename.startswith(PACKAGE)]
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
-    return f"{''.join(lines)}han.{type(error).__name__}: {error}"
+    shown = traceback.TracebackException(type(error), error, trace)
+    shown.stack[:] = [frame for frame in shown.stack if not frame.filename.startswith(PACKAGE)]
+    return "".join(shown.format())

@@ -211,6 +211,12 @@ def _taken(row: Collective) -> str | None:
     return f"{same[0]!r} has the letter {row.letter!r}" if same else None
 
 
+def expect_size(call: str, size: object) -> None:
+    """Raise ArgumentError if a call that moves data has no size."""
+    if size in (None, "") and carried(call) not in DATALESS:
+        raise ArgumentError(f"{call}: a size is missing; give its bytes, such as 64KiB or 4MiB")
+
+
 def added() -> tuple[Collective, ...]:
     """Return the collectives that the program has added."""
     return tuple(ROWS.values())[len(_ROWS) :]

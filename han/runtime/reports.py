@@ -52,12 +52,12 @@ DIFFERENT = {  # how a rank sees that a peer makes another call
     Status.SHORT: "its message has fewer bytes than expected",
     Status.LONG: "its message has more bytes than expected",
 }
-VERBS = {
-    Code.WAIT: "the shared flag of",
+WAITS = {  # what a task waits for
+    Code.WAIT: "for",
     Code.ISEND: "to send to",
-    Code.IRECV: "a message from",
-    Code.TEST: "the message to or from",
-    Code.COLL: "MPI's collective with root",
+    Code.IRECV: "for a message from",
+    Code.TEST: "for the message to or from",
+    Code.COLL: "for MPI's collective with root",
 }
 
 
@@ -177,7 +177,7 @@ class Reporter:
         return 0 if engine is None else engine.epoch
 
     def _story(self, health: Health) -> str:
-        """Return a text such as ``allreduce of 8 B: sr(0) for the shared flag of rank 3``."""
+        """Return a text such as ``allreduce of 8 B, waiting for rank 3 (task sr(0))``."""
         engine = self._engine
         if engine is None or health.step:
             return health.step or "a collective"
@@ -186,19 +186,17 @@ class Reporter:
         if named is None:
             return "a collective"
         late = ", ".join(str(peer) for code, peer, _ in rows if code == OFFER)
-        waits = [f"begin, for rank(s) {late} to tell whether buffers are shared"] if late else []
+        waits = [f"for rank(s) {late} to tell whether buffers are shared"] if late else []
+        waits += [f"for rank {r} to agree on a trial" for code, r, _ in rows if code == VERDICT]
         waits += [
-            f"begin, for rank {r} to agree on a trial" for code, r, _ in rows if code == VERDICT
-        ]
-        waits += [
-            f"{_task(named, task)} for {VERBS[Code(code)]} rank {peer}"
+            f"{WAITS[Code(code)]} rank {peer} (task {_task(named, task)})"
             for code, peer, task in rows
-            if code in VERBS
+            if code in WAITS
         ]
-        where = ", ".join(waits) or "begin, for the readers of an earlier collective"
+        where = ", ".join(waits) or "for ranks that are still in an earlier collective"
         within = self.eager.within if self.eager is not None else ""
         whole = f"{within}: " if within else ""
-        return f"{whole}{self._describe((number, nbytes))}: {where}"
+        return f"{whole}{self._describe((number, nbytes))}, waiting {where}"
 
     def _without(self, health: Health) -> str:
         """Return the setting that avoids attach: a trial's rival can be switched off by itself."""

@@ -78,6 +78,10 @@ def test_explain_plans_for_a_machine_that_is_not_here():
     text = call("explain", "bcast", "1MiB", "--ranks", 8, "--ppn", 2)
     assert "8 ranks on 4 nodes of up to 2" in text
     assert "sbib" in text
+    opening, names = text.splitlines()[1], text.partition("  legend    ")[2].splitlines()[0]
+    assert opening.startswith("  in short  shared memory (node), messages (network); each byte ")
+    assert opening.endswith("; not measured here: han bench compares it with the MPI library")
+    assert "ib: bcast on network, sb: bcast on node; a stage of several names" in names
 
 
 def test_explain_takes_the_class_of_a_machine_file():
@@ -238,6 +242,7 @@ def test_plan_writes_graphs():
         (["bench", "barrier", "--json", "/no/where.json"], "there is no folder /no"),
         (["explain", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
         (["plan", "bcast", "--plot", "/no/where.png"], "there is no folder /no"),
+        (["explain", "bcast", "--ranks", "4"], "bcast: a size is missing; give its bytes"),
         (["explain", "alreduce", "8"], "did you mean 'allreduce'"),
         (["explain", "Allgatherv", "8"], "write 'allgatherv' for calls of Allgatherv"),
         (["plan", "Ineighbor_alltoall", "8"], "write 'neighbor_alltoall' for calls of Ineighbor_"),

@@ -43,6 +43,13 @@ comm = han.Comm(MPI.COMM_WORLD)
 if comm.rank == 1:
     raise RuntimeError("mine")
 """
+MISMATCH = """
+import numpy as np
+from mpi4py import MPI
+import han
+comm = han.Comm(MPI.COMM_WORLD)
+comm.Bcast(np.zeros(20 if comm.rank else 10))
+"""
 ONE_RANK = """
 import sys
 from mpi4py import MPI
@@ -105,6 +112,15 @@ def test_a_program_prints_a_configuration_error_once(tmp_path):
     assert done.stderr.count("Traceback") == 1
     assert "program.py" in done.stderr, "the line of the program is named"
     assert "han/comm.py" not in done.stderr, "lines inside han are left out"
+
+
+def test_an_error_of_han_has_its_public_name_and_the_line_of_the_program(tmp_path):
+    done = launch_all(tmp_path, MISMATCH)
+    assert done.returncode
+    assert "\nhan.MismatchError: rank " in done.stderr
+    assert "comm.Bcast(np.zeros(20 if comm.rank else 10))" in done.stderr
+    assert "waiting for " in done.stderr
+    assert "han/collectives.py" not in done.stderr, "lines inside han are left out"
 
 
 def test_a_program_catches_the_error_on_all_ranks_and_prints_other_errors(tmp_path):

@@ -262,3 +262,6 @@ def test_explain_takes_sizes_with_units(alone):
             alone.explain("bcast", wrong)
     with pytest.raises(han.ArgumentError, match="did you mean 'allreduce'"):
         alone.explain("alreduce", 8)
+    with pytest.raises(han.ArgumentError, match="a size is missing"):
+        alone.explain("bcast")
+    assert "in short" in str(alone.explain("barrier"))
