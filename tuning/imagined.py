@@ -31,10 +31,16 @@ class ImaginedMachine:
     traits: NodeTraits = PLAIN
 
     @classmethod
-    def even(cls, ranks: int, ppn: int, traits: NodeTraits = PLAIN) -> ImaginedMachine:
-        """Put `ppn` ranks on each node, in one socket; the last node may have fewer ranks."""
+    def even(
+        cls, ranks: int, ppn: int, traits: NodeTraits = PLAIN, sockets: int = 1
+    ) -> ImaginedMachine:
+        """Put `ppn` ranks on each node, in `sockets` sockets; the last node may have fewer ranks.
+
+        Sockets have a rank more or less where the ranks cannot be shared evenly.
+        """
         nodes = tuple(rank // ppn for rank in range(ranks))
-        return cls(nodes, nodes, traits)
+        places = (rank // ppn * sockets + rank % ppn * sockets // ppn for rank in range(ranks))
+        return cls(nodes, tuple(places), traits)
 
     def topology(self, config: Config) -> Topology:
         """Arrange the ranks into the levels of a configuration."""

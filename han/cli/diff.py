@@ -38,6 +38,7 @@ def diff(
     mesh: options.Mesh = False,
     cores: options.Cores = 0,
     rdma: options.Rdma = False,
+    sockets: options.Sockets = 1,
     op: options.Op = "sum",
     dtype: options.Dtype = "f8",
     root: options.Root = 0,
@@ -56,7 +57,7 @@ def diff(
     call, traits = None, NodeTraits(oversubscribed, mesh, cores, rdma)
     if collective is not None:
         call = call_of(collective, size_of(size), op, dtype, root)
-    sides = [_side(name, call, ranks, ppn, traits) for name in (first, second)]
+    sides = [_side(name, call, ranks, ppn, traits, sockets) for name in (first, second)]
     table, notes = rows(*sides), list(remarks(*sides))
     if as_json:
         say(_as_json(sides, table, notes))
@@ -66,7 +67,7 @@ def diff(
 
 def _side(
     name: str, call: imagined.Call | None, ranks: int, ppn: int | None,
-    traits: NodeTraits,
+    traits: NodeTraits, sockets: int,
 ) -> Side:  # fmt: skip
     """Read a stored plan, or plan the call with a configuration."""
     if name.endswith(".json"):
@@ -78,7 +79,7 @@ def _side(
             f"{name} is a configuration: name a call as well, as in "
             f"'han diff {name} libnbc allreduce 1MiB'"
         )
-    plan = imagined.imagine(ranks, ppn or ranks, config, call, traits).plan
+    plan = imagined.imagine(ranks, ppn or ranks, config, call, traits, sockets=sockets).plan
     return side(name, plan, [lower(plan, rank) for rank in range(ranks)])
 
 

@@ -42,6 +42,7 @@ def explain(
     mesh: options.Mesh = False,
     cores: options.Cores = 0,
     rdma: options.Rdma = False,
+    sockets: options.Sockets = 1,
     machine: Annotated[
         str | None,
         typer.Option(
@@ -57,7 +58,7 @@ def explain(
     \b
     Examples:
       mpiexec -n 4 han explain allreduce 4MiB --config virtual-2x2
-      han explain bcast 1MiB --ranks 64 --ppn 8
+      han explain bcast 1MiB --ranks 64 --ppn 8 --sockets 2
       han explain allreduce 4KiB --ranks 256 --ppn 32 --machine thor
       han explain allreduce 1MiB --ranks 8 --ppn 2 --plot taskgraph.png
     """
@@ -66,30 +67,36 @@ def explain(
     call = call_of(collective, size_of(size or "0"), op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
     if machine is not None:
-        traits = _traits_of(machine, ranks, ppn, traits)
-    found = explained(call, config, ranks, ppn, traits, leaves=True)
+        traits, sockets = _node_of(machine, ranks, ppn, any(traits) or sockets > 1)
+    found = explained(call, config, ranks, ppn, traits, leaves=True, sockets=sockets)
     drawn(plot, partial(plan_picture, found.plan))
     say(imagined.explanation_json(found) if as_json else str(found))
 
 
-def _traits_of(machine: str, ranks: int | None, ppn: int | None, given: NodeTraits) -> NodeTraits:
-    """Return the traits of a machine; raises ArgumentError if options say them too."""
-    if ranks is None or any(given):
+def _node_of(
+    machine: str, ranks: int | None, ppn: int | None, described: bool
+) -> tuple[NodeTraits, int]:
+    """Return the traits and the sockets of a machine's nodes.
+
+    Raises ArgumentError if options describe nodes too.
+    """
+    if ranks is None or described:
         raise ArgumentError("--machine needs --ranks, and no other option that describes nodes")
-    return Where(load_machine(machine), 1, ppn or ranks).imagined().traits
+    node = Where(load_machine(machine), 1, ppn or ranks).imagined()
+    return node.traits, len({*node.sockets})
 
 
 def explained(
     call: imagined.Call, config: str | None,
-    ranks: int | None, ppn: int | None, traits: NodeTraits, leaves: bool = False,
+    ranks: int | None, ppn: int | None, traits: NodeTraits, leaves: bool = False, sockets: int = 1,
 ) -> Explanation:  # fmt: skip
     """Explain a call on these ranks, or on an imagined machine if `ranks` is given.
 
     `leaves` is that of :func:`imagined.imagine`.
     """
     if ranks is not None:
-        return imagined.imagine(ranks, ppn or ranks, config, call, traits, leaves)
-    given = {"ppn": ppn, **traits._asdict()}
+        return imagined.imagine(ranks, ppn or ranks, config, call, traits, leaves, sockets)
+    given = {"ppn": ppn, "sockets": sockets > 1, **traits._asdict()}
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(f"--{name} needs --ranks")
     return _explained_here(call, config)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from han.cli.common import rank
 from han.common.errors import ArgumentError
 from han.config.config import Config, load_config
+from han.model.topology import Topology
 from han.submodules.names import validate_names
 from han.submodules.registry import plan_of_choice
 from han.tasks.call import call_signature
@@ -26,19 +29,33 @@ Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, roo
 
 def imagine(
     ranks: int, ppn: int, config: str | None, call: Call,
-    traits: NodeTraits = PLAIN, leaves: bool = False,
+    traits: NodeTraits = PLAIN, leaves: bool = False, sockets: int = 1,
 ) -> Explanation:  # fmt: skip
-    """Explain a call on an imagined machine of `ranks` ranks, `ppn` on each node.
+    """Explain a call on an imagined machine of `ranks` ranks, `ppn` on each node of `sockets`.
 
-    Raises NoRuleError if no rule can serve it; with `leaves`, only if no communicator would leave
-    it to the MPI library.
+    Warns of levels of the configuration on which no rank has a peer. Raises NoRuleError if no rule
+    can serve it; with `leaves`, only if no communicator would leave it to the MPI library.
     """
     collective, nbytes, op, dtype, root = call
     signature = call_signature(collective, nbytes, op, dtype, root)
     if not 0 <= root < ranks:
         raise ArgumentError(f"root {root} is not in 0..{ranks - 1}")
-    machine = ImaginedMachine.even(ranks, ppn, traits)
-    return Explanation(*machine.plan(known_config(config), signature, leaves))
+    machine = ImaginedMachine.even(ranks, ppn, traits, sockets)
+    found = Explanation(*machine.plan(known_config(config), signature, leaves))
+    if config is not None:
+        _warn_of_idle_levels(found.plan.topology)
+    return found
+
+
+def _warn_of_idle_levels(topology: Topology) -> None:
+    """Say on standard error which levels have one member, so that they do nothing."""
+    idle = [name for k, name in enumerate(topology.names) if k not in topology.active]
+    if idle and topology.size > 1 and not rank():
+        print(
+            f"Warning: level {', '.join(idle)}: each domain has one member, so nothing runs there; "
+            "--ppn and --sockets say how many nodes and sockets the ranks are on",
+            file=sys.stderr,
+        )
 
 
 def known_config(source: str | None) -> Config:

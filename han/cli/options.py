@@ -60,3 +60,7 @@ Rdma = Annotated[
 Ppn = Annotated[
     int | None, typer.Option(min=1, help="Ranks per node. By default one node has all ranks.")
 ]
+Sockets = Annotated[
+    int,
+    typer.Option(min=1, help="Plan for nodes of so many sockets, which share the ranks evenly."),
+]

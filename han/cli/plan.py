@@ -50,6 +50,7 @@ def plan(
     mesh: options.Mesh = False,
     cores: options.Cores = 0,
     rdma: options.Rdma = False,
+    sockets: options.Sockets = 1,
     op: options.Op = "sum",
     dtype: options.Dtype = "f8",
     root: options.Root = 0,
@@ -84,7 +85,8 @@ def plan(
     """
     check_files(save, plot=plot)
     call = call_of(collective, size_of(size), op, dtype, root)
-    found = explained(call, config, ranks, ppn, NodeTraits(oversubscribed, mesh, cores, rdma))
+    traits = NodeTraits(oversubscribed, mesh, cores, rdma)
+    found = explained(call, config, ranks, ppn, traits, sockets=sockets)
     drawn(plot, partial(plan_picture, found.plan))
     if save is not None and not rank():
         write_file(save, stored(found))

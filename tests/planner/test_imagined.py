@@ -56,6 +56,22 @@ def test_configurations_are_compared_on_the_same_imagined_machine():
     assert levels() == levels("--oversubscribed") != levels("--mesh")
 
 
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_nodes_have_as_many_sockets_as_options_say(command):
+    three = ("bcast", "1MiB", "--ranks", 16, "--ppn", 8, "--config", "socket-node-network")
+    levels = json.loads(call(command, *three, "--sockets", 2, "--json"))["tasks"]
+    assert {task["level"] for task in levels} == {0, 1, 2}
+
+
+def test_a_level_with_one_member_is_a_warning(capfd):
+    call_of_two = ("bcast", 1 << 20, "sum", "f8", 0)
+    imagine(16, 8, "socket-node-network", call_of_two)
+    assert "Warning: level node: each domain has one member" in capfd.readouterr().err
+    imagine(16, 8, "socket-node-network", call_of_two, sockets=2)
+    imagine(16, 16, None, call_of_two)
+    assert not capfd.readouterr().err
+
+
 @pytest.mark.parametrize("mesh", [False, True])
 @pytest.mark.parametrize("cores", [2, 64])
 @pytest.mark.parametrize("ranks", [2, 4, 8])
