@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from han.common.units import format_size, format_us
 from han.tasks.plan import Plan
 from han.tasks.signature import Signature
+from han.tuning.costs.estimates import Estimate
 from han.tuning.row import Row
 
 SHARED = ("sm", "solo")  # submodules whose data moves through memory
@@ -33,9 +34,13 @@ def measured_here(row: Row | None, signature: Signature) -> str:
     if point is None:
         return "not measured here: han bench compares it with the MPI library"
     at = "" if point.nbytes == signature.nbytes else f" at {format_size(point.nbytes)}"
-    best, usual = (format_us(one.median * 1e6) for one in (point.best, point.default))
-    beside = "" if point.use is None else f"; the built-in choice {usual} us"
-    return f"measured {best} us{at}{beside}"
+    others = {"built-in choice": point.default if point.use else None, "library": point.library}
+    beside = [f"the {who} {_us(timing)}" for who, timing in others.items() if timing is not None]
+    return "; ".join([f"measured {_us(point.best)}{at}", *beside])
+
+
+def _us(timing: Estimate) -> str:
+    return f"{format_us(timing.median * 1e6)} us"
 
 
 def legend(plan: Plan) -> Iterator[str]:

@@ -94,6 +94,12 @@ def run(
     check_files(out, json_file)
     plans, tell = make([strategy or USUAL], USUAL_BUDGET), prints(json_file)
     comm = MPI.COMM_WORLD
+    if comm.size == 1 and out is None:
+        raise ArgumentError(
+            "one rank has no calls to tune, and later programs would read the table of this "
+            "machine; write 'mpiexec -n 4 han tune', with as many ranks as your programs have, or "
+            "name another table with --out"
+        )
     tell_alone("han tune")
     tell(head(plans, comm.size))
     with phases() as bar:

@@ -222,11 +222,19 @@ def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:
     save(figure, path)
 
 
+WIDE = {"linewidth": 5, "alpha": 0.45}  # a curve that others would cover
+
+
 def _draw_lines(axis: Any, panel: Panel) -> None:
-    for k, (name, points) in enumerate(panel.series.items()):
+    curves = [*panel.series.items()]
+    for k, (name, points) in enumerate(curves):
         color = COLORS[k % len(COLORS)]
         found = sorted(points)
-        axis.plot(found, [points[n] for n in found], "o-", ms=3, color=color, label=name)
+        covered = any(points.items() & later.items() for _, later in curves[k + 1 :])
+        axis.plot(
+            found, [points[n] for n in found], "o-", ms=3, color=color, label=name,
+            **(WIDE if covered else {}),
+        )  # fmt: skip
     axis.set_yscale("log")
     axis.grid(True, which="major", alpha=0.3)
     axis.set_title(panel.title, fontsize=10)

@@ -11,7 +11,7 @@ from typing import Any
 
 from han.common.atomic import write_output
 from han.common.grouped import grouped
-from han.common.units import format_size, format_us
+from han.common.units import format_size, format_us, plural
 from han.measure.tune.quality import QualityRow, summaries
 from han.model.series import Panel
 from han.plots.plots import (
@@ -109,8 +109,9 @@ def _row(point: Point) -> str:
 
 
 def label(point: Point) -> str:
-    """Return the name of a point's curve: ``bcast, 2 nodes of 4``."""
-    return f"{point.key.call}, {point.key.nodes} x {point.key.ppn}"
+    """Return the name of a point's curve: ``bcast, 2 nodes of 4 ranks``."""
+    nodes, ranks = plural(point.key.nodes, "node"), plural(point.key.ppn, "rank")
+    return f"{point.key.call}, {nodes} of {ranks}"
 
 
 def curves(table: TunedTable, path: Path) -> None:

@@ -187,6 +187,7 @@ def test_a_pipe_is_written_to(tables, tmp_path):
         (["quality", "--limit", "soon"], "limit 'soon': expected a time such as 90s"),
         (["--collectives", "barrier"], "barrier carries no data"),
         (["run", "OUT"], "the table is named with --out"),
+        ([], "one rank has no calls to tune"),
     ],
 )
 def test_what_is_wrong_is_told(tables, tmp_path, arguments, said):

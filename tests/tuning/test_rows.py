@@ -136,6 +136,7 @@ def test_an_explanation_names_the_row_and_its_measurement(tmp_path):
     planned = planner.planned(call_signature("bcast", 5 * KiB))
     text = str(Explanation(planned.plan.of_size(5 * KiB), planned.decision))
     for line in (
+        "; measured 10.00 us at 4KiB; the built-in choice 50.00 us",
         "rule      tuned table",
         "row       call: bcast, 2KiB to 32KiB, 2 x 4",
         "measured  10.00 us (9.90 to 10.10 us, 40 calls) at 4KiB, for 5KiB",
