@@ -88,7 +88,7 @@ def trace(
     check_files(chrome, gantt)
     wanted_ranks, wanted_call = _numbers(ranks), _call(call)
     measured = _narrowed(_chosen(_read(places), comm), wanted_call, wanted_ranks)
-    foreseen = _narrowed([load(path) for path in predicted or ()], None, wanted_ranks)
+    foreseen = _narrowed(_foreseen(predicted or (), measured), None, wanted_ranks)
     timelines = [*measured, *foreseen]
     say(
         _as_json(timelines)
@@ -109,13 +109,28 @@ def _read(places: Sequence[Path]) -> list[Timeline]:
     """Read each file once, also those in folders; merge the parts of each communicator."""
     files: dict[Path, Path] = {}
     for place in places:
-        found = sorted(place.glob(PARTS)) if place.is_dir() else [place]
+        found = [place] if place.is_file() else sorted(place.glob(PARTS))
         if not found:
             raise TimelineError(
-                f"{place}: the folder has no {PARTS}; run a program with HAN_TRACE={place}"
+                f"{place}: no {PARTS} there; run a program with HAN_TRACE={place}. A program that "
+                "makes no han.Comm writes none: start it with 'han run'"
             )
         files |= {path.resolve(): path for path in found}
     return merge(load(path) for path in files.values())
+
+
+def _foreseen(paths: Sequence[Path], measured: Sequence[Timeline]) -> list[Timeline]:
+    """Read predicted timelines; refuse one whose call is not among the measured ones."""
+    there = {shape_name(t.collective, t.nbytes) for line in measured for t in line.times}
+    found = {path: load(path) for path in paths}
+    for path, line in found.items():
+        other = {shape_name(t.collective, t.nbytes) for t in line.times} - there
+        if other:
+            raise TimelineError(
+                f"{path}: predicts {', '.join(sorted(other))}; the trace has "
+                f"{', '.join(sorted(there)) or 'no calls'}"
+            )
+    return [*found.values()]
 
 
 def _chosen(timelines: list[Timeline], comm: str | None) -> list[Timeline]:

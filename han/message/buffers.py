@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from numbers import Number
 from typing import Any, NamedTuple
 
 from mpi4py import MPI
@@ -14,6 +15,11 @@ from han.common.errors import ArgumentError, ArgumentTypeError, TypeCodeError
 from han.message.dtypes import type_name
 from han.message.memory import Memory, memory_of
 from han.message.reader import BY_CODE, BY_HANDLE, READER, WITH_GAPS, facts, learn_text
+
+LISTS = (
+    "; a list is [array, count, type], as in mpi4py: for numbers write np.array([...]), or use the "
+    "call in lower case"
+)
 
 
 class Extents(NamedTuple):
@@ -235,8 +241,10 @@ def _datatype(datatype: Any, what: str) -> MPI.Datatype | None:
         found = MPI.Datatype.fromcode(datatype)
     except (TypeError, ValueError, KeyError):
         kind = TypeCodeError if isinstance(datatype, str) else ArgumentTypeError
+        hint = LISTS if isinstance(datatype, Number) else ""
         raise kind(
             f"{what}: {datatype!r} is neither an MPI.Datatype nor a type code such as 'd' or 'f8'"
+            f"{hint}"
         ) from None
     extents = _facts(found)[1]
     learn_text(BY_CODE, datatype, 1, facts(extents.extent, found, type_name(found)))

@@ -35,7 +35,9 @@ class LanePanel:
 
 
 def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
-    """Draw timelines below each other on one axis of time; each begins with its first task.
+    """Draw timelines below each other, those of a communicator on one axis of time.
+
+    Each begins with its first task.
 
     A bar covers the time from a task's start to its end. The height of its strong part is the
     share of that time in which the task copies or reduces. A thin line before the bar is the time
@@ -44,20 +46,30 @@ def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
     panels = [panel_of(timeline) for timeline in timelines]
     heights = [HEAD + LANE * max(1, len(panel.lanes)) for panel in panels]
     figure, axes = new_figure(
-        WIDTH, 0.7 + sum(heights), len(panels), sharex=True, squeeze=False,
+        WIDTH, 0.7 + sum(heights), len(panels), squeeze=False,
         gridspec_kw={"height_ratios": heights},
     )  # fmt: skip
     figure.set_layout_engine("constrained")
-    longest = max((t.end - t.begin for t in timelines), default=0.0) or 1e-6
-    unit, name = next((u for u in UNITS if longest >= 2 * u[0]), UNITS[-1])
     colors = _colors(timelines)
     for axis, panel in zip(axes[:, 0], panels, strict=True):
+        longest = _longest(panel.whole, timelines)
+        unit, name = next((u for u in UNITS if longest >= 2 * u[0]), UNITS[-1])
         _draw(axis, panel, unit, longest / unit, colors)
-    axes[0][0].set_xlim(0, longest / unit * 1.005)
-    axes[-1][0].set_xlabel(f"time from the first task ({name})")
+        axis.set_xlim(0, longest / unit * 1.005)
+        axis.set_xlabel(f"time from the first task ({name})")
     _legend(figure, colors)
     figure.suptitle(title)
     save(figure, path)
+
+
+def _longest(timeline: Timeline, timelines: Sequence[Timeline]) -> float:
+    """Return the seconds of the axis of a timeline: those of one communicator have the same.
+
+    A timeline without a communicator, as predicted ones are, stands beside all others.
+    """
+    names = {timeline.communicator, ""}
+    beside = [t for t in timelines if not timeline.communicator or t.communicator in names]
+    return max((t.end - t.begin for t in beside), default=0.0) or 1e-6
 
 
 def panel_of(timeline: Timeline) -> LanePanel:
@@ -88,11 +100,10 @@ def _legend(figure: Any, colors: Mapping[str, str]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=color, label=kind) for kind, color in colors.items()]
-    first = next(iter(colors.values()), GREY)
-    handles += [
-        Patch(facecolor=_mixed(first, 0.33), label="open: messages, waits"),
-        Patch(facecolor=first, label="copies (part of the height)"),
-        Patch(facecolor=_mixed(first, 1.6), label="reduces (likewise)"),
+    handles += [  # in grey, as each kind has these shades of its own colour
+        Patch(facecolor=_mixed(GREY, 0.33), label="open: messages, waits"),
+        Patch(facecolor=GREY, label="copies (part of the height)"),
+        Patch(facecolor=_mixed(GREY, 1.6), label="reduces (likewise)"),
     ]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8

@@ -107,6 +107,7 @@ class Bad:
 
 KIND = han.ArgumentTypeError
 BAD = [
+    Bad("Bcast", lambda: ([1, 2, 3],), ("a list is [array, count, type]", "np.array"), KIND),
     Bad(
         "Allreduce",
         lambda: (f(16), f(12)),

@@ -285,6 +285,12 @@ def test_timelines_are_drawn_side_by_side(tmp_path, suffix):
         plots_timeline.gantt([PIPELINE], tmp_path / "t.xyz")
 
 
+def test_timelines_of_one_communicator_have_one_axis():
+    short, predicted = line(task("sb(0)", 0, 1), communicator="c"), line(task("sb(0)", 0, 2))
+    every = [PIPELINE, short, predicted]
+    assert [plots_timeline._longest(one, every) for one in every] == [10, 2, 10]
+
+
 def test_of_many_ranks_those_with_most_streams_are_drawn():
     nodes = tuple(r // 8 for r in range(64))
     times = [task("sb(0)", 0, 1, rank=r) for r in range(64)]
@@ -371,4 +377,11 @@ def test_mistakes_are_explained(folder, arguments, said):
 
 def test_an_empty_folder_is_an_error(tmp_path):
     assert f"run a program with HAN_TRACE={tmp_path}" in refuse(tmp_path)
-    assert "cannot be read" in refuse(Path("/nowhere"))
+    assert "A program that makes no han.Comm writes none" in refuse(Path("/nowhere"))
+
+
+def test_a_prediction_of_another_call_is_refused(folder, tmp_path):
+    times = tuple(replace(t, collective="allreduce") for t in PIPELINE.times)
+    (tmp_path / "p.json").write_text(to_json(replace(PIPELINE, times=times, source="predicted")))
+    said = refuse(folder, "--predicted", tmp_path / "p.json")
+    assert "p.json: predicts allreduce of 64B; the trace has bcast of 64B" in said
