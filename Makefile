@@ -52,7 +52,8 @@ help: ## List the targets
 enough = 'import sys; sys.version_info >= (3, 10) or sys.exit(f"han needs Python 3.10 or newer, \
 	this is {sys.version.split()[0]}; name another: make PYTHON=...")'
 TO_BUILD = "setuptools>=77" "numpy>=2.0" # as [build-system] of pyproject.toml
-install = python -m pip install -q --no-compile --disable-pip-version-check
+# pip shows its progress on a terminal only
+install = python -m pip install $(if $(MAKE_TERMOUT),,-q) --no-compile --disable-pip-version-check
 # han's dependencies bring mpi4py, but it must lie beside its MPI library.
 without_mpi4py = .venv-base/bin/python -m pip uninstall -q -y mpi4py
 

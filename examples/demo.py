@@ -89,6 +89,10 @@ def main(
     show(comm, "allreduce", sum_up(comm))
     draw(comm, out)
     say(f"pictures: {out / 'taskgraph.png'}, {out / 'timeline.png'}")
+    say(
+        "most of the timeline is waiting: messages, ranks that are not there yet and, where ranks\n"
+        "outnumber processors, the wait for one; 'han trace' says which rank came last"
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@
 For each size and each way of progress (HAN_PROGRESS) the ranks time the allreduce alone, a
 computation that takes as long, and both at once. If all of the allreduce is hidden, both together
 take as long as the computation alone: 100 %. The ways take turns; each number is a median.
+
+Below 0 % both at once take longer than one after the other: where ranks and their threads outnumber
+the processors, they stop each other, and a rank that computes keeps its peer waiting.
 """
 
 from __future__ import annotations
@@ -79,6 +82,9 @@ def main() -> None:
     if not WORLD.rank:
         library = MPI.Get_library_version().partition("\n")[0]
         print(f"{WORLD.size} ranks, {os.cpu_count()} processors, {library}")
+        print("hidden: 100 %: the allreduce costs nothing beside the computation; 0 %: as much as")
+        print("alone; below: both at once take longer than one after the other, as ranks that")
+        print("outnumber processors, or a thread without one of its own, stop each other")
         print(f"{'size':>8} {'':>8} {'alone':>10} {'hidden':>8}")
     for mib in options.mib:
         found: dict[str, list[tuple[float, float]]] = {}
