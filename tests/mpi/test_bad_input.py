@@ -107,7 +107,6 @@ class Bad:
 
 KIND = han.ArgumentTypeError
 BAD = [
-    Bad("Bcast", lambda: ([1, 2, 3],), ("a list is [array, count, type]", "np.array"), KIND),
     Bad(
         "Allreduce",
         lambda: (f(16), f(12)),
@@ -155,6 +154,7 @@ BAD = [
     Bad("Allreduce", lambda: ([f(4), 4, "no such"], f(8)), ("sendbuf", "'no such'"), KIND),
     Bad("Allreduce", lambda: ([f(4), 1, 2, 3, 4, 5], f(8)), ("sendbuf", "list of 6"), KIND),
     Bad("Allreduce", lambda: ([f(4), MPI.DATATYPE_NULL], f(4)), ("sendbuf", "DATATYPE_NULL")),
+    Bad("Bcast", lambda: ([1, 2, 3],), ("a list is [array, count, type]", "np.array"), KIND),
     Bad("Bcast", lambda: (f(4), 4), ("root 4", "0..")),
     Bad("Bcast", lambda: (f(4), -1), ("root -1", "0..")),
     Bad("Bcast", lambda: (f(4), 1 << 40), ("root 1099511627776",)),
