@@ -70,7 +70,8 @@ def traits_of(name):
 @pytest.mark.parametrize(
     ("name", "found"),
     [("stampede2", "fabric"), ("thor", "fabric"), ("shaheen2", "fabric"), ("blue-waters", "fabric"),
-     ("alps-grace", "many-cores"), ("alps-epyc", "many-cores"), ("ethernet-25gbit", "ethernet"), ("emulated-1gbit", "few-cores"),
+     ("alps-grace", "many-cores"), ("alps-epyc", "many-cores"),
+     ("ethernet-25gbit", "ethernet"), ("emulated-1gbit", "few-cores"),
      ("emulated-50ms", "long-links"), ("wide-area", "long-links")],
 )  # fmt: skip
 def test_a_machine_belongs_to_the_class_of_the_nearest_one(name, found):
