@@ -91,12 +91,12 @@ def classes(
         say(listed())
         return
     file = Path(file_of(rest, "compute needs the file to write")) if action == "compute" else None
-    called = calls_of(rest, CALLS, SIZES)
+    asked = calls_of(rest, CALLS, SIZES)
     grid = Grid(
-        tuple(carried(name) for name in called.names),
+        tuple(carried(name) for name in asked.names),
         numbers("--nodes", nodes),
         numbers("--ppn", ppn),
-        tuple(parse_sizes(called.sizes)),
+        tuple(parse_sizes(asked.sizes)),
         ranks,
     )
     if not any(grid.shapes()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -30,8 +31,8 @@ def renewed(args: Sequence[str], known: set[Any]) -> list[str]:
         new[at:at] = [word for word in words if word is not None]
     if "nodes" in known and "mesh" in known:
         new = _shaped(new)
-    if "--plot" in known and (path := taken(new, PICTURE)) is not None:
-        new += ["--plot", path]
+    if "--plot" in known:
+        new = [re.sub(rf"^{PICTURE}(?==|$)", "--plot", word) for word in new]
     if new[:1] == ["quality"] and "quality" in known and Path(" ".join(new[1:2])).suffix:
         new += ["--plot", new.pop(1)]
     return new
@@ -50,14 +51,16 @@ def taken(args: list[str], option: str) -> str | None:
 
 def _shaped(args: list[str]) -> list[str]:
     """Return arguments with the nodes and ranks a node of --ranks and --ppn."""
-    new = list(args)
+    new, given = list(args), [word.partition("=")[0] for word in args]
     told, each = taken(new, "--ranks"), taken(new, "--ppn")
-    given = [word.partition("=")[0] for word in args]
     numbers = [text for text in (told, each) if text is not None]
     if told is None or "--nodes" in given or not all(n.isdecimal() and int(n) for n in numbers):
         return args
     ranks, ppn = int(told), int(each or told)
+    shape = ["--nodes", str(-(-ranks // ppn)), "--ppn", str(ppn)]
     if ranks <= ppn:
-        return [*new, "--ppn", told]
-    new += ["--nodes", str(-(-ranks // ppn)), "--ppn", str(ppn)]
-    return [*new, "--ranks", told] if ranks % ppn else new
+        shape = ["--ppn", told]
+    elif ranks % ppn:
+        shape += ["--ranks", told]
+    at = min(given.index(name) for name in ("--ranks", "--ppn") if name in given)
+    return [*new[:at], *shape, *new[at:]]
