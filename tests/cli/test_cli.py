@@ -244,7 +244,7 @@ def test_plan_writes_graphs():
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
         (["explain", "bcast", "8", "--root", "9", "--ppn", "2"], "root 9 is not in 0..1"),
-        (["explain", "bcast", "8", "--ppn", "2"], "--ppn needs --ranks"),
+        (["explain", "bcast", "8", "--cores", "2"], "--cores needs --nodes or --ppn"),
         (["bench", "alreduce"], "did you mean 'allreduce'"),
         (["setup-costs", "brodcast"], "unknown collective"),
         (["waits", "--policies", "snooze"], "unknown policy 'snooze'"),
