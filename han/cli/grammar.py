@@ -34,6 +34,6 @@ class Line(TyperCommand):
 def printing(args: Sequence[str]) -> list[str]:
     """Return arguments in which --json without a file is followed by -, which prints."""
     new: list[str] = []
-    for word, after in zip(args, [*args[1:], "--"], strict=True):
+    for word, after in zip(args, [*args, "--"][1:], strict=True):
         new += [word, "-"] if word == JSON and after.startswith("--") else [word]
     return new

@@ -98,6 +98,7 @@ def test_other_options_of_these_names_stay(line):
 
 
 def test_json_without_a_file_prints():
+    assert printing([]) == []
     assert printing(["--json"]) == ["--json", "-"]
     assert printing(["--json", "--time", "0"]) == ["--json", "-", "--time", "0"]
     assert printing(["--json", "a.json"]) == ["--json", "a.json"]
