@@ -13,8 +13,8 @@ PYTHON ?= python3
 LIBRARIES := $(or $(HAN_TEST_MPI),mpich openmpi impi)
 FIRST := $(firstword $(LIBRARIES))
 BUILD := pyproject.toml setup.py $(wildcard han/native/*.[ch] han/native/*/*.[ch])
-BENCH ?= bcast reduce allreduce allgather
-BENCH_ARGS ?= --sizes 8:8MiB:4
+BENCH ?= bcast,reduce,allreduce,allgather
+BENCH_ARGS ?= 8:8MiB:4
 PROGRAMS_ARGS ?=
 RANKS ?= $(shell nproc)
 
@@ -127,7 +127,7 @@ DEMO_RANKS := $(shell n=$$(nproc); echo $$((n < 2 ? 2 : n > 8 ? 8 : n)))
 demo: .venv/.installed ## Run han on virtual nodes, measure it beside MPI, draw pictures
 	@$(RUN_4) examples/demo.py
 	@echo "=== han bench: han beside MPI on this machine, $(DEMO_RANKS) ranks on one node"
-	@.venv/bin/mpiexec -n $(DEMO_RANKS) .venv/bin/han bench bcast allreduce --sizes 8:8MiB:32 \
+	@.venv/bin/mpiexec -n $(DEMO_RANKS) .venv/bin/han bench bcast,allreduce 8:8MiB:32 \
 		--time 0.2 --plot demo/comparison.png
 	@echo "pictures: demo/taskgraph.png, demo/timeline.png, demo/comparison.png"
 	@echo "=== examples/train_digits.py: train on handwritten digits, gradients summed by han"
@@ -273,7 +273,7 @@ bench-mpich bench-openmpi bench-impi: bench-%: .venv-%/.installed
 	@$(BENCH_PROGRAMS)
 
 CLUSTER = --nodes 4 --ppn 2 --rate 1gbit
-CLUSTER_ARGS ?= --sizes 8,64KiB,1MiB,4MiB --rounds 5
+CLUSTER_ARGS ?= 8,64KiB,1MiB,4MiB --rounds 5
 
 bench-cluster: $(LIBRARIES:%=bench-cluster-%) ## As bench, on 4 emulated nodes of 2 ranks (root)
 	@files=(); for library in $(LIBRARIES); do \

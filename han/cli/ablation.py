@@ -14,6 +14,7 @@ from han.cli import options
 from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
+from han.cli.words import calls_of
 from han.common.suggest import expect_known
 from han.common.tables import shown_table
 from han.common.units import format_size
@@ -27,10 +28,7 @@ FORMAT, VERSION = "han-ablation", 1
 
 
 def ablation(
-    collectives: Annotated[
-        list[str] | None, typer.Argument(help="bcast, reduce, allreduce. By default all.")
-    ] = None,
-    sizes: options.Sizes = "8,4KiB,64KiB,1MiB",
+    words: options.Calls = None,
     dtype: options.Dtype = "f8",
     op: options.Op = "sum",
     root: options.Root = 0,
@@ -49,18 +47,18 @@ def ablation(
     \b
     Examples:
       mpiexec -n 4 han ablation
-      mpiexec -n 4 han ablation reduce --sizes 8:4MiB:8 --plot ablation.png
-      mpiexec -n 2 han ablation bcast --sizes 64KiB --json -
+      mpiexec -n 4 han ablation reduce 8:4MiB:8 --plot ablation.png
+      mpiexec -n 2 han ablation bcast 64KiB --json -
     """
     settings = Settings(
         dtype=element_type(dtype).name, op=op, root=root, rounds=rounds, iterations=iterations,
         seconds=0.02,
     )  # fmt: skip
     check_files(json_file, plot=plot)
-    names = collectives or list(COLLECTIVES)
-    for name in names:
+    called = calls_of(words, COLLECTIVES, "8,4KiB,64KiB,1MiB")
+    for name in called.names:
         expect_known("collective", name, COLLECTIVES)
-    cases = cases_of(names, sizes, settings.case)
+    cases = cases_of(called, settings.case)
     with Ablation(MPI.COMM_WORLD, config, settings, cases) as running:
         _run(running, settings, json_file, plot)
 

@@ -14,6 +14,7 @@ from han.cli import options
 from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints, tell_alone, tell_others
 from han.cli.progress import progress
+from han.cli.words import Words, calls_of
 from han.common.errors import ArgumentError
 from han.measure import bench as measure
 from han.measure import programs as measured
@@ -23,14 +24,14 @@ from han.measure.bench_machine import look
 from han.measure.merged import rows_of
 from han.measure.programs import ProgramResult, Programs, chosen
 from han.measure.programs import Row as ProgramRow
-from han.model.collectives import COLLECTIVES, ROWS
+from han.model.collectives import COLLECTIVES
 from han.model.element_types import element_type
 from han.model.measurements import Report
 from han.plots import plots
 
 # The parameters of the command that say something about programs too.
 OF_PROGRAMS = {
-    "collectives", "programs", "left", "replay", "rounds", "time", "check", "config", "json_file",
+    "words", "programs", "left", "replay", "rounds", "time", "check", "config", "json_file",
     "plot",
 }  # fmt: skip
 
@@ -44,16 +45,13 @@ class Side(str, Enum):
 
 def bench(
     ctx: typer.Context,
-    collectives: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help=f"{', '.join(ROWS)}. By default all whose sizes all ranks know. "
-            "With --programs groups of rows."
-        ),
-    ] = None,
+    words: options.Calls = None,
     programs: Annotated[
         bool,
-        typer.Option("--programs", help="Measure what programs do besides repeating one call."),
+        typer.Option(
+            "--programs",
+            help="Measure what programs do besides repeating one call. Words name groups.",
+        ),
     ] = False,
     left: Annotated[
         bool,
@@ -63,9 +61,6 @@ def bench(
         Path | None,
         typer.Option(help="With --programs: the calls that 'han run --json FILE' recorded."),
     ] = None,
-    sizes: Annotated[
-        str, typer.Option(help="8:8MiB (doubling), 8:8MiB:4 (times 4) or 8,1KiB,1MiB (a list).")
-    ] = "8:8MiB",
     mode: Annotated[Mode, typer.Option(help="How the collectives are called.")] = Mode.BLOCKING,
     shared: Annotated[
         bool, typer.Option("--shared", help="Call on shared arrays instead of ordinary ones.")
@@ -95,16 +90,16 @@ def bench(
 ) -> None:
     """Measure han beside the MPI library, in turns, in the same run.
 
-    Sizes are in bytes, and those of gather, scatter, allgather, alltoall and reduce-scatter are of
-    one block. Results are compared with MPI's before and after the timed calls. A wrong result
-    ends the run with status 1.
+    Without names all collectives are measured whose sizes all ranks know. Sizes are in bytes, and
+    those of gather, scatter, allgather, alltoall and reduce-scatter are of one block. Results are
+    compared with MPI's before and after the timed calls. A wrong result ends the run with status 1.
 
     \b
     Examples:
-      mpiexec -n 4 han bench allreduce bcast
-      mpiexec -n 4 han bench allreduce --sizes 1KiB:4MiB:4 --mode persistent
+      mpiexec -n 4 han bench allreduce,bcast
+      mpiexec -n 4 han bench allreduce 1KiB:4MiB:4 --mode persistent
       mpiexec -n 2 han bench allreduce --shared --mode persistent
-      mpiexec -n 2 han bench bcast --sizes 64KiB:8MiB --fresh
+      mpiexec -n 2 han bench bcast 64KiB:8MiB --fresh
       mpiexec -n 4 han bench --config virtual-2x2 --json mpich.json --plot mpich.png
       mpiexec -n 2 han bench reduce --only han --json -
       mpiexec -n 2 han bench bcast --tuned
@@ -113,25 +108,25 @@ def bench(
       mpiexec -n 4 han bench --left --config virtual-2x2
     """
     if programs or left or replay is not None:
-        _check_options(ctx)
+        _check_options(ctx, calls_of(words, sizes="").sizes)
         how = Settings(rounds=rounds, seconds=time, check=check)
-        groups = ["left"] if left else collectives or []
+        groups = ["left"] if left else calls_of(words, sizes="").names
         _measure_programs(groups, replay, how, config, json_file, plot)
         return
     settings = Settings(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
         only.value if only else None, shared, fresh, tuned,
     )  # fmt: skip
-    _measure(collectives or COLLECTIVES, sizes, settings, config, json_file, plot)
+    _measure(calls_of(words, COLLECTIVES, "8:8MiB"), settings, config, json_file, plot)
 
 
 def _measure(
-    collectives: Sequence[str], sizes: str, settings: Settings, config: str | None,
-    json_file: Path | None, plot: Path | None,
+    words: Words, settings: Settings, config: str | None, json_file: Path | None,
+    plot: Path | None,
 ) -> None:  # fmt: skip
     """Measure collectives of some sizes; print, keep and draw the results; collective."""
     check_files(json_file, plot=plot)
-    cases = cases_of(collectives, sizes, settings.case)
+    cases = cases_of(words, settings.case)
     tell_alone("han bench")
     with Bench(MPI.COMM_WORLD, config, settings) as running:
         run = _run(running, cases, prints(json_file))
@@ -160,8 +155,10 @@ def _run(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> 
 # ---- what programs do besides repeating one call ------------------------------------------------
 
 
-def _check_options(ctx: typer.Context) -> None:
-    """Raise ArgumentError for an option that says nothing about programs."""
+def _check_options(ctx: typer.Context, sizes: str) -> None:
+    """Raise ArgumentError for sizes, or an option, that say nothing about programs."""
+    if sizes:
+        raise ArgumentError(f"sizes ({sizes}) are for calls of one collective, not for --programs")
     for name in sorted(ctx.params.keys() - OF_PROGRAMS):
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":

@@ -14,6 +14,7 @@ import typer
 from han.cli import options
 from han.cli.common import check_files, drawn, numbers, say, write_file
 from han.cli.progress import progress
+from han.cli.words import action_of, calls_of, file_of
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
 from han.common.units import parse_sizes, plural
@@ -29,28 +30,25 @@ from han.tuning.search.portfolio import Grid
 from han.tuning.search.regret import summary
 
 ACTIONS = "list", "compute", "regret"
+CALLS, SIZES = ("allreduce", "bcast", "reduce"), "8,512,4KiB,32KiB,256KiB,2MiB"
 
 
 def classes(
-    action: Annotated[str, typer.Argument(help=f"{', '.join(ACTIONS)}.")] = "list",
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="Of compute: the file to write, or of which to compute calls anew."),
+    words: Annotated[
+        list[str] | None,
+        options.words(
+            "[ACTION] [COLLECTIVES] [SIZES]",
+            f"{', '.join(ACTIONS)}; compute is followed by the file to write, or of which to "
+            f"compute calls anew. Collectives: allreduce,bcast; bytes: {options.SIZES}.",
+            ACTIONS,
+        ),
     ] = None,
-    machine: Annotated[
-        str, typer.Option(help="Machine models, with commas: YAML files or ready ones.")
-    ] = "stampede2",
+    nodes: options.ManyNodes = "2,4,16,64",
+    ppn: options.ManyPpn = "1,2,4,8,16,32",
+    machine: options.Machines = "stampede2",
     about: Annotated[str, typer.Option(help="Of compute: what the class is.")] = "",
     cores: options.Cores = 0,
     rdma: options.Rdma = False,
-    collectives: Annotated[
-        str, typer.Option(help="Calls, with commas.")
-    ] = "allreduce,bcast,reduce",
-    nodes: Annotated[str, typer.Option(help="Numbers of nodes.")] = "2,4,16,64",
-    ppn: Annotated[str, typer.Option(help="Ranks a node.")] = "1,2,4,8,16,32",
-    nbytes: Annotated[
-        str, typer.Option("--bytes", help="Sizes, as for han bench.")
-    ] = "8,512,4KiB,32KiB,256KiB,2MiB",
     ranks: Annotated[int, typer.Option(min=2, help="No shape has more ranks.")] = 512,
     error: Annotated[
         float, typer.Option(min=1.0, help="Choices that differ by less count as alike.")
@@ -83,19 +81,22 @@ def classes(
     \b
     Examples:
       han classes
-      han classes compute fabric.json --machine stampede2,alps-epyc --cores 8 --rdma
-      han classes regret --machine thor --nodes 16 --ppn 32 --plot winners.png
+      han classes compute fabric.json bcast --machine stampede2,alps-epyc --cores 8 --rdma
+      han classes regret allreduce 8,64KiB --machine thor --nodes 16 --ppn 32 --plot winners.png
     """
-    if action not in ACTIONS:
-        raise ArgumentError(f"action {action!r}: known are {', '.join(ACTIONS)}")
+    action, rest = action_of(words, ACTIONS)
     if action == "list":
+        if rest:
+            raise ArgumentError(f"action {rest[0]!r}: known are {', '.join(ACTIONS)}")
         say(listed())
         return
+    file = Path(file_of(rest, "compute needs the file to write")) if action == "compute" else None
+    asked = calls_of(rest, CALLS, SIZES)
     grid = Grid(
-        tuple(carried(name) for name in collectives.split(",")),
+        tuple(carried(name) for name in asked.names),
         numbers("--nodes", nodes),
         numbers("--ppn", ppn),
-        tuple(parse_sizes(nbytes)),
+        tuple(parse_sizes(asked.sizes)),
         ranks,
     )
     if not any(grid.shapes()):
@@ -105,15 +106,13 @@ def classes(
         Where(load_machine(name), *shape)
     processes = Processes(names, workers, progress)
     check_files(file, plot=plot)
-    if action == "regret":
+    if file is None:
         if sample and plot:
             raise ArgumentError("a picture of drawn cases has no axes: give --sample or --plot")
         told = processes.regret(grid.drawn(sample) if sample else grid.cases(), search)
         say(json.dumps([one.record() for one in told], indent=1) if as_json else summary(told))
         drawn(plot, partial(winners, told))
         return
-    if file is None:
-        raise ArgumentError("compute needs the file to write")
     profiles = tuple((name, profile_of(load_machine(name))) for name in names)
     long = any(profile.has_long_links for _, profile in profiles)  # whatever the adapters do
     seen: dict[str, Ends | bool] = {} if long else {"rdma": rdma}

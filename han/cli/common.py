@@ -13,7 +13,6 @@ from han.common.errors import ArgumentError, MissingLibraryError
 from han.common.library import require_mpi
 from han.common.suggest import expect_known
 from han.common.units import parse_size
-from han.model.collectives import carried
 from han.model.element_types import OPS
 from han.plots.plots import check_picture
 
@@ -49,13 +48,6 @@ def size_of(text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise ArgumentError(f"size {error}") from None
-
-
-def call_of(
-    collective: str, nbytes: int, op: str, dtype: str, root: int
-) -> tuple[str, int, str, str, int]:
-    """Return a call. Raises ArgumentError for unknown names."""
-    return carried(collective), nbytes, known_op(op), dtype, root
 
 
 def known_op(name: str) -> str:

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from han.cli import imagined, options
-from han.cli.common import call_of, rank, say, size_of
+from han.cli.common import rank, say
+from han.cli.words import Call, call_of
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
-from han.model.collectives import calls
 from han.submodules.registry import submodule
 from han.tasks.files.store import load
 from han.tasks.inspect.compare import Row, Side, remarks, rows, side
@@ -28,12 +28,11 @@ MARK = "*"
 def diff(
     first: Annotated[str, typer.Argument(help=SIDE)],
     second: Annotated[str, typer.Argument(help="The other configuration or file.")],
-    collective: Annotated[
-        str | None, typer.Argument(help=f"The call, for configurations: {', '.join(calls())}.")
-    ] = None,
-    size: options.Size = "0",
-    ranks: options.Ranks = 8,
+    words: options.OptionalCall = None,
+    nodes: options.Nodes = None,
     ppn: options.Ppn = None,
+    ranks: options.Ranks = None,
+    machine: options.OtherMachine = None,
     oversubscribed: options.Oversubscribed = False,
     mesh: options.Mesh = False,
     cores: options.Cores = 0,
@@ -50,14 +49,16 @@ def diff(
 
     \b
     Examples:
-      han diff two-level libnbc allreduce 1MiB --ranks 8 --ppn 2
-      han diff default mine.yaml bcast 64KiB --ranks 64 --ppn 8 --json
+      han diff two-level libnbc allreduce 1MiB --nodes 4 --ppn 2
+      han diff default mine.yaml bcast 64KiB --nodes 8 --ppn 8 --json
       han diff before.json after.json
     """
-    call, traits = None, NodeTraits(oversubscribed, mesh, cores, rdma)
-    if collective is not None:
-        call = call_of(collective, size_of(size), op, dtype, root)
-    sides = [_side(name, call, ranks, ppn, traits, sockets) for name in (first, second)]
+    call = call_of(words, op, dtype, root) if words else None
+    traits = NodeTraits(oversubscribed, mesh, cores, rdma)
+    shape = imagined.usual(
+        imagined.described(nodes, ppn, ranks, machine, traits, sockets), traits, sockets
+    )
+    sides = [_side(name, call, shape) for name in (first, second)]
     table, notes = rows(*sides), list(remarks(*sides))
     if as_json:
         say(_as_json(sides, table, notes))
@@ -65,10 +66,7 @@ def diff(
         _show([side.name for side in sides], table, notes)
 
 
-def _side(
-    name: str, call: imagined.Call | None, ranks: int, ppn: int | None,
-    traits: NodeTraits, sockets: int,
-) -> Side:  # fmt: skip
+def _side(name: str, call: Call | None, shape: imagined.Shape) -> Side:
     """Read a stored plan, or plan the call with a configuration."""
     if name.endswith(".json"):
         return side(name, *load(Path(name), submodule))
@@ -79,8 +77,10 @@ def _side(
             f"{name} is a configuration: name a call as well, as in "
             f"'han diff {name} libnbc allreduce 1MiB'"
         )
-    plan = imagined.imagine(ranks, ppn or ranks, config, call, traits, sockets=sockets).plan
-    return side(name, plan, [lower(plan, rank) for rank in range(ranks)])
+    plan = imagined.imagine(
+        shape.ranks, shape.ppn, config, call, shape.traits, sockets=shape.sockets
+    ).plan
+    return side(name, plan, [lower(plan, rank) for rank in range(shape.ranks)])
 
 
 def _as_json(sides: Sequence[Side], table: Sequence[Row], notes: Sequence[str]) -> str:

@@ -6,11 +6,13 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from han.cli.common import rank
+from han.cli.words import Call
 from han.common.errors import ArgumentError
 from han.config.config import Config, load_config
+from han.config.machine import load_machine
 from han.model.topology import Topology
 from han.submodules.names import validate_names
 from han.submodules.registry import plan_of_choice
@@ -21,10 +23,46 @@ from han.tasks.size_classes import bound_of, bounds_of, class_around, class_of
 from han.tuning.built_in.choosing import NodeTraits
 from han.tuning.explanation import Explanation
 from han.tuning.imagined import PLAIN, ImaginedMachine
+from han.tuning.prediction import Where
 from han.tuning.rules import Decision
 from han.tuning.tuned.measurements import predicted_record
 
-Call = tuple[str, int, str, str, int]  # collective, bytes, operation, type, root
+USUAL_PPN = 8
+
+
+class Shape(NamedTuple):
+    """The ranks of an imagined machine, those of each node, and what its nodes are."""
+
+    ranks: int
+    ppn: int
+    traits: NodeTraits = PLAIN
+    sockets: int = 1  # of a node
+
+
+def described(
+    nodes: int | None, ppn: int | None, ranks: int | None, machine: str | None,
+    traits: NodeTraits, sockets: int = 1,
+) -> Shape | None:  # fmt: skip
+    """Return the machine that options describe; None if they name no machine and no shape."""
+    if machine is not None:
+        if any(traits) or sockets > 1:
+            raise ArgumentError("--machine takes no other option that says what its nodes are")
+        model = load_machine(machine)
+        where = Where(model, nodes or model.nodes, ppn or model.ppn)
+        node = where.imagined()
+        nodes, ppn, traits, sockets = where.nodes, where.ppn, node.traits, len({*node.sockets})
+    if nodes is None and ppn is None:
+        return None
+    nodes, ppn = nodes or 1, ppn or USUAL_PPN
+    most, least = nodes * ppn, (nodes - 1) * ppn + 1
+    if not least <= (ranks or most) <= most:
+        raise ArgumentError(f"--ranks {ranks}: {nodes} nodes of {ppn} have {least} to {most}")
+    return Shape(ranks or most, ppn, traits, sockets)
+
+
+def usual(shape: Shape | None, traits: NodeTraits, sockets: int = 1) -> Shape:
+    """Return a machine that options describe, or one node of some ranks."""
+    return shape or Shape(USUAL_PPN, USUAL_PPN, traits, sockets)
 
 
 def imagine(

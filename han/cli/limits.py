@@ -13,6 +13,7 @@ from han.cli import options
 from han.cli.common import check_files
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
+from han.cli.words import calls_of
 from han.common.suggest import expect_known
 from han.common.tables import shown_table
 from han.common.units import format_size
@@ -27,11 +28,7 @@ HEADS = (
 
 
 def limits(
-    collectives: Annotated[
-        list[str] | None,
-        typer.Argument(help="Collectives. By default allreduce, bcast, reduce, allgather."),
-    ] = None,
-    sizes: options.Sizes = "64MiB",
+    words: options.Calls = None,
     shared: Annotated[
         bool | None,
         typer.Option(
@@ -55,19 +52,19 @@ def limits(
     \b
     Examples:
       mpiexec -n 2 han limits
-      mpiexec -n 4 han limits allreduce --sizes 1MiB:64MiB:8 --shared
+      mpiexec -n 4 han limits allreduce 1MiB:64MiB:8 --shared
       mpiexec -n 2 han limits bcast --ordinary --json limits.json
     """
     check_files(json_file)
-    names = collectives or list(USUAL)
-    for name in names:
+    called = calls_of(words, USUAL, "64MiB")
+    for name in called.names:
         expect_known("collective", name, MOVING)
     kinds = (True, False) if shared is None else (shared,)
     settings = [
         Settings(MODES[kind], rounds=rounds, seconds=time, only="han", shared=kind)
         for kind in kinds
     ]
-    _run(config, settings, cases_of(names, sizes, settings[0].case), json_file)
+    _run(config, settings, cases_of(called, settings[0].case), json_file)
 
 
 def _run(

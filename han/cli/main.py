@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from han.cli import endings
+from han.cli.grammar import Line
 from han.common.errors import HanError
 from han.common.library import require_mpi
 from han.common.suggest import unknown
@@ -41,7 +42,7 @@ class Command:
         name = self.name.replace("-", "_")
         function = getattr(importlib.import_module(f"han.cli.{name}"), name)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(self.name, context_settings=dict(self.settings))(function)
+        alone.command(self.name, cls=Line, context_settings=dict(self.settings))(function)
         return get_command(alone)
 
 
@@ -80,6 +81,11 @@ COMMANDS = (
 )
 WIDTH = max(map(len, ENVIRONMENT))
 VARIABLES = "\n".join(f"  {name:<{WIDTH}}  {about}" for name, about in ENVIRONMENT.items())
+NEXT = """
+Try next:
+  han explain allreduce 1MiB --nodes 8 --ppn 8     what a call would run, and why
+  han simulate allreduce 8:1MiB:8 --machine thor   how long it would take on a cluster
+  mpiexec -n 4 han bench allreduce                 how long it takes here, beside the MPI library"""
 # UsageError of click, or of the copy of click that newer versions of typer hold.
 UsageError: Any = typer.BadParameter.__mro__[1]
 
@@ -139,7 +145,7 @@ app = typer.Typer(
     "Under mpiexec every rank runs the command, and rank 0 prints.",
     epilog=f"\b\nEnvironment variables:\n{VARIABLES}",
     context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -160,8 +166,11 @@ VersionFlag = Annotated[
 
 
 @app.callback()
-def options(version: VersionFlag = False) -> None:
-    """Take the options before the command."""
+def options(ctx: typer.Context, version: VersionFlag = False) -> None:
+    """Take the options before the command; without a command print help, and what to try."""
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+        print(NEXT)
 
 
 def main() -> None:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
 
 from han.cli.common import say, write_file
+from han.cli.words import Words
 from han.common.units import parse_sizes
 from han.measure.bench_calls import Case, check_case
 from han.measure.session import Session, note
 from han.model.collectives import DATALESS
 
 
-def cases_of(names: Iterable[str], sizes: str, make: Callable[[str, int], Case]) -> list[Case]:
+def cases_of(words: Words, make: Callable[[str, int], Case]) -> list[Case]:
     """Return the cases of collectives and sizes. Raises ArgumentError before anything runs.
 
     A collective that carries no data has one case.
     """
-    wanted = parse_sizes(sizes)
-    cases = [make(name, n) for name in names for n in ([0] if name in DATALESS else wanted)]
+    wanted = parse_sizes(words.sizes)
+    cases = [make(name, n) for name in words.names for n in ([0] if name in DATALESS else wanted)]
     for case in cases:
         check_case(case, MPI.COMM_WORLD.size)
     return cases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from han.cli import options
 from han.cli.common import check_files, drawn, rank, say
 from han.cli.paper_check import Checked, checked, table
 from han.cli.progress import phases
+from han.cli.words import calls_of
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import parse_sizes
@@ -31,22 +32,18 @@ FIGURES: dict[str, Figure] = {
 
 
 def paper(
-    figure: Annotated[
-        str | None, typer.Argument(help="The figure, such as bienz-10. Without it: a list of all.")
+    words: Annotated[
+        list[str] | None,
+        options.words(
+            "[FIGURE] [SIZES]",
+            "The figure, such as bienz-10 (without it: a list of all), and other sizes than the "
+            f"paper's: {options.SIZES}.",
+            FIGURES,
+        ),
     ] = None,
-    machine: Annotated[
-        str | None,
-        typer.Option(help="Another machine than the paper's: a YAML file, or a ready one."),
-    ] = None,
-    nodes: Annotated[
-        int | None, typer.Option(min=1, help="Another (largest) number of nodes.")
-    ] = None,
-    ppn: Annotated[
-        int | None, typer.Option(min=1, help="Another number of ranks on a node.")
-    ] = None,
-    nbytes: Annotated[
-        str | None, typer.Option("--bytes", help="Other sizes: 8:4MiB:8 or 8,1KiB,1MiB.")
-    ] = None,
+    nodes: options.Nodes = None,
+    ppn: options.Ppn = None,
+    machine: options.OtherMachine = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -67,15 +64,15 @@ def paper(
     Examples:
       han paper
       han paper bienz-10 --plot nap.png
-      han paper bienz-14 --nodes 16
+      han paper bienz-14 8,4KiB --nodes 16
       han paper jocksch-3
       han paper tran-15 --json
       han paper jain-11 --check
     """
     check_files(plot=plot)
-    if figure is not None:
-        expect_known("figure", figure, FIGURES)
-    setting_of = partial(_setting, machine=machine, nodes=nodes, ppn=ppn, nbytes=nbytes)
+    asked = calls_of(words, sizes="")
+    figure = _figure(asked.names)
+    setting_of = partial(_setting, machine=machine, nodes=nodes, ppn=ppn, sizes=asked.sizes)
     if check:
         if plot is not None:
             raise ArgumentError("--check prints a table, --plot draws a figure: give one of them")
@@ -97,12 +94,21 @@ def paper(
     drawn(plot, partial(_plot, figure, name, found))
 
 
+def _figure(names: Sequence[str]) -> str | None:
+    """Return the figure that is named, or None; raises ArgumentError for another name."""
+    for name in names:
+        expect_known("figure", name, FIGURES)
+    if len(names) > 1:
+        raise ArgumentError(f"{', '.join(names)}: name one figure")
+    return names[0] if names else None
+
+
 def _setting(
-    row: Figure, machine: str | None, nodes: int | None, ppn: int | None, nbytes: str | None
+    row: Figure, machine: str | None, nodes: int | None, ppn: int | None, sizes: str
 ) -> Setting:
     model = load_machine(machine or row.machine or "two-cores")
-    sizes = row.sizes if nbytes is None else tuple(parse_sizes(nbytes))
-    return Setting(model, nodes or row.nodes, ppn or row.ppn, sizes)
+    wanted = tuple(parse_sizes(sizes)) if sizes else row.sizes
+    return Setting(model, nodes or row.nodes, ppn or row.ppn, wanted)
 
 
 def _computed(row: Figure, setting: Setting, before: str = "") -> Computed:

@@ -14,9 +14,9 @@ from typing import Annotated
 import typer
 
 from han.cli import imagined, options
-from han.cli.common import call_of, check_files, drawn, rank, say, size_of, write_file
-from han.cli.explain import explained
+from han.cli.common import check_files, drawn, rank, say, write_file
 from han.cli.progress import phases
+from han.cli.words import call_of
 from han.common.errors import ArgumentError, HanError
 from han.model.channel_layout import PAGE, SMALL_BANKS
 from han.model.program import Program
@@ -42,10 +42,11 @@ class Form(str, Enum):
 
 
 def plan(
-    collective: options.Collective,
-    size: options.Size = "0",
-    ranks: options.Ranks = 8,
+    words: options.Call,
+    nodes: options.Nodes = None,
     ppn: options.Ppn = None,
+    ranks: options.Ranks = None,
+    machine: options.OtherMachine = None,
     oversubscribed: options.Oversubscribed = False,
     mesh: options.Mesh = False,
     cores: options.Cores = 0,
@@ -77,16 +78,21 @@ def plan(
 
     \b
     Examples:
-      han plan allreduce 1MiB --ranks 8 --ppn 2
-      han plan bcast 64KiB --ranks 8 --ppn 2 --disassemble 3
-      han plan allreduce 4MiB --ranks 64 --ppn 8 --verify
-      han plan bcast 1MiB --ranks 8 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
-      han plan allreduce 8MiB --ranks 16 --config four-levels-virtual --plot tasks.png
+      han plan allreduce 1MiB --nodes 4 --ppn 2
+      han plan bcast 64KiB --nodes 4 --ppn 2 --disassemble 3
+      han plan allreduce 4MiB --nodes 8 --ppn 8 --verify
+      han plan bcast 1MiB --nodes 4 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
+      han plan allreduce 8MiB --ppn 16 --config four-levels-virtual --plot tasks.png
     """
     check_files(save, plot=plot)
-    call = call_of(collective, size_of(size), op, dtype, root)
+    call = call_of(words, op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
-    found = explained(call, config, ranks, ppn, traits, sockets=sockets)
+    shape = imagined.usual(
+        imagined.described(nodes, ppn, ranks, machine, traits, sockets), traits, sockets
+    )
+    found = imagined.imagine(
+        shape.ranks, shape.ppn, config, call, shape.traits, sockets=shape.sockets
+    )
     drawn(plot, partial(plan_picture, found.plan))
     if save is not None and not rank():
         write_file(save, stored(found))

@@ -14,6 +14,7 @@ from han.cli import options
 from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
+from han.cli.words import calls_of
 from han.common.tables import shown_table
 from han.common.units import format_size
 from han.measure.bench_calls import Case
@@ -28,10 +29,7 @@ CALLS = [1 << k for k in range(15)]  # shown in pictures
 
 
 def setup_costs(
-    collectives: Annotated[
-        list[str] | None, typer.Argument(help=f"{', '.join(COLLECTIVES)}. By default all.")
-    ] = None,
-    sizes: options.Sizes = "8,64KiB,8MiB",
+    words: options.Calls = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds with new communicators.")] = 5,
     calls: Annotated[int, typer.Option(min=1, help="Calls in a batch.")] = 20,
     config: options.Config = None,
@@ -48,11 +46,11 @@ def setup_costs(
     \b
     Examples:
       mpiexec -n 4 han setup-costs
-      mpiexec -n 4 han setup-costs allreduce --sizes 8,1MiB --plot costs.png
+      mpiexec -n 4 han setup-costs allreduce 8,1MiB --plot costs.png
       mpiexec -n 4 han setup-costs --json costs.json
     """
     check_files(json_file, plot=plot)
-    cases = cases_of(collectives or COLLECTIVES, sizes, Case)
+    cases = cases_of(calls_of(words, COLLECTIVES, "8,64KiB,8MiB"), Case)
     tell = prints(json_file)
     with Session(MPI.COMM_WORLD, rounds) as session:
         machine = look(session.control, session.add_han(config))

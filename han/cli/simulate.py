@@ -13,11 +13,12 @@ import typer
 from han.cli import options
 from han.cli.common import check_files, drawn, known_op, rank, say, write_file
 from han.cli.progress import progress
+from han.cli.words import Words, calls_of, collective_of
 from han.common.errors import ArgumentError, HanError
 from han.common.units import format_size, parse_sizes, plural
 from han.config.config import Config, load_config
 from han.config.machine import load_machine
-from han.model.collectives import DATALESS, calls, carried
+from han.model.collectives import DATALESS
 from han.model.program import Program
 from han.model.series import Panel, short
 from han.plots import plots
@@ -39,21 +40,15 @@ from han.tuning.prediction import (
 )
 
 Case = tuple[Plan, Sequence[Program] | None]
+USUAL = "bcast"
 
 
 def simulate(
+    words: options.CallOfSizes = None,
+    *,
     machine: options.Machine,
-    collective: Annotated[str, typer.Option(help=f"The call: {', '.join(calls())}.")] = "bcast",
-    nbytes: Annotated[
-        str,
-        typer.Option("--bytes", help="Bytes: 4MiB, 8:4MiB (doubling), 8:4MiB:8 or 8,1KiB,1MiB."),
-    ] = "4MiB",
-    nodes: Annotated[
-        int | None, typer.Option(min=1, help="Nodes. By default those of the machine.")
-    ] = None,
-    ppn: Annotated[
-        int | None, typer.Option(min=1, help="Ranks per node. By default those of the machine.")
-    ] = None,
+    nodes: options.Nodes = None,
+    ppn: options.Ppn = None,
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,12 +90,12 @@ def simulate(
 
     \b
     Examples:
-      han simulate --machine emulated-1gbit --collective bcast --bytes 8:4MiB:8
-      han simulate --machine stampede2 --nodes 64 --ppn 12 --segment 16KiB,64KiB,256KiB,1MiB
-      han simulate --machine stampede2 --nodes 64 --algorithm network=adapt.binary:segment=64KiB
-      han simulate --machine emulated-1gbit --bytes 8:4MiB --segment 32KiB,whole --plot sizes.png
-      han simulate --machine blue-waters --collective allreduce --bytes 8 --composition tree,nap
-      han simulate --machine emulated-1gbit --bytes 1MiB --plot gantt.png --timeline predicted.json
+      han simulate bcast 8:4MiB:8 --machine emulated-1gbit
+      han simulate bcast 4MiB --nodes 64 --ppn 12 --machine stampede2 --segment 16KiB,64KiB,1MiB
+      han simulate --nodes 64 --machine stampede2 --algorithm network=adapt.binary:segment=64KiB
+      han simulate bcast 8:4MiB --machine emulated-1gbit --segment 32KiB,whole --plot sizes.png
+      han simulate allreduce 8 --machine blue-waters --composition tree,nap
+      han simulate bcast 1MiB --machine emulated-1gbit --plot gantt.png --timeline predicted.json
     """
     check_files(timeline, plot=plot)
     model = load_machine(machine)
@@ -108,7 +103,7 @@ def simulate(
     if plan is not None:
         cases = _stored(plan, where)
     else:
-        signatures = _signatures(where, collective, nbytes, op, dtype, root)
+        signatures = _signatures(where, calls_of(words, [USUAL], "4MiB"), op, dtype, root)
         choices = _choices(config, algorithm or (), segment, composition)
         cases = _cases(where, choices, signatures)
     if timeline is not None and len(cases) > 1:
@@ -141,14 +136,12 @@ def _choices(
     }
 
 
-def _signatures(
-    where: Where, collective: str, nbytes: str, op: str, dtype: str, root: int
-) -> list[Signature]:
-    collective = carried(collective)
+def _signatures(where: Where, words: Words, op: str, dtype: str, root: int) -> list[Signature]:
+    collective = collective_of(words)
     if not 0 <= root < where.size:
         raise ArgumentError(f"root {root} is not in 0..{where.size - 1}")
     first = call_signature(collective, 0, known_op(op), dtype, root)
-    sizes = parse_sizes(nbytes) if collective not in DATALESS else [0]
+    sizes = parse_sizes(words.sizes) if collective not in DATALESS else [0]
     return [sized(first, n) for n in sizes]
 
 

@@ -44,12 +44,7 @@ def trace(
         Path | None,
         typer.Option(help="Write events for ui.perfetto.dev or chrome://tracing."),
     ] = None,
-    gantt: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a picture (.png, .svg, .pdf) of one call: a lane for each stream."
-        ),
-    ] = None,
+    plot: options.Plot = None,
     call: Annotated[
         str | None,
         typer.Option(
@@ -74,18 +69,18 @@ def trace(
 
     Tables list how long tasks took, and the shares of overlap, waiting, copying and reducing. Lines
     above them say which rank came last to the calls, how often and by how much. Run the program
-    with HAN_TRACE=folder first, or call save(folder) on a trace in the program. Without
-    --call, the picture shows the median call of the shape that took the most time. Predicted
-    timelines have the same axis of time.
+    with HAN_TRACE=folder first, or call save(folder) on a trace in the program. The picture has a
+    lane for each stream. Without --call, it shows the median call of the shape that took the most
+    time. Predicted timelines have the same axis of time.
 
     \b
     Examples:
       HAN_TRACE=t mpiexec -n 4 python prog.py; han trace t
-      han trace t --gantt call.png
-      han trace t --call 3 --ranks 0-7 --gantt call.svg --predicted predicted.json
+      han trace t --plot call.png
+      han trace t --call 3 --ranks 0-7 --plot call.svg --predicted predicted.json
       han trace t --chrome trace.json
     """
-    check_files(chrome, gantt)
+    check_files(chrome, plot=plot)
     wanted_ranks, wanted_call = _numbers(ranks), _call(call)
     measured = _narrowed(_chosen(_read(places), comm), wanted_call, wanted_ranks)
     foreseen = _narrowed(_foreseen(predicted or (), measured), None, wanted_ranks)
@@ -99,7 +94,7 @@ def trace(
     )
     if chrome is not None:
         write_file(chrome, to_chrome(timelines))
-    drawn(gantt, partial(_draw, timelines))
+    drawn(plot, partial(_draw, timelines))
 
 
 # ---- options --------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,39 +11,38 @@ import typer
 
 from han.cli import options
 from han.cli.common import check_files, numbers, rank, say, write_file, wrote
+from han.cli.words import action_of, calls_of, file_of
 from han.common.errors import ArgumentError
 from han.model import measurements
+from han.model.collectives import carried
 from han.tuning.tuned.export import as_rules, chosen, confirmed
 from han.tuning.tuned.files import as_text, read
 from han.tuning.tuned.find import AUTO, find_table, left_out_file
 from han.tuning.tuned.merge import merge
 from han.tuning.tuned.table import TunedTable
 
-COLLECTIVES = "bcast,reduce,allreduce,allgather"
-
-
-class Action(str, Enum):
-    """What to do."""
-
-    RUN = "run"
-    EXPORT = "export"
-    REPORT = "report"
-    MERGE = "merge"
-    SHAPES = "shapes"
-    QUALITY = "quality"
+COLLECTIVES, SIZES = ("bcast", "reduce", "allreduce", "allgather"), "8:8MiB:4"
+ACTIONS = "run", "export", "report", "merge", "shapes", "quality"
+EXAMPLES = {"export": "rules.yaml", "report": "report.html", "merge": "tuned.json"}
 
 
 def tune(
-    action: Annotated[
-        Action,
-        typer.Argument(
-            help="run: measure; export: write rules, or rows (.json); report: write a page; "
-            "merge: join tables; shapes: predict other numbers of nodes and ranks, and say which "
-            "are worth a run; quality: compare strategies with exhaustive search."
+    words: Annotated[
+        list[str] | None,
+        options.words(
+            "[ACTION] [COLLECTIVES] [SIZES]",
+            "run: measure; export FILE: write rules, or rows (.json); report FILE: write a page; "
+            "merge FILE: join tables; shapes [FILE]: predict other --nodes and --ppn, by default "
+            "around those measured, and say which are worth a run; quality: compare strategies "
+            "with exhaustive search. Of run and quality: collectives, as allreduce,bcast; bytes: "
+            f"{options.SIZES}.",
+            ACTIONS,
         ),
-    ] = Action.RUN,
-    file: Annotated[
-        Path | None, typer.Argument(help="Of the other actions: the file to write.")
+    ] = None,
+    nodes: options.ManyNodes = "",
+    ppn: options.ManyPpn = "",
+    machine: Annotated[
+        str | None, typer.Option(help="The machine model of the strategy simulate.")
     ] = None,
     budget: Annotated[
         str | None,
@@ -52,8 +50,6 @@ def tune(
             help="Time for all: 90s, 2min, 1h; 0: no limit. By default 2min, of quality no limit."
         ),
     ] = None,
-    collectives: Annotated[str, typer.Option(help="Collectives, with commas.")] = COLLECTIVES,
-    sizes: options.Sizes = "8:8MiB:4",
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -63,9 +59,6 @@ def tune(
     ] = None,
     space: Annotated[
         Path | None, typer.Option(help="A YAML file that restricts what is tried.")
-    ] = None,
-    machine: Annotated[
-        str | None, typer.Option(help="The machine model of the strategy simulate.")
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Write the data before each call, outside the time.")
@@ -107,15 +100,6 @@ def tune(
             "random sample of the candidates."
         ),
     ] = None,
-    nodes: Annotated[
-        str,
-        typer.Option(
-            help="Of shapes: numbers of nodes, by default 1, 2 and 4 times those measured."
-        ),
-    ] = "",
-    ppn: Annotated[
-        str, typer.Option(help="Of shapes: ranks a node, by default around those measured.")
-    ] = "",
     jobs: Annotated[
         int, typer.Option(min=0, help="Of shapes: processes; 0: one for each processor.")
     ] = 0,
@@ -123,6 +107,7 @@ def tune(
         bool, typer.Option("--verbose", help="Print all that was left out, with the reasons.")
     ] = False,
     json_file: options.JsonFile = None,
+    plot: options.Plot = None,
 ) -> None:
     """Find the best choices on this machine, and keep them in a tuned table.
 
@@ -132,32 +117,35 @@ def tune(
     \b
     Examples:
       mpiexec -n 4 han tune
-      mpiexec -n 4 han tune --budget 10min --collectives bcast,allreduce --sizes 8:64MiB:8
+      mpiexec -n 4 han tune bcast,allreduce 8:64MiB:8 --budget 10min
       mpiexec -n 4 han tune --config virtual-2x2 --strategy task --out tuned.json
       han tune export rules.yaml --table tuned.json
       han tune export rows.json --table tuned.json
       han tune report report.html --table tuned.json
-      mpiexec -n 2 han tune quality quality.png --collectives bcast --strategy task
+      mpiexec -n 2 han tune quality bcast --strategy task --plot quality.png
       han tune merge all.json --table monday.json --table tuesday.json
       han tune shapes --table tuned.json --nodes 2,4,8 --ppn 1,2,4
     """
-    if action is Action.SHAPES:
-        _shapes(file, table or [], nodes, ppn, jobs)
+    action, rest = action_of(words, ACTIONS)
+    if action == "shapes":
+        _shapes(Path(rest[0]) if rest else None, table or [], nodes, ppn, jobs)
         return
-    if action in (Action.EXPORT, Action.REPORT, Action.MERGE):
-        _show(action, file, table or [], bench or [], quality)
+    if action in EXAMPLES:
+        example = f"han tune {action}: name the file to write, such as {EXAMPLES[action]}"
+        _show(action, Path(file_of(rest, example)), table or [], bench or [], quality)
         return
-    if action is Action.RUN and file is not None:
-        raise ArgumentError(f"{file}: the table is named with --out")
     from han.cli import tune_quality, tune_run
 
+    called = calls_of(rest, COLLECTIVES, SIZES)
+    for name in called.names:
+        carried(name)
     strategies = [name for name in (strategy or "").split(",") if name]
     make = partial(
-        tune_run.plans_of, collectives=collectives, sizes=sizes, budget=budget, limit=limit,
+        tune_run.plans_of, words=called, budget=budget, limit=limit,
         space=space, machine=machine, dtype=dtype, op=op, shared=shared,
     )  # fmt: skip
-    if action is Action.QUALITY:
-        tune_quality.run(make, strategies, config, fresh, restart, file, json_file)
+    if action == "quality":
+        tune_quality.run(make, strategies, config, fresh, restart, plot, json_file)
     else:
         tune_run.run(make, strategy, config, out, fresh, restart, json_file, verbose)
 
@@ -165,28 +153,19 @@ def tune(
 # ---- export and report ----------------------------------------------------------------------
 
 
-EXAMPLES = {
-    Action.EXPORT: "rules.yaml", Action.REPORT: "report.html", Action.MERGE: "tuned.json",
-}  # fmt: skip
-
-
 def _show(
-    action: Action, file: Path | None, tables: Sequence[Path], runs: Sequence[Path],
-    compared: Path | None,
-) -> None:  # fmt: skip
-    if file is None:
-        example = EXAMPLES[action]
-        raise ArgumentError(f"han tune {action.value}: name the file to write, such as {example}")
+    action: str, file: Path, tables: Sequence[Path], runs: Sequence[Path], compared: Path | None
+) -> None:
     check_files(file)
-    if action is Action.MERGE:
+    if action == "merge":
         _merge(file, tables)
         return
     if len(tables) > 1:
-        raise ArgumentError(f"han tune {action.value}: one --table; join several with merge first")
+        raise ArgumentError(f"han tune {action}: one --table; join several with merge first")
     found = _table(tables[0] if tables else None)
     if rank():
         return
-    if action is Action.EXPORT:
+    if action == "export":
         if runs:
             found = confirmed(found, [measurements.read(path) for path in runs])
         write_file(file, as_text(chosen(found)) if file.suffix == ".json" else as_rules(found))

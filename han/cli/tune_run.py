@@ -16,6 +16,7 @@ from mpi4py import MPI
 from han.cli.common import check_files, rank, say, wrote
 from han.cli.measuring import cases_of, keep, prints, tell_alone
 from han.cli.progress import phases
+from han.cli.words import Words
 from han.common.atomic import write_whole
 from han.common.errors import ArgumentError
 from han.common.grouped import grouped
@@ -47,7 +48,7 @@ TOLD, MOST_TOLD = (IN_A_ROW, LEFT, LATE), 5  # groups of what is left out that a
 
 
 def plans_of(
-    strategies: Sequence[str], usual: str, *, collectives: str, sizes: str, budget: str | None,
+    strategies: Sequence[str], usual: str, *, words: Words, budget: str | None,
     limit: str | None, space: Path | None, machine: str | None, dtype: str, op: str, shared: bool,
 ) -> Plans:  # fmt: skip
     """Return what options say; `usual` is the usual budget. Raises before anything runs."""
@@ -58,7 +59,7 @@ def plans_of(
         raise ArgumentError(f"strategy {modelled[0]}: name the machine model with --machine")
     case = partial(Case, dtype=element_type(dtype).name, op=op)
     return Plans(
-        _inputs(collectives, sizes, case),
+        _inputs(words, case),
         strategies[0],
         _seconds("budget", budget or usual),
         EVERYTHING if space is None else load_limits(space),
@@ -70,11 +71,10 @@ def plans_of(
     )
 
 
-def _inputs(collectives: str, sizes: str, case: Callable[[str, int], Case]) -> tuple[Input, ...]:
-    names = [name for name in collectives.split(",") if name]
-    for name in (name for name in names if name in DATALESS):
+def _inputs(words: Words, case: Callable[[str, int], Case]) -> tuple[Input, ...]:
+    for name in (name for name in words.names if name in DATALESS):
         raise ArgumentError(f"{name} carries no data: its choice follows from the ranks alone")
-    cases = cases_of(names, sizes, case)
+    cases = cases_of(words, case)
     return tuple(Input(one.collective, one.nbytes) for one in cases if one.nbytes)
 
 

@@ -24,7 +24,7 @@ def verify(
 
     \b
     Example:
-      han plan bcast 1MiB --ranks 64 --ppn 8 --save bcast.json && han verify bcast.json
+      han plan bcast 1MiB --nodes 8 --ppn 8 --save bcast.json && han verify bcast.json
     """
     proofs = []
     for path in files:

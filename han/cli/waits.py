@@ -13,6 +13,7 @@ from han.cli import options
 from han.cli.common import check_files
 from han.cli.measuring import cases_of, keep, prints
 from han.cli.progress import progress
+from han.cli.words import calls_of
 from han.common.suggest import expect_known
 from han.common.tables import shown_table
 from han.common.units import format_size
@@ -24,8 +25,7 @@ from han.measure.waits import Waited, measure
 
 
 def waits(
-    collective: Annotated[str, typer.Argument(help="The collective.")] = "allreduce",
-    sizes: options.Sizes = "8,64KiB",
+    words: options.Calls = None,
     policies: Annotated[
         str | None, typer.Option(help="Policies, separated by commas. By default all.")
     ] = None,
@@ -42,15 +42,15 @@ def waits(
     \b
     Examples:
       mpiexec -n 4 han waits
-      mpiexec -n 8 han waits bcast --sizes 8,1MiB --policies yield,futex
-      mpiexec -n 3 han waits --sizes 8 --work 3000
+      mpiexec -n 8 han waits bcast 8,1MiB --policies yield,futex
+      mpiexec -n 3 han waits 8 --work 3000
       mpiexec -n 2 han waits --json waits.json
     """
     check_files(json_file)
     names = policies.split(",") if policies else list(POLICIES)
     for name in names:
         expect_known("policy", name, POLICIES)
-    cases = cases_of([collective], sizes, Case)
+    cases = cases_of(calls_of(words, ["allreduce"], "8,64KiB"), Case)
     tell = prints(json_file)
     with Session(MPI.COMM_WORLD, rounds) as session:
         machine = look(session.control, session.add_han(config))

@@ -30,7 +30,7 @@ def test_a_calibration_is_printed_and_kept(tmp_path):
     profile = find(fingerprint()).profile
     assert model.node.memory == pytest.approx(1e6 * profile.memory, rel=1e-3)
     assert model.node.cores == profile.cores
-    assert call("simulate", "--machine", tmp_path / "here.yaml", "--bytes", "8")
+    assert call("simulate", "--machine", tmp_path / "here.yaml", "8")
     shown = call("info")
     assert f"calibrated {file_of(fingerprint())}, " in shown
     record = json.loads(call("info", "--json"))

@@ -75,7 +75,7 @@ def test_info_asks_algorithms_about_calls_that_they_are_for():
 
 
 def test_explain_plans_for_a_machine_that_is_not_here():
-    text = call("explain", "bcast", "1MiB", "--ranks", 8, "--ppn", 2)
+    text = call("explain", "bcast", "1MiB", "--nodes", 4, "--ppn", 2)
     assert "8 ranks on 4 nodes of up to 2" in text
     assert "sbib" in text
     opening, names = text.splitlines()[1], text.partition("  legend    ")[2].splitlines()[0]
@@ -85,15 +85,15 @@ def test_explain_plans_for_a_machine_that_is_not_here():
 
 
 def test_explain_takes_the_class_of_a_machine_file():
-    where = ("explain", "allreduce", "8", "--ranks", 256, "--ppn", 32)
+    where = ("explain", "allreduce", "8", "--nodes", 8, "--ppn", 32)
     assert "rule      class fabric" in call(*where, "--machine", "thor")
     assert "rule      class ethernet" in call(*where, "--machine", "ethernet-25gbit")
-    assert "--machine needs --ranks" in refuse("explain", "bcast", "8", "--machine", "thor")
+    assert "on thor" not in call("explain", "bcast", "8", "--machine", "thor")
     assert "no other option" in refuse(*where, "--machine", "thor", "--cores", 4)
 
 
 def test_explain_takes_the_levels_of_a_configuration():
-    text = call("explain", "allreduce", "4MiB", "--ranks", 16, "--config", "four-levels-virtual")
+    text = call("explain", "allreduce", "4MiB", "--ppn", 16, "--config", "four-levels-virtual")
     assert "level     pair (p)" in text
     assert "level     network (i)" in text
 
@@ -102,13 +102,13 @@ def test_explain_takes_the_levels_of_a_configuration():
     ("call_name", "carried"),
     [("allgatherv", "allgather"), ("reduce_scatter_block", "reduce_scatter")],
 )
-@pytest.mark.parametrize("where", [(), ("--ranks", 4)])
+@pytest.mark.parametrize("where", [(), ("--ppn", 4)])
 def test_explain_takes_names_of_calls(call_name, carried, where):
     assert call("explain", call_name, "1KiB", *where) == call("explain", carried, "1KiB", *where)
 
 
 def test_calls_by_blocks_on_several_nodes_are_explained_with_their_steps():
-    machine = ("--ranks", "8", "--ppn", "2")
+    machine = ("--nodes", "4", "--ppn", "2")
     for name, size, stages in (
         ("gather", "4KiB", "sg, ig"),
         ("scatter", "4KiB", "is, ss"),
@@ -120,7 +120,7 @@ def test_calls_by_blocks_on_several_nodes_are_explained_with_their_steps():
 
 
 def test_explain_as_json_has_tasks_and_edges():
-    found = json.loads(call("explain", "bcast", "1MiB", "--ranks", 4, "--ppn", 2, "--json"))
+    found = json.loads(call("explain", "bcast", "1MiB", "--nodes", 2, "--ppn", 2, "--json"))
     labels = [task["label"] for task in found["tasks"]]
     assert {"ib(0)", "sb(0)"} <= set(labels)
     assert {why for _, _, why in found["edges"]} == {"data", "order"}
@@ -128,7 +128,7 @@ def test_explain_as_json_has_tasks_and_edges():
 
 
 def test_plan_lists_the_operations_of_a_rank():
-    arguments = ["plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2, "--disassemble", 1]
+    arguments = ["plan", "bcast", "64KiB", "--nodes", 2, "--ppn", 2, "--disassemble", 1]
     text = call(*arguments)
     assert text.startswith("rank 1 of 4, bcast of 64KiB (root 0): ")
     assert "\nbcast@node\n" in text
@@ -141,7 +141,7 @@ def test_plan_lists_the_operations_of_a_rank():
 
 
 def test_plan_proves():
-    text = call("plan", "allreduce", "64KiB", "--ranks", 4, "--ppn", 2, "--verify")
+    text = call("plan", "allreduce", "64KiB", "--nodes", 2, "--ppn", 2, "--verify")
     assert text.startswith("proved for 4 ranks and all interleavings")
     assert "no deadlock" in text
     assert "MPI.IN_PLACE" in text
@@ -149,7 +149,7 @@ def test_plan_proves():
 
 
 def test_plan_says_which_sizes_are_not_proved(monkeypatch):
-    arguments = ["plan", "bcast", "8", "--ranks", 2, "--verify"]
+    arguments = ["plan", "bcast", "8", "--ppn", 2, "--verify"]
 
     def fail(kind):
         def verify_class(plan, **form):
@@ -170,7 +170,7 @@ def test_plan_says_which_sizes_are_not_proved(monkeypatch):
 
 
 def test_plan_proves_as_json():
-    arguments = ["plan", "reduce", "64KiB", "--ranks", 4, "--ppn", 2, "--verify", "--json"]
+    arguments = ["plan", "reduce", "64KiB", "--nodes", 2, "--ppn", 2, "--verify", "--json"]
     found = json.loads(call(*arguments))
     assert found["ranks"] == 4
     assert found["in_place"]
@@ -206,13 +206,13 @@ def test_plan_says_what_is_wrong(monkeypatch):
         raise Refuted("no deadlock", "rank 1", "no POST", "one")
 
     monkeypatch.setattr(plan_command, "verify", refute)
-    said = refuse("plan", "bcast", "8", "--ranks", "2", "--verify", kind=HanError)
+    said = refuse("plan", "bcast", "8", "--ppn", "2", "--verify", kind=HanError)
     assert said == "refuted: no deadlock: rank 1: found no POST; expected one"
 
 
 def test_a_saved_plan_is_proved(tmp_path):
     path = tmp_path / "plan.json"
-    call("plan", "reduce", "64KiB", "--ranks", 4, "--ppn", 2, "--save", path)
+    call("plan", "reduce", "64KiB", "--nodes", 2, "--ppn", 2, "--save", path)
     assert call("verify", path).startswith(f"{path}: proved for 4 ranks")
     (found,) = json.loads(call("verify", path, "--json"))
     assert (found["file"], found["ranks"]) == (str(path), 4)
@@ -221,7 +221,7 @@ def test_a_saved_plan_is_proved(tmp_path):
 
 
 def test_plan_writes_graphs():
-    arguments = ["plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2]
+    arguments = ["plan", "bcast", "64KiB", "--nodes", 2, "--ppn", 2]
     assert "stages" in call(*arguments)
     dot = call(*arguments, "--as", "dot")
     assert dot.startswith("digraph tasks {")
@@ -236,7 +236,7 @@ def test_plan_writes_graphs():
     ("arguments", "said"),
     [
         (
-            ["plan", "bcast", "8", "--ranks", "2", "--disassemble", "2"],
+            ["plan", "bcast", "8", "--ppn", "2", "--disassemble", "2"],
             "--disassemble 2: expected a rank in 0..1",
         ),
         (["bench", "barrier", "--json", "/no/where.json"], "there is no folder /no"),
@@ -248,18 +248,18 @@ def test_plan_writes_graphs():
         (["plan", "Ineighbor_alltoall", "8"], "write 'neighbor_alltoall' for calls of Ineighbor_"),
         (["explain", "bcast", "8 apples"], "is not a size"),
         (["explain", "allreduce", "8", "--op", "summ"], "did you mean 'sum'"),
-        (["explain", "bcast", "8", "--root", "9", "--ranks", "2"], "root 9 is not in 0..1"),
-        (["explain", "bcast", "8", "--ppn", "2"], "--ppn needs --ranks"),
+        (["explain", "bcast", "8", "--root", "9", "--ppn", "2"], "root 9 is not in 0..1"),
+        (["explain", "bcast", "8", "--cores", "2"], "--cores needs --nodes or --ppn"),
         (["bench", "alreduce"], "did you mean 'allreduce'"),
         (["setup-costs", "brodcast"], "unknown collective"),
         (["waits", "--policies", "snooze"], "unknown policy 'snooze'"),
         (["limits", "barrier"], "unknown collective 'barrier'"),
-        (["limits", "allreduce", "--sizes", "9"], "whole number of float64"),
+        (["limits", "allreduce", "9"], "whole number of float64"),
         (["bench", "bcast", "--root", "3"], "root 3 is not in 0..0"),
-        (["bench", "allreduce", "--sizes", "12"], "not a whole number of float64"),
-        (["bench", "allreduce", "--sizes", "9:8"], "0 < start <= stop"),
-        (["bench", "allreduce", "--sizes", "8:8MiB:1"], "factor >= 2"),
-        (["bench", "allreduce", "--sizes", "many"], "8:8MiB"),
+        (["bench", "allreduce", "12"], "not a whole number of float64"),
+        (["bench", "allreduce", "9:8"], "0 < start <= stop"),
+        (["bench", "allreduce", "8:8MiB:1"], "factor >= 2"),
+        (["bench", "allreduce", "8many"], "8:8MiB"),
         (["bench", "allreduce", "--dtype", "f9"], "is not a NumPy type"),
         (["plan", "allreduce", "8", "--op", "nope"], "unknown operation 'nope'. Known: band"),
         (["plan", "bcast", "8", "--dtype", "nope"], "'nope' is not a NumPy type"),
@@ -314,7 +314,7 @@ def test_help_lists_the_environment_variables():
 
 
 def test_a_rank_that_is_alone_copies_what_it_reduces_and_nothing_else():
-    assert "is copied to recv" in call("explain", "allreduce", "8", "--ranks", 1)
+    assert "is copied to recv" in call("explain", "allreduce", "8", "--ppn", 1)
     for quiet in (["barrier"], ["bcast", "8"], ["reduce", "0"]):
         text = call("explain", *quiet)
         assert "(none: the rank is alone)" in text
@@ -326,7 +326,7 @@ def test_a_rank_that_is_alone_copies_what_it_reduces_and_nothing_else():
 
 @pytest.mark.parametrize("mode", ["blocking", "nonblocking", "persistent"])
 def test_bench_measures_every_collective_on_one_rank(mode):
-    text = call("bench", "--sizes", "8,1KiB", "--mode", mode, *QUICK)
+    text = call("bench", "8,1KiB", "--mode", mode, *QUICK)
     for collective in COLLECTIVES:
         assert f"# {collective}\n" in text
     assert "1KiB" in text
@@ -336,9 +336,7 @@ def test_bench_measures_every_collective_on_one_rank(mode):
 
 def test_bench_writes_json_that_compare_reads(tmp_path):
     path, picture = tmp_path / "run.json", tmp_path / "run.png"
-    call(
-        "bench", "bcast", "allreduce", "--sizes", "8:32", *QUICK, "--json", path, "--plot", picture
-    )
+    call("bench", "bcast", "allreduce", "8:32", *QUICK, "--json", path, "--plot", picture)
     assert picture.read_bytes().startswith(PNG)
     data = json.loads(path.read_text())
     assert [(r["collective"], r["nbytes"]) for r in data["rows"]] == [
@@ -355,15 +353,13 @@ def test_bench_writes_json_that_compare_reads(tmp_path):
 
 
 def test_bench_prints_nothing_but_json_to_standard_output():
-    data = json.loads(
-        call("bench", "reduce", "--sizes", "8", *QUICK, "--only", "han", "--json", "-")
-    )
+    data = json.loads(call("bench", "reduce", "8", *QUICK, "--only", "han", "--json", "-"))
     assert "mpi" not in data["rows"][0]
     assert data["rows"][0]["ratio"] is None
 
 
 def test_bench_of_the_library_alone():
-    assert "ratio" not in call("bench", "bcast", "--sizes", "8", *QUICK, "--only", "mpi")
+    assert "ratio" not in call("bench", "bcast", "8", *QUICK, "--only", "mpi")
 
 
 def test_sizes():
@@ -453,7 +449,7 @@ def test_ratio_needs_both_sides():
 
 
 def test_the_head_of_a_measurement_says_nothing_twice():
-    lines = call("bench", "bcast", "--sizes", "8", *QUICK).splitlines()
+    lines = call("bench", "bcast", "8", *QUICK).splitlines()
     assert "# config    default configuration; wait " in "\n".join(lines)
     labels = [line[:11] for line in lines if line.startswith("# ") and line[10:12].strip()]
     assert len(labels) == len(set(labels))
@@ -584,13 +580,13 @@ def test_the_title_says_what_is_drawn():
 def test_explain_and_plan_draw(tmp_path, command):
     for suffix, magic in (("png", PNG), ("pdf", b"%PDF"), ("svg", b"<?xml")):
         path = tmp_path / f"graph.{suffix}"
-        text = call(command, "allreduce", "1MiB", "--ranks", 4, "--ppn", 2, "--plot", path)
+        text = call(command, "allreduce", "1MiB", "--nodes", 2, "--ppn", 2, "--plot", path)
         assert "stages" in text
         assert path.read_bytes().startswith(magic)
 
 
 def test_a_graph_without_tasks_is_drawn(tmp_path):
-    call("explain", "allreduce", "8", "--ranks", 1, "--plot", tmp_path / "none.png")
+    call("explain", "allreduce", "8", "--ppn", 1, "--plot", tmp_path / "none.png")
 
 
 def test_missing_matplotlib_is_told(tmp_path, monkeypatch):

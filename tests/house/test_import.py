@@ -22,14 +22,14 @@ MISSING = {
 }
 
 COMMANDS = """
-plan allreduce 1MiB --ranks 8 --ppn 2 --verify
-plan bcast 64KiB --ranks 4 --ppn 2 --disassemble 1
-plan bcast 64KiB --ranks 4 --ppn 2 --save plan.json
-explain reduce 4KiB --ranks 8 --op max --dtype i4
+plan allreduce 1MiB --nodes 4 --ppn 2 --verify
+plan bcast 64KiB --nodes 2 --ppn 2 --disassemble 1
+plan bcast 64KiB --nodes 2 --ppn 2 --save plan.json
+explain reduce 4KiB --ppn 8 --op max --dtype i4
 verify plan.json
-diff default libnbc allreduce 1MiB --ranks 4 --ppn 2
+diff default libnbc allreduce 1MiB --nodes 2 --ppn 2
 diff plan.json plan.json
-simulate --machine emulated-1gbit --collective bcast --bytes 64KiB --nodes 2 --ppn 2
+simulate bcast 64KiB --machine emulated-1gbit --nodes 2 --ppn 2
 simulate --machine emulated-1gbit --nodes 2 --ppn 2 --plan plan.json
 compare bench.json bench.json
 --help

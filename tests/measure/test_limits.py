@@ -69,7 +69,7 @@ def test_buffers_that_do_not_fit_are_refused():
 
 def test_a_rank_alone_is_measured_and_written(tmp_path):
     path = tmp_path / "limits.json"
-    text = call("limits", "allreduce", "--sizes", "8,4KiB", *QUICK, "--json", path)
+    text = call("limits", "allreduce", "8,4KiB", *QUICK, "--json", path)
     record = json.loads(path.read_text())
     assert [(row["nbytes"], row["shared"]) for row in record["rows"]] == [
         (n, shared) for shared in (True, False) for n in (8, 4096)
@@ -81,4 +81,4 @@ def test_a_rank_alone_is_measured_and_written(tmp_path):
 
 
 def test_what_has_no_limit_is_refused():
-    assert "moves nothing on 1 rank(s)" in refuse("limits", "bcast", "--sizes", "8", *QUICK)
+    assert "moves nothing on 1 rank(s)" in refuse("limits", "bcast", "8", *QUICK)

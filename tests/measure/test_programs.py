@@ -212,5 +212,5 @@ def test_some_groups_and_a_program_of_the_user(tmp_path):
 
 def test_mistakes_are_told_before_anything_is_measured(tmp_path):
     assert "unknown group" in refuse("bench", "--programs", "allreduce")
-    assert "--sizes is for" in refuse("bench", "--programs", "--sizes", "8")
+    assert "sizes (8) are for" in refuse("bench", "--programs", "8")
     assert "cannot be read" in refuse("bench", "--replay", tmp_path / "none.json")

@@ -25,7 +25,7 @@ from han.plots.tuning import quality as draw
 
 SIZES = (8, 1024, 1 << 17, 1 << 24)
 INPUTS = tuple(Input(name, n) for name in ("bcast", "allreduce") for n in SIZES)
-SEARCH = ["tune", "quality", "--collectives", "bcast,reduce", "--sizes", "8,64", "--strategy",
+SEARCH = ["tune", "quality", "bcast,reduce", "8,64", "--strategy",
           "task"]  # fmt: skip
 
 
@@ -246,7 +246,7 @@ def test_strategies_are_compared_on_one_rank(tmp_path):
     file, space = tmp_path / "quality.json", tmp_path / "space.yaml"
     picture = tmp_path / "quality.png"
     space.write_text("submodules: [sm]\nalgorithms: [flat]\nparameters: {}\n")
-    text = call("tune", "quality", picture, "--collectives", "bcast", "--sizes", "64,256",
+    text = call("tune", "quality", picture, "bcast", "64,256",
                 "--space", space, "--strategy", "task,heuristic", "--json", file)  # fmt: skip
     assert "task+heuristic" not in text
     rows = json.loads(file.read_text())["rows"]

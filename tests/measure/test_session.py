@@ -35,12 +35,12 @@ from han.measure.session import (
 from han.ranks import clocks
 
 COMMANDS = {
-    "han-bench 1": ("bench", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-bench 1": ("bench", "bcast", "8", "--rounds", "1", "--time", "0"),
     "han-bench-programs 1": ("bench", "--programs", "solver", "--rounds", "1", "--time", "0"),
-    "han-ablation 1": ("ablation", "bcast", "--sizes", "8", "--rounds", "1", "--iterations", "1"),
-    "han-limits 1": ("limits", "allreduce", "--sizes", "8", "--rounds", "1", "--time", "0"),
-    "han-setup-costs 2": ("setup-costs", "bcast", "--sizes", "8", "--rounds", "1", "--calls", "1"),
-    "han-waits 1": ("waits", "bcast", "--sizes", "8", "--rounds", "1", "--time", "0"),
+    "han-ablation 1": ("ablation", "bcast", "8", "--rounds", "1", "--iterations", "1"),
+    "han-limits 1": ("limits", "allreduce", "8", "--rounds", "1", "--time", "0"),
+    "han-setup-costs 2": ("setup-costs", "bcast", "8", "--rounds", "1", "--calls", "1"),
+    "han-waits 1": ("waits", "bcast", "8", "--rounds", "1", "--time", "0"),
 }
 
 
@@ -238,7 +238,7 @@ def test_this_process_is_seen(monkeypatch, tmp_path):
 
 def test_a_bench_tells_of_other_programs(monkeypatch):
     monkeypatch.setattr(Session, "others", lambda self: 1.5)
-    small = ("--sizes", "8", "--rounds", "1", "--time", "0")
+    small = ("8", "--rounds", "1", "--time", "0")
     assert "other programs used 1.5 of " in call("bench", "barrier", *small)
     assert '"others": 1.5' in call("bench", "barrier", *small, "--json", "-")
     assert '"others": 1.5' in call("bench", "--programs", "solver", "--rounds", "1", "--time", "0",

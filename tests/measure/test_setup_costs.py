@@ -14,7 +14,7 @@ from han.measure.waits import MPI_LIBRARY, _after, _rounds
 from han.model.collectives import COLLECTIVES
 from han.runtime.roots import Roots
 
-QUICK = ("--rounds", "1", "--calls", "2", "--sizes", "8,1KiB")
+QUICK = ("--rounds", "1", "--calls", "2", "8,1KiB")
 
 
 def costs(**times):
@@ -75,7 +75,7 @@ def test_each_round_has_room_for_a_root(monkeypatch):
 # ---- han waits ----------------------------------------------------------------------------------
 
 
-SHORT = ("--rounds", "2", "--time", "0", "--sizes", "8,1KiB")
+SHORT = ("--rounds", "2", "--time", "0", "8,1KiB")
 
 
 def test_every_policy_is_measured():

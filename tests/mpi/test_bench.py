@@ -158,7 +158,7 @@ def test_a_library_without_persistent_collectives_is_measured_blocking(mpi_ranks
 
 
 def test_rank_0_alone_prints(mpi_ranks):
-    arguments = ["bench", "allreduce", "--sizes", "8,64KiB", "--rounds", "1", "--iterations", "1"]
+    arguments = ["bench", "allreduce", "8,64KiB", "--rounds", "1", "--iterations", "1"]
     text = call(*arguments, "--shared", "--mode", "persistent", "--json", "-")
     if MPI.COMM_WORLD.rank:
         assert text == ""
@@ -198,7 +198,7 @@ def test_info_shows_rails_and_adapters_that_contradict_them(mpi_ranks, tmp_path,
 @on_ranks
 def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
     record = tmp_path / "limits.json"
-    arguments = ["limits", *MOVING, "--sizes", "8,256KiB", "--rounds", "2", "--time", "0"]
+    arguments = ["limits", *MOVING, "8,256KiB", "--rounds", "2", "--time", "0"]
     call(*arguments, "--json", record)
     if not MPI.COMM_WORLD.rank:
         rows = json.loads(record.read_text())["rows"]
@@ -209,14 +209,14 @@ def test_limits_of_all_collectives_and_what_has_none(mpi_ranks, tmp_path):
         assert moved["bcast", 256 << 10, True] == (mpi_ranks - 1) * 256 << 10
     config = tmp_path / "rules.yaml"
     config.write_text("rules: [{use: {levels: {node: {submodule: mpi}}}}]")
-    said = refuse("limits", "bcast", "--sizes", "8", "--config", config)
+    said = refuse("limits", "bcast", "8", "--config", config)
     assert "the MPI library moves a part of the data" in said
 
 
 @pytest.mark.mpi(ranks=5, timeout=120, unit="s")
 def test_an_ablation_measures_all_that_can_be_left_out(mpi_ranks, tmp_path):
     record = tmp_path / "ablation.json"
-    arguments = ["ablation", "--sizes", "8,64KiB", "--rounds", "1", "--iterations", "1"]
+    arguments = ["ablation", "8,64KiB", "--rounds", "1", "--iterations", "1"]
     config = tmp_path / "sockets.yaml"
     config.write_text("sockets: {size: 2}\nmemory: 1MiB\n")
     written = ["--json", record, "--plot", tmp_path / "a.png", "--config", config]

@@ -59,7 +59,7 @@ def test_programs_of_four_ranks(mpi_ranks, page, tmp_path, monkeypatch):
 
 
 SMALL = {  # options appended to a command, which override its own
-    "--sizes": "64", "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
+    "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
     "--budget": "3s",
 }  # fmt: skip
 COMMANDS = {  # without han run: test_programs.py; what needs a tuned table: test_tune.py
@@ -77,6 +77,7 @@ def test_commands(mpi_ranks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("DISTURBED", "SLOW"):  # of a calibration, which may run on a busy machine
         monkeypatch.setattr(f"han.tuning.tuned.combined.{name}", math.inf)
+    monkeypatch.setattr("han.cli.measuring.parse_sizes", lambda text: [64])
     shutil.copy(DEFAULT, "stats.json")  # stands for what a program of the user recorded
     for command in COMMANDS.values():
         arguments = [*command.words[1:], *shortened(command.words)]

@@ -170,7 +170,7 @@ def test_a_folder_of_traces_is_read_by_the_command(mpi_ranks, folder, monkeypatc
 def check_folder(folder):
     assert len(list(folder.iterdir())) == 8
     picture = folder / "call.svg"
-    done = CliRunner().invoke(app, ["trace", str(folder), "--json", "--gantt", str(picture)])
+    done = CliRunner().invoke(app, ["trace", str(folder), "--json", "--plot", str(picture)])
     assert done.exit_code == 0, done.output
     records = json.loads(done.stdout)
     whole, *halves = sorted(records, key=lambda r: -len(r["shares"]["ranks"]))

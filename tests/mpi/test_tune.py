@@ -116,7 +116,7 @@ def measured(lab, plans, memories, step, one):
     return quality.QualityRow(one.collective, one.nbytes, 1, dict.fromkeys(memories, "flat"),
                               each, each, each, (), 1.0)
 quality._measured = measured
-sys.argv = ["han", "tune", "quality", "--collectives", "bcast,reduce", "--sizes", "64,256",
+sys.argv = ["han", "tune", "quality", "bcast,reduce", "64,256",
             "--budget", "1h", "--json", os.environ["HAN_TEST_FOLDER"] + "/quality.json"]
 main()
 """

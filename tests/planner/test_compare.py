@@ -148,7 +148,7 @@ def test_diff_of_configurations_marks_differences():
 def test_diff_of_stored_plans(tmp_path):
     for name, root in (("a", 0), ("b", 3)):
         path = tmp_path / f"{name}.json"
-        call("plan", "bcast", "64KiB", "--ranks", 4, "--ppn", 2, "--root", root, "--save", path)
+        call("plan", "bcast", "64KiB", "--nodes", 2, "--ppn", 2, "--root", root, "--save", path)
     found = json.loads(call("diff", tmp_path / "a.json", tmp_path / "b.json", "--json"))
     assert found["first"]["call"]["root"] == 0
     assert found["second"]["figures"]["busiest_rank"] == 3

@@ -18,8 +18,8 @@ from han.tuning.prediction import Where, plan_of
 from han.tuning.profile import profile_of
 
 MiB = 1 << 20
-ON_A_MESH = ("allreduce", "4MiB", "--ranks", 2)  # a call whose plan depends on the mesh
-IN_TURNS = ("allreduce", "8KiB", "--ranks", 4)  # a call whose plan depends on oversubscription
+ON_A_MESH = ("allreduce", "4MiB", "--ppn", 2)  # a call whose plan depends on the mesh
+IN_TURNS = ("allreduce", "8KiB", "--ppn", 4)  # a call whose plan depends on oversubscription
 
 
 @pytest.fixture(params=[False, True], ids=["near", "mesh"])
@@ -112,4 +112,4 @@ def test_rules_that_cannot_serve_a_call_are_passed_over():
 
 @pytest.mark.parametrize("flag", ["--oversubscribed", "--mesh"])
 def test_what_an_imagined_machine_is_like_goes_with_its_ranks(flag):
-    assert f"{flag} needs --ranks" in refuse("explain", "bcast", "8", flag)
+    assert f"{flag} needs --nodes or --ppn" in refuse("explain", "bcast", "8", flag)

@@ -171,7 +171,7 @@ SIMULATE = ("simulate", "--machine", "emulated-1gbit")
 
 
 def test_simulate_prints_times_and_what_they_are_made_of():
-    text = call(*SIMULATE, "--bytes", "64KiB")
+    text = call(*SIMULATE, "64KiB")
     assert "8 ranks on 4 nodes of 2" in text
     assert "adapt chain" in text
     assert "waiting" in text
@@ -179,20 +179,20 @@ def test_simulate_prints_times_and_what_they_are_made_of():
 
 def test_simulate_compares_segments_over_sizes(tmp_path):
     plot = tmp_path / "sizes.png"
-    text = call(*SIMULATE, "--bytes", "8:256KiB:64", "--segment", "32KiB,whole", "--plot", plot)
+    text = call(*SIMULATE, "8:256KiB:64", "--segment", "32KiB,whole", "--plot", plot)
     assert text.count("*") >= 3, "the faster one of each size is marked"
     assert plot.read_bytes().startswith(b"\x89PNG")
-    record = json.loads(call(*SIMULATE, "--bytes", "256KiB", "--segment", "32KiB,whole", "--json"))
+    record = json.loads(call(*SIMULATE, "256KiB", "--segment", "32KiB,whole", "--json"))
     assert [p["choice"] for p in record["predictions"]] == ["32KiB", "whole"]
     assert all(p["seconds"] > (1 << 18) / 119.5e6 for p in record["predictions"])
 
 
 def test_simulate_tells_what_it_cannot_do():
     assert "did you mean 'emulated-1gbit'" in refused("simulate", "--machine", "emulted-1gbit")
-    assert "did you mean 'bcast'" in refused(*SIMULATE, "--collective", "bcst")
+    assert "did you mean 'bcast'" in refused(*SIMULATE, "bcst")
     assert "root 8 is not in 0..7" in refused(*SIMULATE, "--root", 8)
-    assert "is not a size" in refused(*SIMULATE, "--bytes", "much")
-    assert "whole number" in refused(*SIMULATE, "--bytes", 9, "--collective", "reduce")
+    assert "is not a size" in refused(*SIMULATE, "8much")
+    assert "whole number" in refused(*SIMULATE, 9, "reduce")
     assert "unknown operation 'plus'" in refused(*SIMULATE, "--op", "plus")
     assert "'nope' is not a NumPy type" in refused(*SIMULATE, "--dtype", "nope")
     for text in (",", "32KiB,", ",whole"):
@@ -204,7 +204,7 @@ def test_simulate_tells_what_it_cannot_do():
 
 def test_simulate_tells_of_programs_that_do_not_end(tmp_path):
     path = tmp_path / "edited.json"
-    call("plan", "bcast", "64KiB", "--ranks", 8, "--ppn", 2, "--save", path)
+    call("plan", "bcast", "64KiB", "--nodes", 4, "--ppn", 2, "--save", path)
     path.write_text(path.read_text().replace('"POST"', '"COPY"'))
     said = refuse(*SIMULATE, "--plan", path, kind=HanError)
     assert "edited.json: the programs do not end: ranks [" in said

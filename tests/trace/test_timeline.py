@@ -352,7 +352,7 @@ def test_json_says_the_same(folder):
 def test_pictures_and_trace_events_are_written(folder, tmp_path):
     (tmp_path / "p.json").write_text(to_json(replace(PIPELINE, source="predicted")))
     chrome, gantt = tmp_path / "chrome.out", tmp_path / "g.png"
-    text = call(folder, "--chrome", chrome, "--gantt", gantt, "--predicted", tmp_path / "p.json")
+    text = call(folder, "--chrome", chrome, "--plot", gantt, "--predicted", tmp_path / "p.json")
     assert "# predicted" in text
     assert len({e["pid"] for e in json.loads(chrome.read_text())["traceEvents"]}) == 4
     assert gantt.read_bytes().startswith(PNG)
@@ -368,7 +368,7 @@ def test_pictures_and_trace_events_are_written(folder, tmp_path):
         (["--ranks", "2,5-99999999999"], "no tasks of rank(s) 2, 5-99999999999; the trace has 0"),
         (["--ranks", "5"], "no tasks of rank(s) 5; the trace has 0"),
         (["--comm", "nope"], "no communicator 'nope'; the trace has c0ffee"),
-        (["--gantt", "/no/where.png"], "there is no folder /no"),
+        (["--plot", "/no/where.png"], "there is no folder /no"),
     ],
 )
 def test_mistakes_are_explained(folder, arguments, said):

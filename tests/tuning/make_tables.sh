@@ -37,8 +37,8 @@ tables=() benches=()
 for run in $(seq "$runs"); do
     for place in "${places[@]}"; do
         table=$folder/$name-$place-$run.json
-        [ -e "$table" ] || start "$place" tune --budget $budget --sizes $sizes --out "$table" \
-            --collectives "$(IFS=,; echo "${collectives[*]}")"
+        [ -e "$table" ] || start "$place" tune "$(IFS=,; echo "${collectives[*]}")" $sizes \
+            --budget $budget --out "$table"
         tables+=(--table "$table")
     done
 done
@@ -47,7 +47,7 @@ export HAN_TUNED=$folder/$name.json
 for run in $(seq "$times"); do
     for place in "${places[@]}"; do
         bench=$folder/$name-$place-$run.bench
-        [ -e "$bench" ] || start "$place" bench "${collectives[@]}" --tuned --sizes $sizes \
+        [ -e "$bench" ] || start "$place" bench "$(IFS=,; echo "${collectives[*]}")" $sizes --tuned \
             "${rounds[@]}" --json "$bench"
         benches+=(--bench "$bench")
     done

@@ -303,7 +303,7 @@ def test_the_command_prints_tables_json_and_pictures(tmp_path):
     listed = call("paper")
     assert all(name in listed for name in FIGURES)
     picture = tmp_path / "figure.svg"
-    small = ("paper", "bienz-14", "--nodes", "2", "--ppn", "2", "--bytes", "8,1KiB")
+    small = ("paper", "bienz-14", "--nodes", "2", "--ppn", "2", "8,1KiB")
     text = call(*small, "--plot", str(picture))
     assert "as in the paper" in text
     assert "why" in text
@@ -331,7 +331,7 @@ def test_check_prints_the_numbers_of_papers_with_errors(monkeypatch):
     )  # fmt: skip
     few = {name: FIGURES[name] for name in ("jocksch-3", "jocksch-table-1", "jain-11")}
     monkeypatch.setattr(paper, "FIGURES", few)
-    rows = json.loads(call("paper", "--check", "--json", "--bytes", "64,512,16KiB"))
+    rows = json.loads(call("paper", "--check", "--json", "64,512,16KiB"))
     assert {row["figure"] for row in rows} == {"jocksch-table-1", "jain-11"}
     assert all(row["error"] == pytest.approx(row["here"] / row["paper"] - 1) for row in rows)
 
@@ -354,7 +354,7 @@ def test_check_says_what_it_cannot_do(words, told):
         ("han-2 --nodes 1", "--nodes 1: this figure needs 2 or more"),
         ("han-2 --nodes 2 --ppn 1", "--ppn 1: this figure needs 2 or more"),
         ("han-6 --nodes 1", "--nodes 1: this figure needs 2 or more"),
-        ("han-4 --bytes 8", "--bytes 8: this figure needs 65536 or more"),
+        ("han-4 8", "sizes up to 8: this figure needs 65536 or more"),
     ],
 )
 def test_a_setting_that_is_too_small_is_told(words, told):

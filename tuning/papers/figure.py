@@ -124,7 +124,7 @@ class Setting:
         for option, least, given in (
             ("--nodes", nodes, self.nodes),
             ("--ppn", ppn, self.ppn),
-            ("--bytes", nbytes, max(self.sizes)),
+            ("sizes up to", nbytes, max(self.sizes)),
         ):
             if given < least:
                 raise ArgumentError(f"{option} {given}: this figure needs {least} or more")
