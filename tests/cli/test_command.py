@@ -100,7 +100,7 @@ def test_bash_completes_commands_options_and_choices(tmp_path):
     ("arguments", "status", "said"),
     [
         (["explain", "alreduce"], 1, "Error: unknown collective 'alreduce'; did you mean"),
-        (["plan", "bcast", "--config", "none"], 1, "Error: config = 'none': no such file"),
+        (["plan", "bcast", "8", "--config", "none"], 1, "Error: config = 'none': no such file"),
         (["trace", "/none"], 1, "Error: /none"),
         (["plan"], 2, "Error: Missing argument"),
         (["schema", "--what"], 2, "Error: No such option"),

@@ -60,8 +60,8 @@ OLDER = {
         "simulate 64 --machine emulated-1gbit --ppn 2",
     "explain allreduce 1MiB --ranks 64 --ppn 8": "explain allreduce 1MiB --nodes 8 --ppn 8",
     "explain allreduce 64 --ppn=4 --ranks=14": "explain allreduce 64 --nodes 4 --ppn 4 --ranks 14",
-    "plan bcast --ranks 4": "plan bcast --ppn 4",
-    "plan bcast --ranks 4 --ppn 8": "plan bcast --ppn 4",
+    "plan bcast 8 --ranks 4": "plan bcast 8 --ppn 4",
+    "plan bcast 8 --ranks 4 --ppn 8": "plan bcast 8 --ppn 4",
     "diff default libnbc bcast 64 --ranks 4 --ppn 2":
         "diff default libnbc bcast 64 --nodes 2 --ppn 2",
     "bench bcast reduce --sizes 8 --rounds 1 --time 0 --only han":
@@ -124,7 +124,7 @@ def test_options_describe_a_machine(command, options, topology):
 
 
 def test_ranks_must_fill_all_nodes_but_the_last():
-    said = refuse("plan", "bcast", "--nodes", 4, "--ppn", 4, "--ranks", 12)
+    said = refuse("plan", "bcast", 8, "--nodes", 4, "--ppn", 4, "--ranks", 12)
     assert said == "--ranks 12: 4 nodes of 4 have 13 to 16"
 
 

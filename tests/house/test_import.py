@@ -87,7 +87,7 @@ def test_a_command_that_needs_mpi_says_in_one_line_that_there_is_no_library(
 ):
     path = tmp_path / "han"
     path.write_text("from han.cli.main import main\nmain()\n")
-    arguments = [command, "bcast"] if command != "info" else [command]
+    arguments = [command, "bcast", "8"] if command != "info" else [command]
     done = run_without_mpi(tmp_path, *([str(path)] if script else ["-m", "han"]), *arguments)
     assert done.returncode == 1
     assert done.stdout == ""

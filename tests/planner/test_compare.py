@@ -138,7 +138,9 @@ def test_other_topologies_and_calls_compare_with_a_remark():
 
 
 def test_diff_of_configurations_marks_differences():
-    lines = call("diff", "default", "libnbc", "allreduce", "1MiB", "--ppn", 2).splitlines()
+    lines = call(
+        "diff", "default", "libnbc", "allreduce", "1MiB", "--nodes", 4, "--ppn", 2
+    ).splitlines()
     assert lines[0].split() == ["default", "libnbc"]
     marked = {line[1:30].split("  ")[1].strip() for line in lines if line.startswith("*")}
     assert {"network", "rule", "stages"} <= marked

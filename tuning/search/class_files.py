@@ -19,6 +19,7 @@ from han.tuning.search.class_rows import computed, records
 from han.tuning.search.limits import Limits
 from han.tuning.search.portfolio import (
     LIMITS,
+    ON_NODE,
     Case,
     Grid,
     Laboratory,
@@ -75,7 +76,7 @@ class Processes:
 
     def regret(self, cases: Iterable[Case], search: bool) -> list[Regret]:
         """Return the regret of what han chooses, on each machine."""
-        asked = [(case, LIMITS if search else None) for case in cases]
+        asked = [(case, search) for case in cases]
         return [one for ones in self._spread(_regret, asked, "predicting") for one in ones]
 
     def _spread(self, work: Callable[[T], R], over: Sequence[T], what: str) -> Iterator[R]:
@@ -138,9 +139,14 @@ def _open(machines: Iterable[Any], in_a_row: bool) -> None:
     _labs[:] = [Laboratory(load_machine(one), in_a_row) for one in machines]
 
 
+def _of(case: Case) -> Limits:
+    """Return what a search of a case tries."""
+    return LIMITS if case.nodes > 1 else ON_NODE
+
+
 def _winners(asked: tuple[Case, bool]) -> Any:
     case, searched = asked
-    return winners(_labs, case, LIMITS) if searched else composition_winners(_labs, case)
+    return winners(_labs, case, _of(case)) if searched else composition_winners(_labs, case)
 
 
 def _predicted(asked: tuple[Sequence[Case], Any]) -> list[dict[int, float]]:
@@ -152,5 +158,6 @@ def _compared(asked: tuple[Case, Any]) -> dict[int, list[float]]:
     return compared(_labs, case, dict(enumerate(uses)))
 
 
-def _regret(asked: tuple[Case, Limits | None]) -> list[Regret]:
-    return [regret_of(lab, *asked) for lab in _labs]
+def _regret(asked: tuple[Case, bool]) -> list[Regret]:
+    case, searched = asked
+    return [regret_of(lab, case, _of(case) if searched else None) for lab in _labs]

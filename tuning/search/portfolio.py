@@ -35,6 +35,8 @@ from han.tuning.search.space import SEGMENTS, options
 
 OWN = ("sm", "solo", "adapt", "exchange", "nap", "ring", "bundle", "scan")  # no library's calls
 LIMITS = Limits(submodules=OWN, parameters={"factors": ()})  # which would fit few numbers of ranks
+# In the simulator messages inside a node do not share its memory, so copies alone are compared.
+ON_NODE = LIMITS.model_copy(update={"submodules": ("sm", "solo", "exchange")})
 USES = 32  # of a collective, at most
 MANY, FEW, SMALL = 16, 4, 32 << 10  # calls in a row of messages up to so many bytes, and of others
 HOPELESS = 3.0  # times the best: such a composition, or use, is not looked at further
