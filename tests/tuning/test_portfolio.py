@@ -118,7 +118,7 @@ def test_drawn_cases_are_within_the_ends_of_all_axes():
         found = {getattr(case, name) for case in cases}
         assert least <= min(found) < max(found) <= most
         assert len(found) > 6
-    assert all(case.nodes * case.ppn <= 128 for case in cases)
+    assert all(case.nodes * case.ppn <= 128 and case.nbytes % 8 == 0 for case in cases)
     assert len({case.collective for case in cases}) == 2
 
 

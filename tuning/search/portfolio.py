@@ -40,6 +40,7 @@ ON_NODE = LIMITS.model_copy(update={"submodules": ("sm", "solo", "exchange")})
 USES = 32  # of a collective, at most
 MANY, FEW, SMALL = 16, 4, 32 << 10  # calls in a row of messages up to so many bytes, and of others
 HOPELESS = 3.0  # times the best: such a composition, or use, is not looked at further
+ELEMENT = 8  # bytes, of the numbers that calls reduce
 CLOSE = 1.03  # times the best: such a use is in the portfolio too
 
 
@@ -83,7 +84,8 @@ class Grid:
         for _ in range(count):
             nodes = _drawn(random, self.nodes, self.ranks // min(self.ppn))
             ppn, nbytes = _drawn(random, self.ppn, self.ranks // nodes), _drawn(random, self.nbytes)
-            yield Case(random.choice(self.collectives), nodes, ppn, nbytes)
+            whole = -(-nbytes // ELEMENT) * ELEMENT
+            yield Case(random.choice(self.collectives), nodes, ppn, whole)
 
 
 def _drawn(random: Random, axis: Sequence[int], most: float = math.inf) -> int:
