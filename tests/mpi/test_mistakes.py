@@ -78,7 +78,7 @@ def launch_all(folder, source, *arguments):
     [
         (["explain", "alreduce"], "1", "Error: unknown collective 'alreduce'; did you mean"),
         (["info", "--config", "none"], "1", "config = 'none': no such file"),
-        (["plan", "bcast", "--config", "none"], "1", "config = 'none': no such file"),
+        (["plan", "bcast", "8", "--config", "none"], "1", "config = 'none': no such file"),
         (["plan"], "2", "Error: Missing argument"),
         (["benhc"], "2", "Error: unknown command 'benhc'; did you mean 'bench'? Known: ablation"),
     ],
