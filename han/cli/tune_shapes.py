@@ -45,7 +45,7 @@ def run(
     machines = [one.machine.to_mapping() for one in models]
     workers = jobs or len(os.sched_getaffinity(0))
     processes = Processes(machines, workers, progress, models[0].in_a_row)
-    found = study(table, grid, processes.winners, processes.compared)
+    found = study(table, grid, processes.winners, processes.compared, models[0].error)
     replace_file(file, as_text(with_predictions(table, found.rows)))
     say(told(found, models, worth_a_run(found.ratios, shapes, models[0].error)))
     wrote(file)

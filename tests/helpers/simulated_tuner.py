@@ -179,6 +179,7 @@ def answering(
     found = study(
         table, grid, lambda cases: [winners(labs, case, limits) for case in cases],
         lambda asked: [compared(labs, case, dict(enumerate(uses))) for case, uses in asked],
+        models[0].error,
     )  # fmt: skip
     return with_predictions(table, found.rows), found, models[0].error
 

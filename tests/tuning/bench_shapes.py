@@ -72,7 +72,7 @@ def main():
     machines = [one.machine.to_mapping() for one in models]
     processes = Processes(machines, workers, lambda *_: nullcontext(lambda: None))
     grid = Grid(COLLECTIVES, (2, 4, 8), (1, 2, 4), SIZES, 16)
-    found = study(table, grid, processes.winners, processes.compared)
+    found = study(table, grid, processes.winners, processes.compared, models[0].error)
     told = with_predictions(table, found.rows)
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         every = [*pool.map(partial(regrets_on, name, told), OTHERS)]

@@ -6,6 +6,7 @@ winners on some shapes, on all of them. A row says that it is predicted, and fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
@@ -20,7 +21,7 @@ from han.tuning.tuned.measurements import row_of
 from han.tuning.tuned.points import Point
 from han.tuning.tuned.table import TunedTable
 
-ALIKE = 1.08  # choices that differ by less count as alike: a simple one is taken
+ALIKE = 1.08  # choices that differ by less, or less than models err, are alike: a simple one wins
 ANCHORS = 4  # sizes of which winners are searched, from the least to the largest
 MOST_RANKS = 64  # of a shape, unless one that was measured has more
 SCALES = 1, 2, 4  # numbers of nodes over those measured
@@ -73,15 +74,20 @@ def grid_of(
     )
 
 
-def study(table: TunedTable, grid: Grid, winners: Winners, compared: Compared) -> Study:
-    """Predict what calls of a grid run; `winners` and `compared` do their work in any order."""
+def study(
+    table: TunedTable, grid: Grid, winners: Winners, compared: Compared, error: float
+) -> Study:
+    """Predict what calls of a grid run; `winners` and `compared` do their work in any order.
+
+    `error` is that of the models, the mean of ``|log(simulated / measured)|``.
+    """
     anchors = [case for case in grid.cases() if _is_anchor(case, grid)]
     uses = portfolios(grid, zip(anchors, winners(anchors), strict=True))
     cases = [*grid.cases()]
     asked = [(case, uses[case.collective]) for case in cases]
     ratios = dict(zip(cases, compared(asked), strict=True))
     means = {case: _means(found) for case, found in ratios.items()}
-    made = computed(chosen(means, grid, ALIKE), means, uses, grid)
+    made = computed(chosen(means, grid, max(ALIKE, math.exp(error))), means, uses, grid)
     known = [f"{n} x {p}" for n, p in measured_shapes(table)]
     rows = [
         _row(record, known, one.gains, table)
