@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -73,7 +74,7 @@ def classes(
     plot: options.Plot = None,
     as_json: options.JsonFlag = False,
 ) -> None:
-    """Compute what machines of a class run between nodes, or how far choices are from the best.
+    """Compute what machines of a class run, or how far choices are from the best.
 
     A machine that nobody has measured runs what its class says: nodes of so many cores, with remote
     DMA or without. The simulator finds it on machine models, in minutes to hours.
@@ -106,20 +107,33 @@ def classes(
         Where(load_machine(name), *shape)
     processes = Processes(names, workers, progress)
     check_files(file, plot=plot)
-    if file is None:
-        if sample and plot:
-            raise ArgumentError("a picture of drawn cases has no axes: give --sample or --plot")
-        told = processes.regret(grid.drawn(sample) if sample else grid.cases(), search)
-        say(json.dumps([one.record() for one in told], indent=1) if as_json else summary(told))
-        drawn(plot, partial(winners, told))
+    if file is not None:
+        _compute(file, processes, grid, error, _described(names, about, cores, rdma))
         return
+    if sample and plot:
+        raise ArgumentError("a picture of drawn cases has no axes: give --sample or --plot")
+    told = processes.regret(grid.drawn(sample) if sample else grid.cases(), search)
+    say(json.dumps([one.record() for one in told], indent=1) if as_json else summary(told))
+    drawn(plot, partial(winners, told))
+
+
+def _described(names: Sequence[str], about: str, cores: int, rdma: bool) -> MachineClass:
+    """Return a class of some machine models, without rows."""
     profiles = tuple((name, profile_of(load_machine(name))) for name in names)
     long = any(profile.has_long_links for _, profile in profiles)  # whatever the adapters do
     seen: dict[str, Ends | bool] = {} if long else {"rdma": rdma}
     if cores:
         seen["cores"] = cores, MOST
-    when = When.of((), seen)
-    made = MachineClass("", about, when, profiles, ())
+    return MachineClass("", about, When.of((), seen), profiles, ())
+
+
+def _compute(
+    file: Path, processes: Processes, grid: Grid, error: float, made: MachineClass
+) -> None:
+    """Compute the rows of a grid, and write them beside those that a file has for other calls."""
+    if 1 in grid.nodes and len(grid.nodes) > 1:
+        raise ArgumentError("rows for one node have a grid of their own: leave 1 out of --nodes")
+    names = [name for name, _ in made.machines]
     calls = [called(name, grid.nodes == (1,)) for name in grid.collectives]
     record = document(made, dict.fromkeys(calls, spelled(grid, error, names)), ())
     kept = _kept(file, record) if file.exists() else ({}, [])

@@ -55,9 +55,7 @@ def diff(
     """
     call = call_of(words, op, dtype, root) if words else None
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
-    shape = imagined.usual(
-        imagined.described(nodes, ppn, ranks, machine, traits, sockets), traits, sockets
-    )
+    shape = imagined.usual(nodes, ppn, ranks, machine, traits, sockets)
     sides = [_side(name, call, shape) for name in (first, second)]
     table, notes = rows(*sides), list(remarks(*sides))
     if as_json:
@@ -77,9 +75,7 @@ def _side(name: str, call: Call | None, shape: imagined.Shape) -> Side:
             f"{name} is a configuration: name a call as well, as in "
             f"'han diff {name} libnbc allreduce 1MiB'"
         )
-    plan = imagined.imagine(
-        shape.ranks, shape.ppn, config, call, shape.traits, sockets=shape.sockets
-    ).plan
+    plan = imagined.imagine_on(shape, config, call).plan
     return side(name, plan, [lower(plan, rank) for rank in range(shape.ranks)])
 
 

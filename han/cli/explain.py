@@ -51,9 +51,7 @@ def explain(
         _check_given({"ranks": ranks, "sockets": sockets > 1, **traits._asdict()})
         found = _explained_here(call, config)
     else:
-        found = imagined.imagine(
-            shape.ranks, shape.ppn, config, call, shape.traits, True, shape.sockets
-        )
+        found = imagined.imagine_on(shape, config, call, leaves=True)
     drawn(plot, partial(plan_picture, found.plan))
     say(imagined.explanation_json(found) if as_json else str(found))
 

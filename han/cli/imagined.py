@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 def described(
     nodes: int | None, ppn: int | None, ranks: int | None, machine: str | None,
-    traits: NodeTraits, sockets: int = 1,
+    traits: NodeTraits, sockets: int,
 ) -> Shape | None:  # fmt: skip
     """Return the machine that options describe; None if they name no machine and no shape."""
     if machine is not None:
@@ -60,9 +60,20 @@ def described(
     return Shape(ranks or most, ppn, traits, sockets)
 
 
-def usual(shape: Shape | None, traits: NodeTraits, sockets: int = 1) -> Shape:
-    """Return a machine that options describe, or one node of some ranks."""
-    return shape or Shape(USUAL_PPN, USUAL_PPN, traits, sockets)
+def usual(
+    nodes: int | None, ppn: int | None, ranks: int | None, machine: str | None,
+    traits: NodeTraits, sockets: int,
+) -> Shape:  # fmt: skip
+    """Return the machine that options describe, or one node of some ranks."""
+    found = described(nodes, ppn, ranks, machine, traits, sockets)
+    return found or Shape(USUAL_PPN, USUAL_PPN, traits, sockets)
+
+
+def imagine_on(
+    shape: Shape, config: str | None, call: Call, leaves: bool = False
+) -> Explanation:  # fmt: skip
+    """Explain a call on the machine that options describe; see :func:`imagine`."""
+    return imagine(shape.ranks, shape.ppn, config, call, shape.traits, leaves, shape.sockets)
 
 
 def imagine(

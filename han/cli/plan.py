@@ -87,12 +87,8 @@ def plan(
     check_files(save, plot=plot)
     call = call_of(words, op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
-    shape = imagined.usual(
-        imagined.described(nodes, ppn, ranks, machine, traits, sockets), traits, sockets
-    )
-    found = imagined.imagine(
-        shape.ranks, shape.ppn, config, call, shape.traits, sockets=shape.sockets
-    )
+    shape = imagined.usual(nodes, ppn, ranks, machine, traits, sockets)
+    found = imagined.imagine_on(shape, config, call)
     drawn(plot, partial(plan_picture, found.plan))
     if save is not None and not rank():
         write_file(save, stored(found))

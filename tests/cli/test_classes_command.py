@@ -92,6 +92,7 @@ def test_regret_is_printed_drawn_or_written_as_json(tmp_path):
         (["regret", "--nodes", "4", "--ranks", "3"], "--ranks 3: no shape has so few"),
         (["regret", "--sample", "9", "--plot", "a.svg"], "a picture of drawn cases has no axes"),
         (["compute"], "compute needs the file to write"),
+        (["compute", "a.json", "--nodes", "1,4"], "rows for one node have a grid of their own"),
         (["frob"], "known are list, compute, regret"),
     ],
 )

@@ -139,14 +139,14 @@ def _open(machines: Iterable[Any], in_a_row: bool) -> None:
     _labs[:] = [Laboratory(load_machine(one), in_a_row) for one in machines]
 
 
-def _of(case: Case) -> Limits:
+def _limits_of(case: Case) -> Limits:
     """Return what a search of a case tries."""
     return LIMITS if case.nodes > 1 else ON_NODE
 
 
 def _winners(asked: tuple[Case, bool]) -> Any:
     case, searched = asked
-    return winners(_labs, case, _of(case)) if searched else composition_winners(_labs, case)
+    return winners(_labs, case, _limits_of(case)) if searched else composition_winners(_labs, case)
 
 
 def _predicted(asked: tuple[Sequence[Case], Any]) -> list[dict[int, float]]:
@@ -160,4 +160,4 @@ def _compared(asked: tuple[Case, Any]) -> dict[int, list[float]]:
 
 def _regret(asked: tuple[Case, bool]) -> list[Regret]:
     case, searched = asked
-    return [regret_of(lab, case, _of(case) if searched else None) for lab in _labs]
+    return [regret_of(lab, case, _limits_of(case) if searched else None) for lab in _labs]
