@@ -79,7 +79,7 @@ class Place:
         return record | {"nodes": self.nodes, "ppn": self.ppn, "sources": {}}
 
 
-SHARED = {"switch": "20us"}  # of a processor that several ranks share, as in emulated-1gbit
+SHARED = {"switch": "8us"}  # of a processor that several ranks share, as in emulated-1gbit
 PLACES = {
     "2-ranks": Place(2, "two-cores"),
     "4-ranks": Place(4, "two-cores", SHARED),
@@ -87,7 +87,8 @@ PLACES = {
     "1gbit": Place(2, "emulated-1gbit", links=Links("1gbit")),
     "100mbit": Place(2, "emulated-1gbit", {"injection": "11.95MB/s", "burst": "3kB"},
                      links=Links("100mbit")),
-    "latency": Place(2, "emulated-50ms", network={"latency": "5ms"}, links=Links(latency=5e-3)),
+    "latency": Place(2, "emulated-1gbit", {"injection": "2.4GB/s"}, {"latency": "5ms"},
+                     Links(latency=5e-3)),
     "rails": Place(2, "emulated-1gbit", {"injection": "59.75MB/s", "burst": "64kB", "rails": 2},
                    links=Links("500mbit", rails=2)),
 }  # fmt: skip
