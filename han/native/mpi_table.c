@@ -11,10 +11,12 @@
 static const char *const NAMES[HAN_F_COUNT] = {HAN_MPI_FUNCTIONS(NAME)};
 
 /* MPI's function behind a public name: PMPI_... */
-static void *private_name(const char *name) {
+static void *private_name(void *library, const char *name) {
     char own[64] = "P";
     if (strncmp(name, "MPI", 3) || strlen(name) + 2 > sizeof own) return NULL;
-    return dlsym(RTLD_DEFAULT, strcat(own, name));
+    strcat(own, name);
+    void *p = dlsym(RTLD_DEFAULT, own);
+    return p || !library ? p : dlsym(library, own);
 }
 
 const char *han_mpi_load(han_mpi *mpi, const char *library) {
@@ -30,7 +32,7 @@ const char *han_mpi_load(han_mpi *mpi, const char *library) {
     /* Behind the C door MPI's public names are han's own. */
     const bool behind = dlsym(RTLD_DEFAULT, HAN_DOOR_OPEN);
     for (int f = 0; f < HAN_F_COUNT; f++) {
-        void *p = behind ? private_name(NAMES[f]) : NULL;
+        void *p = behind ? private_name(handle, NAMES[f]) : NULL;
         if (!p) p = dlsym(RTLD_DEFAULT, NAMES[f]);
         if (!p && handle) p = dlsym(handle, NAMES[f]);
         if (!p && !missing && f < HAN_F_NEEDED) missing = NAMES[f];

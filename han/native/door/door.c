@@ -15,22 +15,38 @@ enum { SETTLED = 8 };
 
 typedef struct {
     unsigned calls; /* collectives so far, until han serves it */
-    bool alone;     /* one rank, or an inter-communicator */
+    bool alone;     /* MPI alone serves it: one rank, two groups, or no han on some rank */
     bool served;
     void *look_up; /* han's, for repeated calls */
 } known_comm;
 
 static const han_door_api *api;
 static _Thread_local int inside; /* han itself calls MPI */
-static bool shut;                /* han cannot be had, or MPI is being finalized */
+static bool shut;                /* han cannot be had here */
+static bool ended;               /* MPI is being finalized */
 static bool keyed;               /* there is a key */
 static int keyval;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 HAN_PUBLIC void han_door_open(const han_door_api *given) { api = given; }
 
-void *han_mpis(void **known, const char *name) {
+/* The MPI library of a program that does not show its symbols, such as Python. */
+static const char *const LIBRARIES[] = {"libmpi.so.12",    "libmpi.so.40",    "libmpi.so",
+                                        "libmpi_abi.so.0", "libmpi_abi.so.1", NULL};
+
+void *han_find(const char *name) {
     void *found = dlsym(RTLD_DEFAULT, name);
+    for (const char *const *library = LIBRARIES; !found && *library; library++) {
+        void *loaded = dlopen(*library, RTLD_LAZY | RTLD_NOLOAD);
+        if (!loaded) continue;
+        found = dlsym(loaded, name);
+        dlclose(loaded); /* the program keeps it */
+    }
+    return found;
+}
+
+void *han_mpis(void **known, const char *name) {
+    void *found = han_find(name);
     if (!found) {
         fprintf(stderr, "han: the MPI library has no %s\n", name);
         abort();
@@ -39,7 +55,7 @@ void *han_mpis(void **known, const char *name) {
 }
 
 bool han_has(void **known, const char *name) {
-    if (!*known) *known = dlsym(RTLD_DEFAULT, name);
+    if (!*known) *known = han_find(name);
     return *known;
 }
 
@@ -47,10 +63,10 @@ bool han_wide(void) {
     static int wide = -1;
     if (wide < 0) {
         Dl_info of = {0};
-        void *init = dlsym(RTLD_DEFAULT, "PMPI_Init");
+        void *init = han_find("PMPI_Init");
         bool standard =
             init && dladdr(init, &of) && of.dli_fname && strstr(of.dli_fname, "mpi_abi");
-        wide = standard || dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
+        wide = standard || han_find("ompi_mpi_comm_world");
     }
     return wide;
 }
@@ -104,28 +120,46 @@ static known_comm *meet(han_handle comm) {
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-static int serve_first(known_comm *k, const han_door_call *c) {
-    if (!api) {
-        pthread_mutex_lock(&opening);
-        bool had = api || han_door_python();
-        pthread_mutex_unlock(&opening);
-        if (!had || !api) {
-            shut = true; /* the reason is the same on all ranks of an installation */
-            return HAN_DOOR_LEFT;
-        }
-    }
-    k->served = true;
-    return api->first(c, &k->look_up);
+/* MPI_INT and MPI_MIN of the library, without mpi.h: the address of a symbol, or MPICH's number. */
+static intptr_t constant(const char *symbol, intptr_t standard, int mpich) {
+    void *at = han_find(symbol);
+    return at ? (intptr_t)at : han_wide() ? standard : mpich;
+}
+
+/* Whether all ranks of a communicator say yes; collective. */
+static bool all_say(han_handle comm, bool yes) {
+    int mine = yes, least = 0;
+    intptr_t type = constant("ompi_mpi_int", 0x209, 0x4c000405);
+    intptr_t op = constant("ompi_mpi_op_min", 0x22, 0x58000002);
+    return !HAN_MPIS(Allreduce, (const void *, void *, int, intptr_t, intptr_t, intptr_t), &mine,
+                     &least, 1, type, op, comm) &&
+           least;
+}
+
+/* Whether this process has han, which the first call tries to find. */
+static bool has_han(void) {
+    pthread_mutex_lock(&opening);
+    if (!api && !shut) shut = !han_door_python() || !api;
+    pthread_mutex_unlock(&opening);
+    return !shut;
+}
+
+/* Let han serve a communicator, if it can on all ranks: they come here in the same call. */
+static bool settle(known_comm *k, han_handle comm) {
+    k->served = all_say(comm, has_han());
+    k->alone = !k->served;
+    return k->served;
 }
 
 int han_door_serve(const han_door_call *c) {
-    int code;
-    if (inside || shut || !has_keyval()) return HAN_DOOR_LEFT;
+    int code = HAN_DOOR_LEFT;
+    if (inside || ended || !has_keyval()) return HAN_DOOR_LEFT;
     known_comm *k = find(c->comm);
     if (!k && !(k = meet(c->comm))) return HAN_DOOR_LEFT;
     if (k->alone || (!k->served && ++k->calls < SETTLED)) return HAN_DOOR_LEFT;
     inside++;
-    if (!k->look_up || !api->again(k->look_up, c, &code)) code = serve_first(k, c);
+    if ((k->served || settle(k, c->comm)) && !(k->look_up && api->again(k->look_up, c, &code)))
+        code = api->first(c, &k->look_up);
     inside--;
     return code;
 }
@@ -134,7 +168,7 @@ int han_door_serve(const han_door_call *c) {
 
 static int release(intptr_t *at) {
     han_handle comm = han_wide() ? *at : (intptr_t)*(int *)at;
-    known_comm *k = inside || shut || !keyed ? NULL : find(comm);
+    known_comm *k = inside || ended || !keyed ? NULL : find(comm);
     return k && k->served ? api->free(comm) : 0;
 }
 
@@ -150,7 +184,7 @@ DEFINE_END(Comm_free)
 DEFINE_END(Comm_disconnect)
 
 HAN_PUBLIC int MPI_Op_free(intptr_t *op) {
-    if (api && !inside && !shut) {
+    if (api && !inside) {
         inside++;
         api->forget(han_wide() ? *op : (intptr_t)*(int *)op);
         inside--;
@@ -160,8 +194,8 @@ HAN_PUBLIC int MPI_Op_free(intptr_t *op) {
 
 HAN_PUBLIC int MPI_Finalize(void) {
     inside++;
-    if (api && !shut) api->end();
-    shut = true;
+    if (api) api->end();
+    ended = true;
     int code = HAN_MPIS(Finalize, (void));
     inside--;
     return code;

@@ -6,6 +6,8 @@
 
 #define HAN_PUBLIC __attribute__((visibility("default")))
 
+/* A symbol of the MPI library, or NULL. */
+void *han_find(const char *name);
 /* MPI's own function behind a name such as "PMPI_Bcast"; ends the program if there is none. */
 void *han_mpis(void **known, const char *name);
 /* Whether MPI has a function. */
@@ -26,8 +28,8 @@ bool han_wide(void);
 /* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
 int han_door_serve(const han_door_call *);
 
-/* The interpreter; it is started if the process has none. False, with a line on stderr, if it or han
- * cannot be had. */
+/* Start the interpreter, and let it open the door. False if the program is Python's; with a line on
+ * stderr, if the interpreter or han cannot be had. */
 bool han_door_python(void);
 
 #endif

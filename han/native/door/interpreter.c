@@ -1,4 +1,4 @@
-/* The interpreter of a program that has none. It is the one that `han run` or `han preload` named, in
+/* The interpreter of a program of C or Fortran. It is the one that `han run` or `han preload` named, in
  * the program's environment. Only its structures are taken from Python.h: its functions are looked up. */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -38,25 +38,17 @@ static bool start(void *python, const char *executable) {
 }
 
 bool han_door_python(void) {
-    void *python = RTLD_DEFAULT;
-    int (*running)(void) = PYTHON(int, Py_IsInitialized, (void));
-    const bool had = running && running();
-    if (!had) {
-        const char *library = getenv("HAN_PRELOAD_LIBPYTHON");
-        const char *executable = getenv("HAN_PRELOAD_PYTHON");
-        if (!library || !executable)
-            return cannot("start it with `han run`, or as `han preload` says", NULL);
-        python = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
-        if (!python) return cannot("", dlerror());
-        if (!start(python, executable)) return false;
-    }
-    PyGILState_STATE gil = PyGILState_LOCKED;
-    if (had) gil = PYTHON(PyGILState_STATE, PyGILState_Ensure, (void))();
+    int (*running)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    if (running && running()) return false; /* Python programs use han's communicators */
+    const char *library = getenv("HAN_PRELOAD_LIBPYTHON");
+    const char *executable = getenv("HAN_PRELOAD_PYTHON");
+    if (!library || !executable)
+        return cannot("start it with `han run`, or as `han preload` says", NULL);
+    void *python = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    if (!python) return cannot("", dlerror());
+    if (!start(python, executable)) return false;
     int failed =
         PYTHON(int, PyRun_SimpleStringFlags, (const char *, PyCompilerFlags *))(START, NULL);
-    if (had)
-        PYTHON(void, PyGILState_Release, (PyGILState_STATE))(gil);
-    else
-        (void)PYTHON(PyThreadState *, PyEval_SaveThread, (void))();
+    (void)PYTHON(PyThreadState *, PyEval_SaveThread, (void))();
     return failed ? cannot("Python cannot import han (see above)", NULL) : true;
 }
