@@ -9,49 +9,49 @@ static int rank, size, wrong;
 
 static void expect(int right, const char *what, int n) {
     if (right) return;
-    if (wrong++ < 10) fprintf(stderr, "rank %d of %d: %s of %d elements is wrong\n", rank, size, what, n);
+    if (wrong++ < 10)
+        fprintf(stderr, "rank %d of %d: %s of %d elements is wrong\n", rank, size, what, n);
 }
 
 /* 0 + 1 + ... of all ranks */
 static int sum(void) { return size * (size - 1) / 2; }
 
-#define OF_TYPE(NAME, TYPE, MPI_TYPE)                                                       \
-    static void reductions_##NAME(MPI_Comm comm, int n) {                                   \
-        TYPE *a = malloc(sizeof *a * (size_t)n * size + 1), *b = malloc(sizeof *b * n + 1); \
-        int right = 1;                                                                      \
-        for (int k = 0; k < n * size; k++) a[k] = (TYPE)(rank + k % 7);                     \
-        memset(b, 0, sizeof *b * n);                                                        \
-        MPI_Allreduce(a, b, n, MPI_TYPE, MPI_SUM, comm);                                    \
-        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(sum() + size * (k % 7));        \
-        expect(right, "allreduce " #TYPE, n);                                               \
-        MPI_Allreduce(a, b, n, MPI_TYPE, MPI_MAX, comm);                                    \
-        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(size - 1 + k % 7);              \
-        expect(right, "allreduce max " #TYPE, n);                                           \
-        for (int root = 0; root < size; root++) {                                           \
-            memset(b, 0, sizeof *b * n);                                                    \
-            MPI_Reduce(a, b, n, MPI_TYPE, MPI_SUM, root, comm);                             \
-            for (int k = 0; rank == root && k < n; k++)                                     \
-                right &= b[k] == (TYPE)(sum() + size * (k % 7));                            \
-        }                                                                                   \
-        expect(right, "reduce " #TYPE, n);                                                  \
-        MPI_Scan(a, b, n, MPI_TYPE, MPI_SUM, comm);                                         \
-        for (int k = 0; k < n; k++)                                                         \
-            right &= b[k] == (TYPE)(rank * (rank + 1) / 2 + (rank + 1) * (k % 7));          \
-        expect(right, "scan " #TYPE, n);                                                    \
-        MPI_Exscan(a, b, n, MPI_TYPE, MPI_SUM, comm);                                       \
-        for (int k = 0; rank && k < n; k++)                                                 \
-            right &= b[k] == (TYPE)(rank * (rank - 1) / 2 + rank * (k % 7));                \
-        expect(right, "exscan " #TYPE, n);                                                  \
-        MPI_Reduce_scatter_block(a, b, n, MPI_TYPE, MPI_SUM, comm);                         \
-        for (int k = 0; k < n; k++)                                                         \
-            right &= b[k] == (TYPE)(sum() + size * ((rank * n + k) % 7));                   \
-        expect(right, "reduce_scatter_block " #TYPE, n);                                    \
-        memcpy(b, a, sizeof *b * n);                                                        \
-        MPI_Allreduce(MPI_IN_PLACE, b, n, MPI_TYPE, MPI_SUM, comm);                         \
-        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(sum() + size * (k % 7));        \
-        expect(right, "allreduce in place " #TYPE, n);                                      \
-        free(a);                                                                            \
-        free(b);                                                                            \
+#define OF_TYPE(NAME, TYPE, MPI_TYPE)                                                             \
+    static void reductions_##NAME(MPI_Comm comm, int n) {                                         \
+        TYPE *a = malloc(sizeof *a * (size_t)n * size + 1), *b = malloc(sizeof *b * n + 1);       \
+        int right = 1;                                                                            \
+        for (int k = 0; k < n * size; k++) a[k] = (TYPE)(rank + k % 7);                           \
+        memset(b, 0, sizeof *b * n);                                                              \
+        MPI_Allreduce(a, b, n, MPI_TYPE, MPI_SUM, comm);                                          \
+        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(sum() + size * (k % 7));              \
+        expect(right, "allreduce " #TYPE, n);                                                     \
+        MPI_Allreduce(a, b, n, MPI_TYPE, MPI_MAX, comm);                                          \
+        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(size - 1 + k % 7);                    \
+        expect(right, "allreduce max " #TYPE, n);                                                 \
+        for (int root = 0; root < size; root++) {                                                 \
+            memset(b, 0, sizeof *b * n);                                                          \
+            MPI_Reduce(a, b, n, MPI_TYPE, MPI_SUM, root, comm);                                   \
+            for (int k = 0; rank == root && k < n; k++)                                           \
+                right &= b[k] == (TYPE)(sum() + size * (k % 7));                                  \
+        }                                                                                         \
+        expect(right, "reduce " #TYPE, n);                                                        \
+        MPI_Scan(a, b, n, MPI_TYPE, MPI_SUM, comm);                                               \
+        for (int k = 0; k < n; k++)                                                               \
+            right &= b[k] == (TYPE)(rank * (rank + 1) / 2 + (rank + 1) * (k % 7));                \
+        expect(right, "scan " #TYPE, n);                                                          \
+        MPI_Exscan(a, b, n, MPI_TYPE, MPI_SUM, comm);                                             \
+        for (int k = 0; rank && k < n; k++)                                                       \
+            right &= b[k] == (TYPE)(rank * (rank - 1) / 2 + rank * (k % 7));                      \
+        expect(right, "exscan " #TYPE, n);                                                        \
+        MPI_Reduce_scatter_block(a, b, n, MPI_TYPE, MPI_SUM, comm);                               \
+        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(sum() + size * ((rank * n + k) % 7)); \
+        expect(right, "reduce_scatter_block " #TYPE, n);                                          \
+        memcpy(b, a, sizeof *b * n);                                                              \
+        MPI_Allreduce(MPI_IN_PLACE, b, n, MPI_TYPE, MPI_SUM, comm);                               \
+        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(sum() + size * (k % 7));              \
+        expect(right, "allreduce in place " #TYPE, n);                                            \
+        free(a);                                                                                  \
+        free(b);                                                                                  \
     }
 OF_TYPE(double, double, MPI_DOUBLE)
 OF_TYPE(int, int, MPI_INT)
@@ -64,7 +64,8 @@ static void blocks(MPI_Comm comm, int n) {
         for (int k = 0; k < n; k++) one[k] = 1000 * rank + k;
         memset(all, 0, sizeof *all * n * size);
         MPI_Gather(one, n, MPI_INT, all, n, MPI_INT, root, comm);
-        for (int k = 0; rank == root && k < n * size; k++) right &= all[k] == 1000 * (k / n) + k % n;
+        for (int k = 0; rank == root && k < n * size; k++)
+            right &= all[k] == 1000 * (k / n) + k % n;
         for (int k = 0; k < n; k++) one[k] = rank == root ? k : -1;
         MPI_Bcast(one, n, MPI_INT, root, comm);
         for (int k = 0; k < n; k++) right &= one[k] == k;
@@ -90,6 +91,70 @@ static void blocks(MPI_Comm comm, int n) {
     free(one);
     free(all);
     free(more);
+}
+
+/* Blocks of (rank + 1) * n elements, with a gap of `gap` elements between them. */
+static void own_sizes(MPI_Comm comm, int n, int gap) {
+    int counts[64], places[64], bytes[64], from[64], to[64], takes[64], at = 0, right = 1;
+    MPI_Datatype types[64];
+    for (int r = 0; r < size; r++) {
+        counts[r] = (r + 1) * n;
+        places[r] = at;
+        at += counts[r] + gap;
+    }
+    int *one = malloc(sizeof *one * (size + 1) * n + 4), *all = malloc(sizeof *all * (at + 1));
+    for (int root = 0; root < size; root++) {
+        for (int k = 0; k < counts[rank]; k++) one[k] = 1000 * rank + k;
+        for (int k = 0; k < at; k++) all[k] = -1;
+        MPI_Gatherv(one, counts[rank], MPI_INT, all, counts, places, MPI_INT, root, comm);
+        for (int r = 0; rank == root && r < size; r++)
+            for (int k = 0; k < counts[r] + gap; k++)
+                right &= all[places[r] + k] == (k < counts[r] ? 1000 * r + k : -1);
+        for (int k = 0; k < at; k++) all[k] = k;
+        MPI_Scatterv(all, counts, places, MPI_INT, rank == root ? MPI_IN_PLACE : one, counts[rank],
+                     MPI_INT, root, comm);
+        for (int k = 0; rank != root && k < counts[rank]; k++) right &= one[k] == places[rank] + k;
+    }
+    expect(right, "gatherv, scatterv", n);
+    for (int k = 0; k < counts[rank]; k++) one[k] = 1000 * rank + k;
+    for (int turn = 0; turn < 2; turn++) {
+        for (int k = 0; k < at; k++) all[k] = -1;
+        memcpy(all + places[rank], one, sizeof *one * counts[rank]);
+        MPI_Allgatherv(turn ? MPI_IN_PLACE : one, counts[rank], MPI_INT, all, counts, places,
+                       MPI_INT, comm);
+        for (int r = 0; r < size; r++)
+            for (int k = 0; k < counts[r] + gap; k++)
+                right &= all[places[r] + k] == (k < counts[r] ? 1000 * r + k : -1);
+    }
+    expect(right, "allgatherv", n);
+    for (int k = 0; k < at; k++) all[k] = rank + k;
+    MPI_Reduce_scatter(all, one, counts, MPI_INT, MPI_SUM, comm);
+    int before = n * rank * (rank + 1) / 2;
+    for (int k = 0; k < counts[rank]; k++) right &= one[k] == sum() + size * (before + k);
+    expect(right, "reduce_scatter", n);
+    free(one);
+    one = malloc(sizeof *one * (size * counts[rank] + 1));
+    for (int r = 0; r < size; r++) { /* to rank r: (r + 1) * n elements */
+        from[r] = r * counts[rank];
+        takes[r] = counts[rank];
+        bytes[r] = places[r] * (int)sizeof *all;
+        to[r] = from[r] * (int)sizeof *one;
+        types[r] = MPI_INT;
+        for (int k = 0; k < counts[r]; k++) all[places[r] + k] = 100 * rank + 10 * r + k % 10;
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        memset(one, 0, sizeof *one * size * counts[rank]);
+        if (turn)
+            MPI_Alltoallw(all, counts, bytes, types, one, takes, to, types, comm);
+        else
+            MPI_Alltoallv(all, counts, places, MPI_INT, one, takes, from, MPI_INT, comm);
+        for (int r = 0; r < size; r++)
+            for (int k = 0; k < counts[rank]; k++)
+                right &= one[from[r] + k] == 100 * r + 10 * rank + k % 10;
+    }
+    expect(right, "alltoallv, alltoallw", n);
+    free(one);
+    free(all);
 }
 
 /* A matrix's column on rank 0, packed elsewhere: types differ from rank to rank. */
@@ -131,7 +196,10 @@ static void own_operations(MPI_Comm comm) {
         expect(found == (turn % 2 ? size - 1 : 0), "own operation", turn);
         MPI_Op_free(&op);
     }
-    struct { double value; int place; } mine = {rank % 2, rank}, best;
+    struct {
+        double value;
+        int place;
+    } mine = {rank % 2, rank}, best;
     MPI_Allreduce(&mine, &best, 1, MPI_DOUBLE_INT, MPI_MAXLOC, comm);
     expect(best.place == (size > 1 ? 1 : 0), "maxloc", 1);
 }
@@ -144,6 +212,8 @@ static void everything(MPI_Comm comm) {
             reductions_int(comm, sizes[k]);
             reductions_short(comm, sizes[k]);
             blocks(comm, sizes[k]);
+            own_sizes(comm, sizes[k] / 4, 0);
+            own_sizes(comm, sizes[k] / 4, 3);
             MPI_Barrier(comm);
         }
     derived(comm, 17);

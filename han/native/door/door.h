@@ -9,13 +9,25 @@
 
 #include "mpi_table.h"
 
+/* How the blocks of a call are told: they are alike, have counts of their own, or types of their own. */
+enum han_door_form { HAN_DOOR_EQUAL, HAN_DOOR_COUNTED, HAN_DOOR_TYPED };
+
+/* One side of a call. `counts` and `places` are numbers for each rank, of 64 bits in calls with large
+ * counts; `types` are MPI's handles, one for each rank. */
+typedef struct {
+    const void *data;
+    int64_t n; /* elements, of a block where there are several */
+    han_handle type;
+    const void *counts, *places, *types;
+} han_door_side;
+
 /* A call as the program made it. What its collective does not have is 0. */
 typedef struct {
     int collective; /* HAN_C_BCAST ... of program.h */
-    const void *send;
-    void *recv;             /* the buffer of a broadcast, too */
-    int64_t n_send, n_recv; /* elements, of a block where there are several */
-    han_handle send_type, recv_type, op, comm;
+    enum han_door_form form;
+    bool large;               /* counts are of 64 bits */
+    han_door_side send, recv; /* a broadcast has `recv` */
+    han_handle op, comm;
     int root;
 } han_door_call;
 

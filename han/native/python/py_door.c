@@ -5,17 +5,19 @@
 
 #include <dlfcn.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "door/door.h"
-#include "program.h"
 #include "python/py_calls.h"
+#include "python/py_door_read.h"
 #include "python/py_run.h"
 
 enum { MOST_OPS = 16 };
 
 /* What han/preloaded.py gives. */
 static struct {
-    PyObject *first;  /* (call as a tuple) -> (code, look-up or None) */
+    PyObject *first;  /* (what a han_door_call says) -> (code, look-up or None) */
     PyObject *failed; /* (comm, error) -> code */
     PyObject *free;   /* (comm) -> code */
     PyObject *forget; /* (op) */
@@ -29,149 +31,10 @@ static struct {
 
 /* ---- a repeated call ------------------------------------------------------------------------ */
 
-static bool reads(const han_caller *self, const void *at, int64_t n, han_handle type,
-                  han_buffer *b) {
-    b->element = han_element_find(&self->reader->known, HAN_BY_HANDLE, (uint64_t)type);
-    if (!b->element || n < 0 || (!at && n)) return false;
-    b->data = (uint8_t *)(uintptr_t)at;
-    return !__builtin_mul_overflow((uint64_t)n, b->element->size, &b->nbytes);
-}
-
-/* The same of a block for each rank; `nbytes` is that of one. */
-static bool reads_blocks(const han_caller *self, const void *at, int64_t n, han_handle type,
-                         han_buffer *b, uint64_t *nbytes) {
-    if (!reads(self, at, n, type, b)) return false;
-    *nbytes = b->nbytes;
-    return !__builtin_mul_overflow(b->nbytes, (uint64_t)self->size, &b->nbytes);
-}
-
-static void share(han_buffer *with, const han_buffer *b) {
-    with->data = b->data;
-    with->nbytes = b->nbytes;
-    with->element = b->element;
-}
-
 static PyObject *op_of(han_handle op) {
     for (int k = 0; k < door.n_ops; k++)
         if (door.op[k] == op) return door.op_object[k];
     return NULL;
-}
-
-static bool reduces(han_call *c, const han_door_call *d, const han_buffer *b, uint64_t nbytes) {
-    c->key.nbytes = nbytes;
-    c->key.kind = b->element->kind;
-    c->key.handle = b->element->handle;
-    c->key.op = op_of(d->op);
-    return c->key.op && b->element->kind >= 0;
-}
-
-/* A reduction of whole messages on a rank that receives. */
-static bool combines(const han_caller *self, const han_door_call *d, bool in_place, han_call *c) {
-    if (!reads(self, d->recv, d->n_recv, d->recv_type, &c->recv)) return false;
-    if (in_place)
-        share(&c->send, &c->recv);
-    else if (!reads(self, d->send, d->n_send, d->send_type, &c->send) || !han_apart(c))
-        return false;
-    return reduces(c, d, &c->recv, c->recv.nbytes);
-}
-
-static bool collects(const han_caller *self, const han_door_call *d, bool in_place, han_call *c) {
-    uint64_t *nbytes = &c->key.nbytes;
-    if (!reads_blocks(self, d->recv, d->n_recv, d->recv_type, &c->recv, nbytes)) return false;
-    if (in_place) {
-        c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
-        return true;
-    }
-    return reads(self, d->send, d->n_send, d->send_type, &c->send) && c->send.nbytes == *nbytes &&
-           han_apart(c);
-}
-
-static bool read_gather(const han_caller *self, const han_door_call *d, bool in_place,
-                        han_call *c) {
-    if (d->root == self->rank) return collects(self, d, in_place, c);
-    if (!reads(self, d->send, d->n_send, d->send_type, &c->send)) return false;
-    c->key.nbytes = c->send.nbytes;
-    return true;
-}
-
-static bool read_scatter(const han_caller *self, const han_door_call *d, const void *in_place,
-                         han_call *c) {
-    uint64_t *nbytes = &c->key.nbytes;
-    if (d->root != self->rank) {
-        if (!reads(self, d->recv, d->n_recv, d->recv_type, &c->recv)) return false;
-        *nbytes = c->recv.nbytes;
-        return true;
-    }
-    if (!reads_blocks(self, d->send, d->n_send, d->send_type, &c->send, nbytes)) return false;
-    if (d->recv == in_place) {
-        c->recv.data = c->send.data + *nbytes * (uint64_t)self->rank;
-        return true;
-    }
-    return reads(self, d->recv, d->n_recv, d->recv_type, &c->recv) && c->recv.nbytes == *nbytes &&
-           han_apart(c);
-}
-
-static bool read_alltoall(const han_caller *self, const han_door_call *d, bool in_place,
-                          han_call *c) {
-    uint64_t sent;
-    if (!reads_blocks(self, d->recv, d->n_recv, d->recv_type, &c->recv, &c->key.nbytes))
-        return false;
-    c->key.root = in_place; /* no root here: tells in-place calls from others */
-    if (in_place) {
-        share(&c->send, &c->recv);
-        return true;
-    }
-    return reads_blocks(self, d->send, d->n_send, d->send_type, &c->send, &sent) &&
-           sent == c->key.nbytes && han_apart(c);
-}
-
-static bool read_reduce_scatter(const han_caller *self, const han_door_call *d, bool in_place,
-                                han_call *c) {
-    uint64_t nbytes;
-    c->key.root = in_place; /* as in alltoall */
-    if (in_place) {
-        if (!reads_blocks(self, d->recv, d->n_recv, d->recv_type, &c->recv, &nbytes)) return false;
-        share(&c->send, &c->recv);
-    } else if (!reads(self, d->recv, d->n_recv, d->recv_type, &c->recv) ||
-               !reads_blocks(self, d->send, d->n_send, d->send_type, &c->send, &nbytes) ||
-               !han_apart(c)) {
-        return false;
-    }
-    return reduces(c, d, &c->recv, nbytes);
-}
-
-static bool read_call(const han_caller *self, const han_door_call *d, void *in_place, han_call *c) {
-    const bool own = d->send == in_place;
-    c->key.root = d->root;
-    switch (d->collective) {
-    case HAN_C_BARRIER:
-        return true;
-    case HAN_C_BCAST:
-        if (!reads(self, d->recv, d->n_recv, d->recv_type, &c->recv)) return false;
-        share(&c->send, &c->recv);
-        c->key.nbytes = c->recv.nbytes;
-        return true;
-    case HAN_C_REDUCE:
-        if (d->root == self->rank) return combines(self, d, own, c);
-        return !own && reads(self, d->send, d->n_send, d->send_type, &c->send) &&
-               reduces(c, d, &c->send, c->send.nbytes);
-    case HAN_C_ALLREDUCE:
-    case HAN_C_SCAN:
-    case HAN_C_EXSCAN:
-        return combines(self, d, own, c);
-    case HAN_C_GATHER:
-        return read_gather(self, d, own, c);
-    case HAN_C_SCATTER:
-        return read_scatter(self, d, in_place, c);
-    case HAN_C_ALLGATHER:
-        return collects(self, d, own, c);
-    case HAN_C_ALLTOALL:
-        return read_alltoall(self, d, own, c);
-    case HAN_C_REDUCE_SCATTER:
-        return read_reduce_scatter(self, d, own, c);
-    default:
-        return false;
-    }
 }
 
 /* ---- answers of Python ---------------------------------------------------------------------- */
@@ -204,31 +67,49 @@ static int code_of_error(han_handle comm) {
     return code;
 }
 
-static bool again(void *calls, const han_door_call *d, int *code) {
-    const han_caller *caller = han_py_calls_caller(calls);
+/* Run a call that was read: whether its plan is known. */
+static bool run(void *calls, const han_door_call *d, const han_call *c, int *code) {
     EngineObject *engine = han_py_calls_engine(calls);
+    PlanObject *plan = han_py_calls_known(calls, c);
     PyGILState_STATE held;
-    han_call c = {.key.collective = d->collective};
-    if (!engine || !read_call(caller, d, engine->mpi.in_place, &c)) return false;
-    PlanObject *plan = han_py_calls_known(calls, &c);
     if (!plan) return false;
     *code = 0;
-    if (han_py_run_unlocked(engine, plan, c.send.data, c.recv.data, c.key.nbytes, &held))
+    if (han_py_run_unlocked(engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts,
+                            &held))
         return true;
     *code = code_of_error(d->comm);
     PyGILState_Release(held);
     return true;
 }
 
+enum { FEW = 64 }; /* ranks whose sizes are on the stack */
+
+static bool again(void *calls, const han_door_call *d, int *code) {
+    const han_caller *caller = han_py_calls_caller(calls);
+    EngineObject *engine = han_py_calls_engine(calls);
+    uint64_t few[HAN_OWN_NUMBERS * FEW], *sizes = few;
+    const size_t n = d->form ? HAN_OWN_NUMBERS * (size_t)caller->size : 0;
+    if (!engine) return false;
+    if (n > HAN_OWN_NUMBERS * FEW && !(sizes = malloc(n * sizeof *sizes))) return false;
+    memset(sizes, 0, n * sizeof *sizes);
+    han_call c = {.key = {.collective = d->collective, .op = d->op ? op_of(d->op) : NULL}};
+    bool known =
+        han_door_read(caller, d, engine->mpi.in_place, sizes, &c) && run(calls, d, &c, code);
+    if (sizes != few) free(sizes);
+    return known;
+}
+
 static int first(const han_door_call *d, void **calls) {
     PyGILState_STATE gil = PyGILState_Ensure();
     int code = door.other;
     PyObject *found = NULL;
-    PyObject *answer = PyObject_CallFunction(
-        door.first, "((iKKKLLKKKi))", d->collective, shown(d->comm),
-        (unsigned long long)(uintptr_t)d->send, (unsigned long long)(uintptr_t)d->recv,
-        (long long)d->n_send, (long long)d->n_recv, shown(d->send_type), shown(d->recv_type),
-        shown(d->op), d->root);
+#define SIDE(S)                                                                               \
+    (unsigned long long)(uintptr_t)(S).data, (long long)(S).n, shown((S).type),               \
+        (unsigned long long)(uintptr_t)(S).counts, (unsigned long long)(uintptr_t)(S).places, \
+        (unsigned long long)(uintptr_t)(S).types
+    PyObject *answer = PyObject_CallFunction(door.first, "i(KLKKKK)(KLKKKK)KKiii", d->collective,
+                                             SIDE(d->send), SIDE(d->recv), shown(d->op),
+                                             shown(d->comm), d->root, (int)d->form, (int)d->large);
     if (!answer || !PyArg_ParseTuple(answer, "iO", &code, &found))
         PyErr_Print();
     else if (*calls != found) /* the communicator's State owns it as long as the door uses it */

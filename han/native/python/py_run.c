@@ -154,9 +154,13 @@ static bool goes_on(EngineObject *self, enum han_status status, PyGILState_STATE
 }
 
 bool han_py_run_unlocked(EngineObject *self, PlanObject *plan, const void *send, void *recv,
-                         uint64_t nbytes, PyGILState_STATE *held) {
-    han_run run = {
-        .plan = &plan->plan, .send = send, .recv = recv, .nbytes = nbytes, .blocking = true};
+                         uint64_t nbytes, const uint64_t *sizes, PyGILState_STATE *held) {
+    han_run run = {.plan = &plan->plan,
+                   .send = send,
+                   .recv = recv,
+                   .nbytes = nbytes,
+                   .sizes = sizes,
+                   .blocking = true};
     han_engine *e = &self->engine;
     if (e->failed || han_inside_op()) {
         *held = PyGILState_Ensure();
