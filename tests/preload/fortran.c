@@ -8,6 +8,8 @@ void mpi_reduce_(void *, void *, int *, int *, int *, int *, int *, int *);
 void mpi_barrier_(int *, int *);
 void mpi_allgather_(void *, int *, int *, void *, int *, int *, int *, int *);
 void mpi_comm_free_(int *, int *);
+void mpi_alltoallv_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
+void mpi_alltoallw_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
 int mpi_fortran_in_place_, mpi_fortran_bottom_; /* common memory of Open MPI's Fortran library */
 
 int main(int argc, char **argv) {
@@ -17,6 +19,14 @@ int main(int argc, char **argv) {
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     MPI_Comm_rank(own, &rank);
     MPI_Comm_size(own, &size);
+    int ones[64], places[64], bytes[64], types[64], sent[64];
+    for (int r = 0; r < size; r++) {
+        ones[r] = 1;
+        places[r] = r;
+        bytes[r] = r * (int)sizeof(int);
+        types[r] = MPI_Type_c2f(MPI_INT);
+        sent[r] = 10 * rank + r;
+    }
     int comm = MPI_Comm_c2f(own), type = MPI_Type_c2f(MPI_INT), op = MPI_Op_c2f(MPI_SUM);
     for (int k = 0; k < 30; k++) {
         int mine = rank + k, found = -1, total = size * (size - 1) / 2 + size * k;
@@ -31,6 +41,11 @@ int main(int argc, char **argv) {
         wrong += code || mine != k;
         mpi_allgather_(&rank, &one, &type, all, &one, &type, &comm, &code);
         for (int r = 0; r < size; r++) wrong += all[r] != r;
+        mpi_alltoallv_(sent, ones, places, &type, all, ones, places, &type, &comm, &code);
+        for (int r = 0; r < size; r++) wrong += all[r] != 10 * r + rank;
+        mpi_alltoallw_(&mpi_fortran_in_place_, NULL, NULL, NULL, all, ones, bytes, types, &comm,
+                       &code);
+        for (int r = 0; r < size; r++) wrong += all[r] != sent[r];
         mpi_barrier_(&comm, &code);
     }
     mpi_comm_free_(&comm, &code);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "door/inside.h"
 
@@ -19,6 +20,17 @@ int MPI_Gather(const void *, int, intptr_t, void *, int, intptr_t, int, intptr_t
 int MPI_Scatter(const void *, int, intptr_t, void *, int, intptr_t, int, intptr_t);
 int MPI_Allgather(const void *, int, intptr_t, void *, int, intptr_t, intptr_t);
 int MPI_Alltoall(const void *, int, intptr_t, void *, int, intptr_t, intptr_t);
+int MPI_Gatherv(const void *, int, intptr_t, void *, const int *, const int *, intptr_t, int,
+                intptr_t);
+int MPI_Scatterv(const void *, const int *, const int *, intptr_t, void *, int, intptr_t, int,
+                 intptr_t);
+int MPI_Allgatherv(const void *, int, intptr_t, void *, const int *, const int *, intptr_t,
+                   intptr_t);
+int MPI_Alltoallv(const void *, const int *, const int *, intptr_t, void *, const int *,
+                  const int *, intptr_t, intptr_t);
+int MPI_Alltoallw(const void *, const int *, const int *, const void *, void *, const int *,
+                  const int *, const void *, intptr_t);
+int MPI_Reduce_scatter(const void *, void *, const int *, intptr_t, intptr_t, intptr_t);
 int MPI_Comm_free(intptr_t *);
 int MPI_Comm_disconnect(intptr_t *);
 int MPI_Op_free(intptr_t *);
@@ -114,6 +126,61 @@ DEFINE_ROOTED(scatter, MPI_Scatter)
              comm_of(comm)))
 DEFINE_BLOCKS(allgather, MPI_Allgather)
 DEFINE_BLOCKS(alltoall, MPI_Alltoall)
+
+DEFINE(reduce_scatter,
+       (void *send, void *recv, int *counts, int *type, int *op, int *comm, int *code),
+       (send, recv, counts, type, op, comm, code),
+       MPI_Reduce_scatter(buffer(send), buffer(recv), counts, type_of(type), op_of(op),
+                          comm_of(comm)))
+DEFINE(gatherv,
+       (void *send, int *n_send, int *send_type, void *recv, int *counts, int *places,
+        int *recv_type, int *root, int *comm, int *code),
+       (send, n_send, send_type, recv, counts, places, recv_type, root, comm, code),
+       MPI_Gatherv(buffer(send), *n_send, type_of(send_type), buffer(recv), counts, places,
+                   type_of(recv_type), *root, comm_of(comm)))
+DEFINE(scatterv,
+       (void *send, int *counts, int *places, int *send_type, void *recv, int *n_recv,
+        int *recv_type, int *root, int *comm, int *code),
+       (send, counts, places, send_type, recv, n_recv, recv_type, root, comm, code),
+       MPI_Scatterv(buffer(send), counts, places, type_of(send_type), buffer(recv), *n_recv,
+                    type_of(recv_type), *root, comm_of(comm)))
+DEFINE(allgatherv,
+       (void *send, int *n_send, int *send_type, void *recv, int *counts, int *places,
+        int *recv_type, int *comm, int *code),
+       (send, n_send, send_type, recv, counts, places, recv_type, comm, code),
+       MPI_Allgatherv(buffer(send), *n_send, type_of(send_type), buffer(recv), counts, places,
+                      type_of(recv_type), comm_of(comm)))
+DEFINE(alltoallv,
+       (void *send, int *n_send, int *from, int *send_type, void *recv, int *n_recv, int *to,
+        int *recv_type, int *comm, int *code),
+       (send, n_send, from, send_type, recv, n_recv, to, recv_type, comm, code),
+       MPI_Alltoallv(buffer(send), n_send, from, type_of(send_type), buffer(recv), n_recv, to,
+                     type_of(recv_type), comm_of(comm)))
+
+/* Types of all ranks, in memory that the caller frees. */
+static intptr_t *types_of(const int *types, intptr_t comm) {
+    int size = 0;
+    (void)HAN_MPIS(Comm_size, (intptr_t, int *), comm, &size);
+    intptr_t *found = calloc((size_t)size + 1, sizeof *found);
+    for (int r = 0; found && r < size; r++) found[r] = type_of(&types[r]);
+    return found;
+}
+static int alltoallw(void *send, int *n_send, int *from, int *send_types, void *recv, int *n_recv,
+                     int *to, int *recv_types, int *comm) {
+    const bool there = is(&in_place, send); /* then nothing else is said of what is sent */
+    intptr_t *sent = there ? NULL : types_of(send_types, comm_of(comm));
+    intptr_t *taken = types_of(recv_types, comm_of(comm));
+    int code = MPI_Alltoallw(buffer(send), n_send, from, sent, buffer(recv), n_recv, to, taken,
+                             comm_of(comm));
+    free(sent);
+    free(taken);
+    return code;
+}
+DEFINE(alltoallw,
+       (void *send, int *n_send, int *from, int *send_types, void *recv, int *n_recv, int *to,
+        int *recv_types, int *comm, int *code),
+       (send, n_send, from, send_types, recv, n_recv, to, recv_types, comm, code),
+       alltoallw(send, n_send, from, send_types, recv, n_recv, to, recv_types, comm))
 
 /* ---- ends ----------------------------------------------------------------------------------- */
 
