@@ -1,4 +1,4 @@
-"""Build the C core, and the library that C programs preload; everything else is in pyproject.toml."""
+"""Build the C core and the library that C programs preload; the rest is in pyproject.toml."""
 
 import os
 from glob import glob

@@ -12,10 +12,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import mpi4py
-
-mpi4py.rc(initialize=False, finalize=False, errors="default")
-
 from mpi4py import MPI
 
 from han import _native
@@ -190,7 +186,7 @@ PARTED: dict[str, Serve] = {  # with counts
     "reduce_scatter": _reduce_scatter,
 }
 SERVED = {
-    (ROWS[name].code, counted): serve
+    (int(ROWS[name].code), counted): serve
     for counted, served in ((False, WHOLE), (True, PARTED))
     for name, serve in served.items()
 }

@@ -9,7 +9,11 @@
 
 #include "door/inside.h"
 
-static const char START[] = "import han.preloaded as door\ndoor.open()\n";
+/* The program initializes and finalizes MPI, and keeps its handlers of errors. */
+static const char START[] = "import mpi4py\n"
+                            "mpi4py.rc(initialize=False, finalize=False, errors='default')\n"
+                            "import han.preloaded\n"
+                            "han.preloaded.open()\n";
 
 static bool cannot(const char *why, const char *more) {
     fprintf(stderr, "han: this program runs on MPI alone: %s%s\n", why, more ? more : "");
