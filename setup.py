@@ -1,4 +1,4 @@
-"""Build the C core; everything else is in pyproject.toml."""
+"""Build the C core and the library that C programs preload; the rest is in pyproject.toml."""
 
 import os
 from glob import glob
@@ -6,22 +6,26 @@ from glob import glob
 import numpy
 from setuptools import Extension, setup
 
+FLAGS = os.environ.get("HAN_CFLAGS", "").split()
+DOOR = sorted(glob("han/native/door/*.c"))
+
+
+def extension(name: str, sources: list[str], *include: str) -> Extension:
+    """Describe a shared library of these sources."""
+    return Extension(
+        name,
+        sources=sources,
+        depends=sorted(glob("han/native/**/*.h", recursive=True)),
+        include_dirs=["han/native", *include],
+        extra_compile_args=["-std=c11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", *FLAGS],
+        extra_link_args=["-ldl", *FLAGS],
+    )
+
+
+core = sorted(set(glob("han/native/**/*.c", recursive=True)) - set(DOOR))
 setup(
     ext_modules=[
-        Extension(
-            "han._native",
-            sources=sorted(glob("han/native/**/*.c", recursive=True)),
-            depends=sorted(glob("han/native/**/*.h", recursive=True)),
-            include_dirs=["han/native", numpy.get_include()],
-            extra_compile_args=[
-                "-std=c11",
-                "-O3",
-                "-Wall",
-                "-Wextra",
-                "-fvisibility=hidden",
-                *os.environ.get("HAN_CFLAGS", "").split(),
-            ],
-            extra_link_args=["-ldl", *os.environ.get("HAN_CFLAGS", "").split()],
-        )
+        extension("han._native", core, numpy.get_include()),
+        extension("han._door", DOOR),
     ]
 )

@@ -57,6 +57,19 @@ def helper(off: bool, multiple: bool, look: float, /) -> None:
 def stop_helper() -> None:
     """End the helper thread, for ever."""
 
+def open_door(
+    first: Callable[..., tuple[int, object]],
+    failed: Callable[[int, BaseException], int],
+    free: Callable[[int], int],
+    forget: Callable[[int], int],
+    end: Callable[[], int],
+    operations: tuple[tuple[int, object], ...],
+    wide: bool,
+    code: int,
+    /,
+) -> bool:
+    """Serve the preloaded library; return whether there is one."""
+
 def close_requests() -> None:
     """Let requests call MPI no more: it is about to be finalized."""
 

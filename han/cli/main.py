@@ -78,6 +78,7 @@ COMMANDS = (
     Command("tune", "Find the best choices on this machine, and keep them."),
     Command("trace", "Show when the tasks of a traced program ran."),
     Command("run", "Run a program unchanged, with han's collectives.", OF_A_PROGRAM),
+    Command("preload", "Print what lets a C or Fortran program use han."),
 )
 WIDTH = max(map(len, ENVIRONMENT))
 VARIABLES = "\n".join(f"  {name:<{WIDTH}}  {about}" for name, about in ENVIRONMENT.items())

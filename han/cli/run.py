@@ -10,6 +10,7 @@ import typer
 
 from han.cli import options
 from han.cli.common import check_files
+from han.cli.executable import Executable, found
 from han.cli.program import CODE, MODULE, STDIN, UserProgram
 from han.common.errors import ArgumentError
 
@@ -25,7 +26,8 @@ Words = Annotated[
     list[str],
     typer.Argument(
         metavar="PROGRAM",
-        help="A file, -m MODULE, -c CODE, or - for standard input. What follows is the program's.",
+        help="A file of Python, -m MODULE, -c CODE, - for standard input, or an executable. What "
+        "follows is the program's.",
     ),
 ]
 
@@ -35,8 +37,8 @@ def run(
     config: options.Config = None,
     stats: StatsFlag = False,
     json_file: StatsFile = None,
-) -> UserProgram:
-    """Run a program unchanged: its MPI.COMM_WORLD and MPI.COMM_SELF are han's.
+) -> UserProgram | Executable:
+    """Run a program unchanged, of Python, C or Fortran: han serves its collectives.
 
     The exit status is that of the program. All ranks must be started this way. Options of this
     command come before the program.
@@ -46,11 +48,16 @@ def run(
       mpiexec -n 4 han run program.py --its options
       mpiexec -n 4 han run --stats -m package.module
       mpiexec -n 4 han run --json stats.json --config virtual-2x2 program.py
+      mpiexec -n 4 han run ./program
     """
-    _check_program(program)
+    executable = None if program[0].startswith("-") else found(program[0])
+    if executable is None:
+        _check_program(program)
     _check_statistics(json_file)
     _check_config(config)
     _set(config, stats, json_file)
+    if executable is not None:
+        return Executable(executable, tuple(program))
     return UserProgram(tuple(program))
 
 

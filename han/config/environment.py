@@ -16,6 +16,8 @@ ENVIRONMENT = {
     "HAN_ABORT": "1: an error that a rank does not catch ends all ranks, as python -m mpi4py does",
     "HAN_CALIBRATE": "first: the first communicator calibrates the machine; off: no calibration",
     "HAN_ARENA": "most memory of a process's shared arrays, as 8GiB; default: half of the memory",
+    "HAN_PRELOAD_PYTHON": "of a C or Fortran program: the Python that has han (han preload)",
+    "HAN_PRELOAD_LIBPYTHON": "of a C or Fortran program: the shared library of this Python",
     "HAN_SHM_DIR": "a folder in a memory file system, for shared memory; default: /dev/shm",
 }
 

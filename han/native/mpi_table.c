@@ -4,10 +4,20 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "door/door.h"
 #include "program.h"
 
 #define NAME(FUNCTION) #FUNCTION,
 static const char *const NAMES[HAN_F_COUNT] = {HAN_MPI_FUNCTIONS(NAME)};
+
+/* MPI's function behind a public name: PMPI_... */
+static void *private_name(void *library, const char *name) {
+    char own[64] = "P";
+    if (strncmp(name, "MPI", 3) || strlen(name) + 2 > sizeof own) return NULL;
+    strcat(own, name);
+    void *p = dlsym(RTLD_DEFAULT, own);
+    return p || !library ? p : dlsym(library, own);
+}
 
 const char *han_mpi_load(han_mpi *mpi, const char *library) {
     static han_anyfn known[HAN_F_COUNT]; /* of the library `loaded`; Python's lock guards both */
@@ -19,8 +29,11 @@ const char *han_mpi_load(han_mpi *mpi, const char *library) {
     /* mpi4py loads libmpi with RTLD_LOCAL: its symbols are visible through mpi4py's module only. */
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     const char *missing = NULL;
+    /* Behind the C door MPI's public names are han's own. */
+    const bool behind = dlsym(RTLD_DEFAULT, HAN_DOOR_OPEN);
     for (int f = 0; f < HAN_F_COUNT; f++) {
-        void *p = dlsym(RTLD_DEFAULT, NAMES[f]);
+        void *p = behind ? private_name(handle, NAMES[f]) : NULL;
+        if (!p) p = dlsym(RTLD_DEFAULT, NAMES[f]);
         if (!p && handle) p = dlsym(handle, NAMES[f]);
         if (!p && !missing && f < HAN_F_NEEDED) missing = NAMES[f];
         *(void **)&mpi->fn[f] = p;

@@ -26,9 +26,10 @@
 
 extern PyTypeObject BoardType, CallsType, DeliveryType, EagerType, EngineType, OperationsType,
     PackerType, PlanType, ReaderType, RecordsType, RefType;
-extern PyMethodDef han_arena_functions[], han_dlpack_functions[], han_encoded_functions[],
-    han_joined_functions[], han_kernel_functions[], han_mapping_functions[], han_rolled_functions[],
-    han_packing_functions[], han_vector_functions[];
+extern PyMethodDef han_arena_functions[], han_dlpack_functions[], han_door_functions[],
+    han_encoded_functions[], han_joined_functions[], han_kernel_functions[],
+    han_mapping_functions[], han_rolled_functions[], han_packing_functions[],
+    han_vector_functions[];
 
 /* Run programs in virtual time (tasks/simulate). */
 PyObject *han_py_simulate(PyObject *self, PyObject *args);

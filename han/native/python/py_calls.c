@@ -8,6 +8,7 @@
 #include <structmember.h>
 
 #include "python/py_arguments.h"
+#include "python/py_calls.h"
 #include "python/py_delivery.h"
 #include "python/py_look_up.h"
 #include "python/py_own_blocks.h"
@@ -171,6 +172,25 @@ static inline PyObject *serve(CallsObject *self, PyObject *const *args, int32_t 
     han_py_release(&c.recv);
     PyMem_Free(c.counts);
     return answer;
+}
+
+/* ---- the C door ----------------------------------------------------------------------------- */
+
+const han_caller *han_py_calls_caller(PyObject *calls) { return &((CallsObject *)calls)->caller; }
+
+EngineObject *han_py_calls_engine(PyObject *calls) { return ((CallsObject *)calls)->engine; }
+
+PlanObject *han_py_calls_known(PyObject *calls, const han_call *c) {
+    CallsObject *self = (CallsObject *)calls;
+    uint64_t bound = han_py_look_up_bound(&self->plans, c->key.nbytes);
+    const han_entry *found =
+        han_py_look_up_find(&self->plans, &c->key, c->key.collective, bound, c->key.op);
+    PlanObject *plan = (PlanObject *)found->plan;
+    if (!plan || (found->handle && is_freed(self->caller.reader, found)) ||
+        lacks_alternative(&plan->plan, c))
+        return NULL;
+    self->hits++;
+    return plan;
 }
 
 /* ---- han._native.Calls -------------------------------------------------------------------- */

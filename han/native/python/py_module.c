@@ -132,9 +132,9 @@ static struct PyModuleDef module = {
 static PyTypeObject *const types[] = {&BoardType,      &CallsType, &EagerType,  &EngineType,
                                       &OperationsType, &PlanType,  &ReaderType, &RefType};
 static PyMethodDef *const functions[] = {
-    han_arena_functions,   han_dlpack_functions, han_encoded_functions,
-    han_joined_functions,  han_kernel_functions, han_mapping_functions,
-    han_packing_functions, han_rolled_functions, han_vector_functions};
+    han_arena_functions,  han_dlpack_functions, han_door_functions,    han_encoded_functions,
+    han_joined_functions, han_kernel_functions, han_mapping_functions, han_packing_functions,
+    han_rolled_functions, han_vector_functions};
 
 PyMODINIT_FUNC PyInit__native(void) {
     import_array();

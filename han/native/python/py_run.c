@@ -144,3 +144,36 @@ int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *rec
         Py_DECREF(plan);
     return rc;
 }
+
+/* Report why a run does not go on: whether it may. Otherwise the lock is kept, with the exception. */
+static bool goes_on(EngineObject *self, enum han_status status, PyGILState_STATE *held) {
+    *held = PyGILState_Ensure();
+    if (han_py_report(self, status)) return false;
+    PyGILState_Release(*held);
+    return true;
+}
+
+bool han_py_run_unlocked(EngineObject *self, PlanObject *plan, const void *send, void *recv,
+                         uint64_t nbytes, const uint64_t *sizes, PyGILState_STATE *held) {
+    han_run run = {.plan = &plan->plan,
+                   .send = send,
+                   .recv = recv,
+                   .nbytes = nbytes,
+                   .sizes = sizes,
+                   .blocking = true};
+    han_engine *e = &self->engine;
+    if (e->failed || han_inside_op()) {
+        *held = PyGILState_Ensure();
+        if (!han_py_refuse_inside_op()) (void)han_py_report(self, HAN_E_FAILED);
+        return false;
+    }
+    if (!han_try_enqueue(e, &run)) han_enqueue(e, &run);
+    enum han_status status = han_py_try(self, &run);
+    while (status != HAN_OK && run.status != HAN_OK) {
+        status = han_progress(e, &run, true);
+        if (status > HAN_BLOCKED && !goes_on(self, status, held)) break;
+    }
+    if (run.status == HAN_OK) return true;
+    if (run.left) Py_INCREF(plan); /* MPI or a peer may still write to its memory */
+    return false;
+}

@@ -1,0 +1,202 @@
+/* Which calls of the program han serves. MPI keeps what the door knows of a communicator as an
+ * attribute, so that a handle that MPI gives out again has none. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "door/inside.h"
+
+/* han serves a communicator from this collective on: all ranks count alike. Those before cost less
+ * than what it takes to set han up. */
+enum { SETTLED = 8 };
+
+typedef struct {
+    unsigned calls; /* collectives so far, until han serves it */
+    bool alone;     /* MPI alone serves it: one rank, two groups, or no han on some rank */
+    bool served;
+    void *look_up; /* han's, for repeated calls */
+} known_comm;
+
+static const han_door_api *api;
+static _Thread_local int inside; /* han itself calls MPI */
+static bool shut;                /* han cannot be had here */
+static bool ended;               /* MPI is being finalized */
+static bool keyed;               /* there is a key */
+static int keyval;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+HAN_PUBLIC void han_door_open(const han_door_api *given) { api = given; }
+
+/* The MPI library of a program that does not show its symbols, such as Python. */
+static const char *const LIBRARIES[] = {"libmpi.so.12",    "libmpi.so.40",    "libmpi.so",
+                                        "libmpi_abi.so.0", "libmpi_abi.so.1", NULL};
+
+void *han_find(const char *name) {
+    void *found = dlsym(RTLD_DEFAULT, name);
+    for (const char *const *library = LIBRARIES; !found && *library; library++) {
+        void *loaded = dlopen(*library, RTLD_LAZY | RTLD_NOLOAD);
+        if (!loaded) continue;
+        found = dlsym(loaded, name);
+        dlclose(loaded); /* the program keeps it */
+    }
+    return found;
+}
+
+void *han_mpis(void **known, const char *name) {
+    void *found = han_find(name);
+    if (!found) {
+        fprintf(stderr, "han: the MPI library has no %s\n", name);
+        abort();
+    }
+    return *known = found;
+}
+
+bool han_has(void **known, const char *name) {
+    if (!*known) *known = han_find(name);
+    return *known;
+}
+
+bool han_wide(void) {
+    static int wide = -1;
+    if (wide < 0) {
+        Dl_info of = {0};
+        void *init = han_find("PMPI_Init");
+        bool standard =
+            init && dladdr(init, &of) && of.dli_fname && strstr(of.dli_fname, "mpi_abi");
+        wide = standard || han_find("ompi_mpi_comm_world");
+    }
+    return wide;
+}
+
+han_handle han_as_handle(intptr_t h) { return han_wide() ? h : (intptr_t)(int)h; }
+
+/* ---- what is known of a communicator -------------------------------------------------------- */
+
+static int copy_nothing(intptr_t comm, int key, void *extra, void *value, void *out, int *flag) {
+    (void)comm, (void)key, (void)extra, (void)value, (void)out;
+    *flag = 0;
+    return 0;
+}
+
+static int drop(intptr_t comm, int key, void *value, void *extra) {
+    (void)comm, (void)key, (void)extra;
+    free(value);
+    return 0;
+}
+
+static bool has_keyval(void) {
+    if (__atomic_load_n(&keyed, __ATOMIC_ACQUIRE)) return true;
+    pthread_mutex_lock(&opening);
+    if (!keyed && !HAN_MPIS(Comm_create_keyval, (void *, void *, int *, void *),
+                            (void *)copy_nothing, (void *)drop, &keyval, NULL))
+        __atomic_store_n(&keyed, true, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&opening);
+    return keyed;
+}
+
+static known_comm *find(han_handle comm) {
+    known_comm *found = NULL;
+    int flag = 0;
+    if (HAN_MPIS(Comm_get_attr, (intptr_t, int, void *, int *), comm, keyval, &found, &flag))
+        return NULL;
+    return flag ? found : NULL;
+}
+
+static known_comm *meet(han_handle comm) {
+    int size = 1, inter = 0;
+    known_comm *k = calloc(1, sizeof *k);
+    if (!k || HAN_MPIS(Comm_size, (intptr_t, int *), comm, &size) ||
+        HAN_MPIS(Comm_test_inter, (intptr_t, int *), comm, &inter) ||
+        HAN_MPIS(Comm_set_attr, (intptr_t, int, void *), comm, keyval, k)) {
+        free(k);
+        return NULL;
+    }
+    k->alone = size < 2 || inter;
+    return k;
+}
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+/* MPI_INT and MPI_MIN of the library, without mpi.h: the address of a symbol, or MPICH's number. */
+static intptr_t constant(const char *symbol, intptr_t standard, int mpich) {
+    void *at = han_find(symbol);
+    return at ? (intptr_t)at : han_wide() ? standard : mpich;
+}
+
+/* Whether all ranks of a communicator say yes; collective. */
+static bool all_say(han_handle comm, bool yes) {
+    int mine = yes, least = 0;
+    intptr_t type = constant("ompi_mpi_int", 0x209, 0x4c000405);
+    intptr_t op = constant("ompi_mpi_op_min", 0x22, 0x58000002);
+    return !HAN_MPIS(Allreduce, (const void *, void *, int, intptr_t, intptr_t, intptr_t), &mine,
+                     &least, 1, type, op, comm) &&
+           least;
+}
+
+/* Whether this process has han, which the first call tries to find. */
+static bool has_han(void) {
+    pthread_mutex_lock(&opening);
+    if (!api && !shut) shut = !han_door_python() || !api;
+    pthread_mutex_unlock(&opening);
+    return !shut;
+}
+
+/* Let han serve a communicator, if it can on all ranks: they come here in the same call. */
+static bool settle(known_comm *k, han_handle comm) {
+    k->served = all_say(comm, has_han());
+    k->alone = !k->served;
+    return k->served;
+}
+
+int han_door_serve(const han_door_call *c) {
+    int code = HAN_DOOR_LEFT;
+    if (inside || ended || !has_keyval()) return HAN_DOOR_LEFT;
+    known_comm *k = find(c->comm);
+    if (!k && !(k = meet(c->comm))) return HAN_DOOR_LEFT;
+    if (k->alone || (!k->served && ++k->calls < SETTLED)) return HAN_DOOR_LEFT;
+    inside++;
+    if ((k->served || settle(k, c->comm)) && !(k->look_up && api->again(k->look_up, c, &code)))
+        code = api->first(c, &k->look_up);
+    inside--;
+    return code;
+}
+
+/* ---- the ends of communicators, operations and MPI ------------------------------------------ */
+
+static int release(intptr_t *at) {
+    han_handle comm = han_wide() ? *at : (intptr_t)*(int *)at;
+    known_comm *k = inside || ended || !keyed ? NULL : find(comm);
+    return k && k->served ? api->free(comm) : 0;
+}
+
+#define DEFINE_END(NAME)                                \
+    HAN_PUBLIC int MPI_##NAME(intptr_t *comm) {         \
+        int code = release(comm);                       \
+        inside++; /* attributes are deleted */          \
+        int freed = HAN_MPIS(NAME, (intptr_t *), comm); \
+        inside--;                                       \
+        return code ? code : freed;                     \
+    }
+DEFINE_END(Comm_free)
+DEFINE_END(Comm_disconnect)
+
+HAN_PUBLIC int MPI_Op_free(intptr_t *op) {
+    if (api && !inside) {
+        inside++;
+        api->forget(han_wide() ? *op : (intptr_t)*(int *)op);
+        inside--;
+    }
+    return HAN_MPIS(Op_free, (intptr_t *), op);
+}
+
+HAN_PUBLIC int MPI_Finalize(void) {
+    inside++;
+    if (api) api->end();
+    ended = true;
+    int code = HAN_MPIS(Finalize, (void));
+    inside--;
+    return code;
+}

@@ -1,0 +1,54 @@
+/* The C door: collectives that C and Fortran programs call reach han. The preloaded library (this
+ * folder, without Python and mpi.h) defines MPI's functions; han._native (python/py_door.c) serves
+ * them. */
+#ifndef HAN_DOOR_H
+#define HAN_DOOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mpi_table.h"
+
+/* How the blocks of a call are told: they are alike, have counts of their own, or types of their own. */
+enum han_door_form { HAN_DOOR_EQUAL, HAN_DOOR_COUNTED, HAN_DOOR_TYPED };
+
+/* One side of a call. `counts` and `places` are numbers for each rank, of 64 bits in calls with large
+ * counts; `types` are MPI's handles, one for each rank. */
+typedef struct {
+    const void *data;
+    int64_t n; /* elements, of a block where there are several */
+    han_handle type;
+    const void *counts, *places, *types;
+} han_door_side;
+
+/* A call as the program made it. What its collective does not have is 0. */
+typedef struct {
+    int collective; /* HAN_C_BCAST ... of program.h */
+    enum han_door_form form;
+    bool large;               /* counts are of 64 bits */
+    han_door_side send, recv; /* a broadcast has `recv` */
+    han_handle op, comm;
+    int root;
+} han_door_call;
+
+/* What han._native does for the door. Codes are MPI's; HAN_DOOR_LEFT: the call is MPI's. */
+enum { HAN_DOOR_LEFT = -1 };
+typedef struct {
+    /* Serve a call of a class that was served before, without Python; false: it is not known. */
+    bool (*again)(void *calls, const han_door_call *, int *code);
+    /* Serve any call, by Python, and tell what `again` takes from then on; NULL: nothing. */
+    int (*first)(const han_door_call *, void **calls);
+    /* Release what han holds for a communicator, before MPI frees it; collective. */
+    int (*free)(han_handle comm);
+    /* Forget an operation of the program, before MPI frees it. */
+    void (*forget)(han_handle op);
+    /* Take leave of the other ranks, before MPI is finalized. */
+    void (*end)(void);
+} han_door_api;
+
+/* The symbol that han._native looks for: it opens the door. Its presence tells that han's own calls
+ * of MPI must not go through MPI's public names. */
+#define HAN_DOOR_OPEN "han_door_open"
+typedef void han_door_open_fn(const han_door_api *);
+
+#endif

@@ -1,0 +1,35 @@
+/* What the files of the preloaded library share. */
+#ifndef HAN_DOOR_INSIDE_H
+#define HAN_DOOR_INSIDE_H
+
+#include "door/door.h"
+
+#define HAN_PUBLIC __attribute__((visibility("default")))
+
+/* A symbol of the MPI library, or NULL. */
+void *han_find(const char *name);
+/* MPI's own function behind a name such as "PMPI_Bcast"; ends the program if there is none. */
+void *han_mpis(void **known, const char *name);
+/* Whether MPI has a function. */
+bool han_has(void **known, const char *name);
+/* Call MPI's own function of this name. */
+#define HAN_MPIS_OF(RESULT, NAME, TYPES, ...)                                              \
+    ({                                                                                     \
+        static void *known;                                                                \
+        ((RESULT(*) TYPES)(known ? known : han_mpis(&known, "PMPI_" #NAME)))(__VA_ARGS__); \
+    })
+#define HAN_MPIS(NAME, TYPES, ...) HAN_MPIS_OF(int, NAME, TYPES, __VA_ARGS__)
+
+/* A handle as an argument: a pointer, or an int in the lower half of a register. */
+han_handle han_as_handle(intptr_t);
+/* Whether handles are pointers, as in Open MPI and in MPI's standard ABI. */
+bool han_wide(void);
+
+/* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
+int han_door_serve(const han_door_call *);
+
+/* Start the interpreter, and let it open the door. False if the program is Python's; with a line on
+ * stderr, if the interpreter or han cannot be had. */
+bool han_door_python(void);
+
+#endif

@@ -1,0 +1,58 @@
+/* The interpreter of a program of C or Fortran. It is the one that `han run` or `han preload` named, in
+ * the program's environment. Only its structures are taken from Python.h: its functions are looked up. */
+#define _GNU_SOURCE
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+#include "door/inside.h"
+
+/* The program initializes and finalizes MPI, and keeps its handlers of errors. */
+static const char START[] = "import mpi4py\n"
+                            "mpi4py.rc(initialize=False, finalize=False, errors='default')\n"
+                            "import han.preloaded\n"
+                            "han.preloaded.open()\n";
+
+static bool cannot(const char *why, const char *more) {
+    fprintf(stderr, "han: this program runs on MPI alone: %s%s\n", why, more ? more : "");
+    return false;
+}
+
+/* A function of Python, wherever it is. */
+#define PYTHON(RESULT, NAME, TYPES) ((RESULT(*) TYPES)dlsym(python, #NAME))
+
+/* Start the interpreter without its handlers of signals; it keeps the program's locale and streams. */
+static bool start(void *python, const char *executable) {
+    PyConfig config;
+    PYTHON(void, PyConfig_InitPythonConfig, (PyConfig *))(&config);
+    config.install_signal_handlers = 0;
+    config.parse_argv = 0;
+    config.buffered_stdio = 1;
+    config.configure_c_stdio = 0;
+    PyStatus status =
+        PYTHON(PyStatus, PyConfig_SetBytesString,
+               (PyConfig *, wchar_t **, const char *))(&config, &config.program_name, executable);
+    if (!PYTHON(int, PyStatus_Exception, (PyStatus))(status))
+        status = PYTHON(PyStatus, Py_InitializeFromConfig, (const PyConfig *))(&config);
+    bool failed = PYTHON(int, PyStatus_Exception, (PyStatus))(status);
+    PYTHON(void, PyConfig_Clear, (PyConfig *))(&config);
+    return failed ? cannot("Python does not start: ", status.err_msg) : true;
+}
+
+bool han_door_python(void) {
+    int (*running)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    if (running && running()) return false; /* Python programs use han's communicators */
+    const char *library = getenv("HAN_PRELOAD_LIBPYTHON");
+    const char *executable = getenv("HAN_PRELOAD_PYTHON");
+    if (!library || !executable)
+        return cannot("start it with `han run`, or as `han preload` says", NULL);
+    void *python = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    if (!python) return cannot("", dlerror());
+    if (!start(python, executable)) return false;
+    int failed =
+        PYTHON(int, PyRun_SimpleStringFlags, (const char *, PyCompilerFlags *))(START, NULL);
+    (void)PYTHON(PyThreadState *, PyEval_SaveThread, (void))();
+    return failed ? cannot("Python cannot import han (see above)", NULL) : true;
+}

@@ -1,0 +1,14 @@
+/* The look-up of calls, for the C door. */
+#ifndef HAN_PY_CALLS_H
+#define HAN_PY_CALLS_H
+
+#include "python/py_arguments.h"
+#include "python/objects.h"
+
+/* Who makes a call: rank and size, and the reader. */
+const han_caller *han_py_calls_caller(PyObject *calls);
+EngineObject *han_py_calls_engine(PyObject *calls);
+/* The plan of a call, borrowed, or NULL if Python must make one. Without the interpreter's lock. */
+PlanObject *han_py_calls_known(PyObject *calls, const han_call *);
+
+#endif

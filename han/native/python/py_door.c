@@ -1,0 +1,168 @@
+/* What the C door (door/door.h) asks for. A repeated call is read and run here without Python; all
+ * others go to functions of han/preloaded.py. */
+#define _GNU_SOURCE
+#include "python/module.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "door/door.h"
+#include "python/py_calls.h"
+#include "python/py_door_read.h"
+#include "python/py_run.h"
+
+enum { MOST_OPS = 16 };
+
+/* What han/preloaded.py gives. */
+static struct {
+    PyObject *first;  /* (what a han_door_call says) -> (code, look-up or None) */
+    PyObject *failed; /* (comm, error) -> code */
+    PyObject *free;   /* (comm) -> code */
+    PyObject *forget; /* (op) */
+    PyObject *end;    /* () */
+    int n_ops;
+    han_handle op[MOST_OPS]; /* MPI's own operations, and their objects */
+    PyObject *op_object[MOST_OPS];
+    int wide;  /* handles are pointers */
+    int other; /* MPI's code of an error that Python could not tell */
+} door;
+
+/* ---- a repeated call ------------------------------------------------------------------------ */
+
+static PyObject *op_of(han_handle op) {
+    for (int k = 0; k < door.n_ops; k++)
+        if (door.op[k] == op) return door.op_object[k];
+    return NULL;
+}
+
+/* ---- answers of Python ---------------------------------------------------------------------- */
+
+/* MPI's code that a function of Python returns; drops the answer. With an exception, `other`. */
+static int code_in(PyObject *answer) {
+    int code = answer ? (int)PyLong_AsLong(answer) : door.other;
+    if (PyErr_Occurred()) {
+        PyErr_Print();
+        code = door.other;
+    }
+    Py_XDECREF(answer);
+    return code;
+}
+
+/* A handle as mpi4py shows it: an int without its sign, or a pointer. */
+static unsigned long long shown(han_handle handle) {
+    return door.wide ? (unsigned long long)handle : (unsigned)handle;
+}
+
+/* The code of the exception that was raised in a call on a communicator. */
+static int code_of_error(han_handle comm) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    int code = code_in(PyObject_CallFunction(door.failed, "KO", shown(comm), value));
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return code;
+}
+
+/* Run a call that was read: whether its plan is known. */
+static bool run(void *calls, const han_door_call *d, const han_call *c, int *code) {
+    EngineObject *engine = han_py_calls_engine(calls);
+    PlanObject *plan = han_py_calls_known(calls, c);
+    PyGILState_STATE held;
+    if (!plan) return false;
+    *code = 0;
+    if (han_py_run_unlocked(engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts,
+                            &held))
+        return true;
+    *code = code_of_error(d->comm);
+    PyGILState_Release(held);
+    return true;
+}
+
+enum { FEW = 64 }; /* ranks whose sizes are on the stack */
+
+static bool again(void *calls, const han_door_call *d, int *code) {
+    const han_caller *caller = han_py_calls_caller(calls);
+    EngineObject *engine = han_py_calls_engine(calls);
+    uint64_t few[HAN_OWN_NUMBERS * FEW], *sizes = few;
+    const size_t n = d->form ? HAN_OWN_NUMBERS * (size_t)caller->size : 0;
+    if (!engine) return false;
+    if (n > HAN_OWN_NUMBERS * FEW && !(sizes = malloc(n * sizeof *sizes))) return false;
+    memset(sizes, 0, n * sizeof *sizes);
+    han_call c = {.key = {.collective = d->collective, .op = d->op ? op_of(d->op) : NULL}};
+    bool known =
+        han_door_read(caller, d, engine->mpi.in_place, sizes, &c) && run(calls, d, &c, code);
+    if (sizes != few) free(sizes);
+    return known;
+}
+
+static int first(const han_door_call *d, void **calls) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int code = door.other;
+    PyObject *found = NULL;
+#define SIDE(S)                                                                               \
+    (unsigned long long)(uintptr_t)(S).data, (long long)(S).n, shown((S).type),               \
+        (unsigned long long)(uintptr_t)(S).counts, (unsigned long long)(uintptr_t)(S).places, \
+        (unsigned long long)(uintptr_t)(S).types
+    PyObject *answer = PyObject_CallFunction(door.first, "i(KLKKKK)(KLKKKK)KKiii", d->collective,
+                                             SIDE(d->send), SIDE(d->recv), shown(d->op),
+                                             shown(d->comm), d->root, (int)d->form, (int)d->large);
+    if (!answer || !PyArg_ParseTuple(answer, "iO", &code, &found))
+        PyErr_Print();
+    else if (*calls != found) /* the communicator's State owns it as long as the door uses it */
+        *calls = found == Py_None ? NULL : found;
+    Py_XDECREF(answer);
+    PyGILState_Release(gil);
+    return code;
+}
+
+/* Call a function of Python with a handle, or without one. */
+static int call(PyObject *function, const char *format, han_handle handle) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int code = code_in(PyObject_CallFunction(function, format, shown(handle)));
+    PyGILState_Release(gil);
+    return code;
+}
+
+static int release(han_handle comm) { return call(door.free, "K", comm); }
+static void forget(han_handle op) { (void)call(door.forget, "K", op); }
+static void end(void) { (void)call(door.end, "", 0); }
+
+static const han_door_api api = {again, first, release, forget, end};
+
+/* ---- open_door ------------------------------------------------------------------------------ */
+
+/* open_door(first, failed, free, forget, end, operations, wide, code): whether there is a door. */
+static PyObject *open_door(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *f[5], *ops;
+    han_door_open_fn *open = (han_door_open_fn *)dlsym(RTLD_DEFAULT, HAN_DOOR_OPEN);
+    if (!PyArg_ParseTuple(args, "OOOOOO!pi", &f[0], &f[1], &f[2], &f[3], &f[4], &PyTuple_Type, &ops,
+                          &door.wide, &door.other))
+        return NULL;
+    if (!open || door.first) return PyBool_FromLong(open != NULL);
+    if (PyTuple_GET_SIZE(ops) > MOST_OPS)
+        return PyErr_Format(PyExc_ValueError, "at most %d operations", MOST_OPS);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(ops); k++) {
+        unsigned long long handle;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(ops, k), "KO", &handle, &door.op_object[k]))
+            return NULL;
+        Py_INCREF(door.op_object[k]);
+        door.op[k] = door.wide ? (han_handle)handle : (int)handle;
+    }
+    door.n_ops = (int)PyTuple_GET_SIZE(ops);
+    for (int k = 0; k < 5; k++) Py_INCREF(f[k]);
+    door.failed = f[1], door.free = f[2], door.forget = f[3], door.end = f[4];
+    door.first = f[0];
+    open(&api);
+    Py_RETURN_TRUE;
+}
+
+PyMethodDef han_door_functions[] = {
+    HAN_METHOD("open_door", open_door, METH_VARARGS,
+               "$module, first, failed, free, forget, end, operations, wide, code, /",
+               "Serve the preloaded library; whether there is one."),
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,13 @@
+/* Reads the arguments of a call that came through the C door, as py_arguments.c does those of Python. */
+#ifndef HAN_PY_DOOR_READ_H
+#define HAN_PY_DOOR_READ_H
+
+#include "door/door.h"
+#include "python/py_arguments.h"
+
+/* Read a call; in `c` there are its collective and the object of its operation, and nothing else. `sizes`
+ * has room for HAN_OWN_NUMBERS numbers for each rank, all 0. False: Python must read it. */
+bool han_door_read(const han_caller *, const han_door_call *, const void *in_place, uint64_t *sizes,
+                   han_call *c);
+
+#endif

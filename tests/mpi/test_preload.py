@@ -1,0 +1,130 @@
+"""C and Fortran programs under ``han run``: the same results as without, and who served them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from _jobs import LONGEST
+from mpi4py import MPI
+
+from han.cli.executable import found, settings
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "preload"
+RIGHT = "wrong: 0\n"
+RUN = (sys.executable, "-m", "han", "run")
+OPEN_MPI = MPI.Get_library_version().startswith("Open MPI")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Return a function that compiles a program, and the path of the executable."""
+    compiler = shutil.which("mpicc")
+    if compiler is None:
+        pytest.skip("this MPI library's wheel has no mpicc")
+    folder = tmp_path_factory.mktemp("programs")
+
+    def build(name):
+        path = folder / name
+        if not path.exists():
+            source = PROGRAMS / f"{name}.c"
+            flags = ["-O1", "-rdynamic", "-Wall", "-Wextra", "-Werror"]
+            flags += ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy"]  # Fortran's names
+            subprocess.run([compiler, *flags, source, "-o", path], check=True, timeout=LONGEST)
+        return str(path)
+
+    return build
+
+
+def start(ranks, *command, **variables):
+    """Run a command on all ranks; return the finished mpiexec."""
+    return subprocess.run(
+        [shutil.which("mpiexec"), "-n", str(ranks), *command], capture_output=True, text=True,
+        check=False, timeout=LONGEST, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def check(done):
+    assert (done.returncode, done.stdout) == (0, RIGHT), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_results_are_right(built, ranks):
+    check(start(ranks, built("corners"), "errors"))
+    check(start(ranks, *RUN, built("corners"), "errors"))
+
+
+def test_results_are_right_on_several_nodes(built):
+    check(start(4, *RUN, built("corners"), HAN_CONFIG="virtual-2x2"))
+
+
+def test_arguments_may_be_compared(built):
+    check(start(2, *RUN, built("corners"), HAN_CHECK="1"))
+
+
+def test_statistics_tell_who_served(built, tmp_path):
+    path = tmp_path / "stats.json"
+    check(start(2, *RUN, "--json", str(path), built("corners")))
+    rows = json.loads(path.read_text())["rows"]
+    names = {row["call"] for row in rows}
+    assert {"Allreduce", "Bcast", "Reduce", "Gather", "Alltoall", "Scan", "Barrier"} <= names
+    assert {row["by"] for row in rows} == {"han"}
+
+
+def test_names_of_fortran(built):
+    if not OPEN_MPI:
+        pytest.skip("the wheel has no Fortran library; MPICH's would call the functions of C")
+    check(start(3, *RUN, built("fortran")))
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "start it with `han run`"),
+        ({"HAN_PRELOAD_LIBPYTHON": "/nowhere/libpython3.so"}, "/nowhere/libpython3.so: cannot"),
+    ],
+)
+def test_without_python_the_program_runs_on_mpi_alone(built, variables, said):
+    """Also where only one rank has no Python."""
+    known = settings()
+    broken = {"LD_PRELOAD": known["LD_PRELOAD"], "HAN_PRELOAD_PYTHON": sys.executable, **variables}
+    words = [f"{name}={value}" for name, value in broken.items()]
+    whole = [f"{name}={value}" for name, value in known.items()]
+    program = built("corners")
+    done = start(1, "env", *words, program, ":", "-n", "1", "env", *whole, program)
+    check(done)
+    assert f"han: this program runs on MPI alone: {said}" in done.stderr
+
+
+def test_an_exit_in_the_middle_is_the_programs(built):
+    done = start(2, *RUN, built("leaves"))
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+def test_a_python_program_is_not_served_twice(built):
+    words = [f"{name}={value}" for name, value in settings().items()]
+    source = (
+        "from mpi4py import MPI; import han; comm = han.Comm(MPI.COMM_WORLD)\n"
+        "for k in range(20): MPI.COMM_WORLD.Barrier(); comm.Barrier()\n"
+        "info = comm.cache_info(); print(info.hits + info.misses, end=' ')"
+    )
+    done = start(2, "env", *words, sys.executable, "-c", source)
+    assert (done.returncode, done.stdout) == (0, "20 20 "), done.stderr
+
+
+def test_what_is_an_executable(tmp_path):
+    for name, text, mode, expected in (
+        ("a.py", "#!/usr/bin/env python\n", 0o755, False), ("b.py", "print()", 0o644, False),
+        ("c.sh", "#!/bin/sh\n", 0o755, True), ("d", "\x7fELF", 0o755, True),
+        ("e", "\x7fELF", 0o644, False),
+    ):  # fmt: skip
+        path = tmp_path / name
+        path.write_text(text)
+        path.chmod(mode)
+        assert (found(str(path)) is not None) == expected, name
+    assert found("sh")
+    assert not found("no-such-program")

@@ -1,0 +1,266 @@
+/* Collectives of a C program, with known results: types, operations, roots, MPI_IN_PLACE, derived types,
+ * the program's own operations, communicators that come and go. Prints what is wrong. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size, wrong;
+
+static void expect(int right, const char *what, int n) {
+    if (right) return;
+    if (wrong++ < 10)
+        fprintf(stderr, "rank %d of %d: %s of %d elements is wrong\n", rank, size, what, n);
+}
+
+/* 0 + 1 + ... of all ranks */
+static int sum(void) { return size * (size - 1) / 2; }
+
+#define OF_TYPE(NAME, TYPE, MPI_TYPE)                                                             \
+    static void reductions_##NAME(MPI_Comm comm, int n) {                                         \
+        TYPE *a = malloc(sizeof *a * (size_t)n * size + 1), *b = malloc(sizeof *b * n + 1);       \
+        int right = 1;                                                                            \
+        for (int k = 0; k < n * size; k++) a[k] = (TYPE)(rank + k % 7);                           \
+        memset(b, 0, sizeof *b * n);                                                              \
+        MPI_Allreduce(a, b, n, MPI_TYPE, MPI_SUM, comm);                                          \
+        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(sum() + size * (k % 7));              \
+        expect(right, "allreduce " #TYPE, n);                                                     \
+        MPI_Allreduce(a, b, n, MPI_TYPE, MPI_MAX, comm);                                          \
+        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(size - 1 + k % 7);                    \
+        expect(right, "allreduce max " #TYPE, n);                                                 \
+        for (int root = 0; root < size; root++) {                                                 \
+            memset(b, 0, sizeof *b * n);                                                          \
+            MPI_Reduce(a, b, n, MPI_TYPE, MPI_SUM, root, comm);                                   \
+            for (int k = 0; rank == root && k < n; k++)                                           \
+                right &= b[k] == (TYPE)(sum() + size * (k % 7));                                  \
+        }                                                                                         \
+        expect(right, "reduce " #TYPE, n);                                                        \
+        MPI_Scan(a, b, n, MPI_TYPE, MPI_SUM, comm);                                               \
+        for (int k = 0; k < n; k++)                                                               \
+            right &= b[k] == (TYPE)(rank * (rank + 1) / 2 + (rank + 1) * (k % 7));                \
+        expect(right, "scan " #TYPE, n);                                                          \
+        MPI_Exscan(a, b, n, MPI_TYPE, MPI_SUM, comm);                                             \
+        for (int k = 0; rank && k < n; k++)                                                       \
+            right &= b[k] == (TYPE)(rank * (rank - 1) / 2 + rank * (k % 7));                      \
+        expect(right, "exscan " #TYPE, n);                                                        \
+        MPI_Reduce_scatter_block(a, b, n, MPI_TYPE, MPI_SUM, comm);                               \
+        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(sum() + size * ((rank * n + k) % 7)); \
+        expect(right, "reduce_scatter_block " #TYPE, n);                                          \
+        memcpy(b, a, sizeof *b * n);                                                              \
+        MPI_Allreduce(MPI_IN_PLACE, b, n, MPI_TYPE, MPI_SUM, comm);                               \
+        for (int k = 0; k < n; k++) right &= b[k] == (TYPE)(sum() + size * (k % 7));              \
+        expect(right, "allreduce in place " #TYPE, n);                                            \
+        free(a);                                                                                  \
+        free(b);                                                                                  \
+    }
+OF_TYPE(double, double, MPI_DOUBLE)
+OF_TYPE(int, int, MPI_INT)
+OF_TYPE(short, short, MPI_SHORT)
+
+static void blocks(MPI_Comm comm, int n) {
+    int *one = malloc(sizeof *one * n + 1), *all = malloc(sizeof *all * n * size + 1),
+        *more = malloc(sizeof *more * n * size + 1), right = 1;
+    for (int root = 0; root < size; root++) {
+        for (int k = 0; k < n; k++) one[k] = 1000 * rank + k;
+        memset(all, 0, sizeof *all * n * size);
+        MPI_Gather(one, n, MPI_INT, all, n, MPI_INT, root, comm);
+        for (int k = 0; rank == root && k < n * size; k++)
+            right &= all[k] == 1000 * (k / n) + k % n;
+        for (int k = 0; k < n; k++) one[k] = rank == root ? k : -1;
+        MPI_Bcast(one, n, MPI_INT, root, comm);
+        for (int k = 0; k < n; k++) right &= one[k] == k;
+        for (int k = 0; k < n * size; k++) all[k] = k;
+        MPI_Scatter(all, n, MPI_INT, rank == root ? MPI_IN_PLACE : one, n, MPI_INT, root, comm);
+        for (int k = 0; rank != root && k < n; k++) right &= one[k] == rank * n + k;
+    }
+    expect(right, "gather, bcast, scatter", n);
+    for (int k = 0; k < n; k++) one[k] = 1000 * rank + k;
+    MPI_Allgather(one, n, MPI_INT, all, n, MPI_INT, comm);
+    for (int k = 0; k < n * size; k++) right &= all[k] == 1000 * (k / n) + k % n;
+    memset(more, 0, sizeof *more * n * size);
+    memcpy(more + rank * n, one, sizeof *one * n);
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, more, n, MPI_INT, comm);
+    right &= !memcmp(more, all, sizeof *all * n * size);
+    expect(right, "allgather", n);
+    for (int k = 0; k < n * size; k++) all[k] = 1000 * rank + k / n;
+    MPI_Alltoall(all, n, MPI_INT, more, n, MPI_INT, comm);
+    for (int k = 0; k < n * size; k++) right &= more[k] == 1000 * (k / n) + rank;
+    MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_INT, comm);
+    right &= !memcmp(more, all, sizeof *all * n * size);
+    expect(right, "alltoall", n);
+    free(one);
+    free(all);
+    free(more);
+}
+
+/* Blocks of (rank + 1) * n elements, with a gap of `gap` elements between them. */
+static void own_sizes(MPI_Comm comm, int n, int gap) {
+    int counts[64], places[64], bytes[64], from[64], to[64], takes[64], at = 0, right = 1;
+    MPI_Datatype types[64];
+    for (int r = 0; r < size; r++) {
+        counts[r] = (r + 1) * n;
+        places[r] = at;
+        at += counts[r] + gap;
+    }
+    int *one = malloc(sizeof *one * (size + 1) * n + 4), *all = malloc(sizeof *all * (at + 1));
+    for (int root = 0; root < size; root++) {
+        for (int k = 0; k < counts[rank]; k++) one[k] = 1000 * rank + k;
+        for (int k = 0; k < at; k++) all[k] = -1;
+        MPI_Gatherv(one, counts[rank], MPI_INT, all, counts, places, MPI_INT, root, comm);
+        for (int r = 0; rank == root && r < size; r++)
+            for (int k = 0; k < counts[r] + gap; k++)
+                right &= all[places[r] + k] == (k < counts[r] ? 1000 * r + k : -1);
+        for (int k = 0; k < at; k++) all[k] = k;
+        MPI_Scatterv(all, counts, places, MPI_INT, rank == root ? MPI_IN_PLACE : one, counts[rank],
+                     MPI_INT, root, comm);
+        for (int k = 0; rank != root && k < counts[rank]; k++) right &= one[k] == places[rank] + k;
+    }
+    expect(right, "gatherv, scatterv", n);
+    for (int k = 0; k < counts[rank]; k++) one[k] = 1000 * rank + k;
+    for (int turn = 0; turn < 2; turn++) {
+        for (int k = 0; k < at; k++) all[k] = -1;
+        memcpy(all + places[rank], one, sizeof *one * counts[rank]);
+        MPI_Allgatherv(turn ? MPI_IN_PLACE : one, counts[rank], MPI_INT, all, counts, places,
+                       MPI_INT, comm);
+        for (int r = 0; r < size; r++)
+            for (int k = 0; k < counts[r] + gap; k++)
+                right &= all[places[r] + k] == (k < counts[r] ? 1000 * r + k : -1);
+    }
+    expect(right, "allgatherv", n);
+    for (int k = 0; k < at; k++) all[k] = rank + k;
+    MPI_Reduce_scatter(all, one, counts, MPI_INT, MPI_SUM, comm);
+    int before = n * rank * (rank + 1) / 2;
+    for (int k = 0; k < counts[rank]; k++) right &= one[k] == sum() + size * (before + k);
+    expect(right, "reduce_scatter", n);
+    free(one);
+    one = malloc(sizeof *one * (size * counts[rank] + 1));
+    for (int r = 0; r < size; r++) { /* to rank r: (r + 1) * n elements */
+        from[r] = r * counts[rank];
+        takes[r] = counts[rank];
+        bytes[r] = places[r] * (int)sizeof *all;
+        to[r] = from[r] * (int)sizeof *one;
+        types[r] = MPI_INT;
+        for (int k = 0; k < counts[r]; k++) all[places[r] + k] = 100 * rank + 10 * r + k % 10;
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        memset(one, 0, sizeof *one * size * counts[rank]);
+        if (turn)
+            MPI_Alltoallw(all, counts, bytes, types, one, takes, to, types, comm);
+        else
+            MPI_Alltoallv(all, counts, places, MPI_INT, one, takes, from, MPI_INT, comm);
+        for (int r = 0; r < size; r++)
+            for (int k = 0; k < counts[rank]; k++)
+                right &= one[from[r] + k] == 100 * r + 10 * rank + k % 10;
+    }
+    expect(right, "alltoallv, alltoallw", n);
+    free(one);
+    free(all);
+}
+
+/* A matrix's column on rank 0, packed elsewhere: types differ from rank to rank. */
+static void derived(MPI_Comm comm, int n) {
+    double *a = calloc((size_t)n * 3, sizeof *a);
+    MPI_Datatype column;
+    MPI_Type_vector(n, 1, 3, MPI_DOUBLE, &column);
+    MPI_Type_commit(&column);
+    for (int k = 0; !rank && k < n; k++) a[3 * k] = k + 0.5;
+    if (rank)
+        MPI_Bcast(a, n, MPI_DOUBLE, 0, comm);
+    else
+        MPI_Bcast(a, 1, column, 0, comm);
+    int right = 1;
+    for (int k = 0; k < n; k++) right &= a[rank ? k : 3 * k] == k + 0.5;
+    expect(right, "bcast of a column", n);
+    MPI_Type_free(&column);
+    free(a);
+}
+
+static void larger(void *in, void *inout, int *n, MPI_Datatype *type) {
+    (void)type;
+    for (int k = 0; k < *n; k++)
+        if (((int *)in)[k] > ((int *)inout)[k]) ((int *)inout)[k] = ((int *)in)[k];
+}
+static void smaller(void *in, void *inout, int *n, MPI_Datatype *type) {
+    (void)type;
+    for (int k = 0; k < *n; k++)
+        if (((int *)in)[k] < ((int *)inout)[k]) ((int *)inout)[k] = ((int *)in)[k];
+}
+
+/* MPI may give the handle of a freed operation to the next one. */
+static void own_operations(MPI_Comm comm) {
+    for (int turn = 0; turn < 6; turn++) {
+        MPI_Op op;
+        int found = -1;
+        MPI_Op_create(turn % 2 ? larger : smaller, 1, &op);
+        for (int k = 0; k < 3; k++) MPI_Allreduce(&rank, &found, 1, MPI_INT, op, comm);
+        expect(found == (turn % 2 ? size - 1 : 0), "own operation", turn);
+        MPI_Op_free(&op);
+    }
+    struct {
+        double value;
+        int place;
+    } mine = {rank % 2, rank}, best;
+    MPI_Allreduce(&mine, &best, 1, MPI_DOUBLE_INT, MPI_MAXLOC, comm);
+    expect(best.place == (size > 1 ? 1 : 0), "maxloc", 1);
+}
+
+static void everything(MPI_Comm comm) {
+    static const int sizes[] = {0, 1, 3, 64, 1000, 20000};
+    for (int k = 0; k < 6; k++)
+        for (int turn = 0; turn < 3; turn++) {
+            reductions_double(comm, sizes[k]);
+            reductions_int(comm, sizes[k]);
+            reductions_short(comm, sizes[k]);
+            blocks(comm, sizes[k]);
+            own_sizes(comm, sizes[k] / 4, 0);
+            own_sizes(comm, sizes[k] / 4, 3);
+            MPI_Barrier(comm);
+        }
+    derived(comm, 17);
+    own_operations(comm);
+}
+
+/* Communicators that are used and freed: their handles come back. */
+static void come_and_go(void) {
+    for (int turn = 0; turn < 12; turn++) {
+        MPI_Comm child;
+        int mine = rank, n, found;
+        if (turn % 2)
+            MPI_Comm_dup(MPI_COMM_WORLD, &child);
+        else
+            MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &child);
+        MPI_Comm_size(child, &n);
+        for (int k = 0; k < 4 * turn; k++) {
+            MPI_Allreduce(&mine, &found, 1, MPI_INT, MPI_MAX, child);
+            expect(found >= rank && found < size, "allreduce of a child", n);
+        }
+        MPI_Comm_free(&child);
+        expect(child == MPI_COMM_NULL, "freed communicator", turn);
+    }
+}
+
+static void errors(void) {
+    MPI_Comm own;
+    int a = 0, b, code, class;
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+    for (int k = 0; k < 20; k++) MPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, own);
+    code = MPI_Bcast(&a, 1, MPI_INT, size + 5, own);
+    MPI_Error_class(code, &class);
+    expect(class == MPI_ERR_ROOT || class == MPI_ERR_ARG, "error class of a wrong root", class);
+    MPI_Comm_free(&own);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    everything(MPI_COMM_WORLD);
+    come_and_go();
+    if (argc > 1) errors();
+    int all = 0;
+    MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (!rank) printf("wrong: %d\n", all);
+    MPI_Finalize();
+    return all != 0;
+}

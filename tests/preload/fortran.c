@@ -1,0 +1,57 @@
+/* Calls MPI as a Fortran program does: by Fortran's names, with addresses of numbers. */
+#include <mpi.h>
+#include <stdio.h>
+
+void mpi_allreduce_(void *, void *, int *, int *, int *, int *, int *);
+void mpi_bcast_(void *, int *, int *, int *, int *, int *);
+void mpi_reduce_(void *, void *, int *, int *, int *, int *, int *, int *);
+void mpi_barrier_(int *, int *);
+void mpi_allgather_(void *, int *, int *, void *, int *, int *, int *, int *);
+void mpi_comm_free_(int *, int *);
+void mpi_alltoallv_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
+void mpi_alltoallw_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
+int mpi_fortran_in_place_, mpi_fortran_bottom_; /* common memory of Open MPI's Fortran library */
+
+int main(int argc, char **argv) {
+    int rank, size, wrong = 0, code, one = 1, root = 0, all[64];
+    MPI_Comm own;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    MPI_Comm_rank(own, &rank);
+    MPI_Comm_size(own, &size);
+    int ones[64], places[64], bytes[64], types[64], sent[64];
+    for (int r = 0; r < size; r++) {
+        ones[r] = 1;
+        places[r] = r;
+        bytes[r] = r * (int)sizeof(int);
+        types[r] = MPI_Type_c2f(MPI_INT);
+        sent[r] = 10 * rank + r;
+    }
+    int comm = MPI_Comm_c2f(own), type = MPI_Type_c2f(MPI_INT), op = MPI_Op_c2f(MPI_SUM);
+    for (int k = 0; k < 30; k++) {
+        int mine = rank + k, found = -1, total = size * (size - 1) / 2 + size * k;
+        mpi_allreduce_(&mine, &found, &one, &type, &op, &comm, &code);
+        wrong += code || found != total;
+        found = mine;
+        mpi_allreduce_(&mpi_fortran_in_place_, &found, &one, &type, &op, &comm, &code);
+        wrong += code || found != total;
+        mpi_reduce_(&mine, &found, &one, &type, &op, &root, &comm, &code);
+        wrong += code || (!rank && found != total);
+        mpi_bcast_(&mine, &one, &type, &root, &comm, &code);
+        wrong += code || mine != k;
+        mpi_allgather_(&rank, &one, &type, all, &one, &type, &comm, &code);
+        for (int r = 0; r < size; r++) wrong += all[r] != r;
+        mpi_alltoallv_(sent, ones, places, &type, all, ones, places, &type, &comm, &code);
+        for (int r = 0; r < size; r++) wrong += all[r] != 10 * r + rank;
+        mpi_alltoallw_(&mpi_fortran_in_place_, NULL, NULL, NULL, all, ones, bytes, types, &comm,
+                       &code);
+        for (int r = 0; r < size; r++) wrong += all[r] != sent[r];
+        mpi_barrier_(&comm, &code);
+    }
+    mpi_comm_free_(&comm, &code);
+    wrong += code || comm != MPI_Comm_c2f(MPI_COMM_NULL);
+    MPI_Reduce(rank ? &wrong : MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (!rank) printf("wrong: %d\n", wrong);
+    MPI_Finalize();
+    return 0;
+}
