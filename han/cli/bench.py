@@ -13,6 +13,7 @@ from mpi4py import MPI
 from han.cli import options
 from han.cli.common import check_files, drawn
 from han.cli.measuring import cases_of, keep, prints, tell_alone, tell_others
+from han.cli.osu import tables
 from han.cli.progress import progress
 from han.cli.words import Words, calls_of
 from han.common.errors import ArgumentError
@@ -33,6 +34,11 @@ from han.plots import plots
 OF_PROGRAMS = {
     "words", "programs", "left", "replay", "rounds", "time", "check", "config", "json_file",
     "plot",
+}  # fmt: skip
+# Those that say something about OSU's tables.
+OF_OSU = {
+    "words", "osu", "mode", "shared", "dtype", "op", "root", "iterations", "config", "only",
+    "check",
 }  # fmt: skip
 
 
@@ -83,6 +89,14 @@ def bench(
             "choices only.",
         ),
     ] = None,
+    osu: Annotated[
+        bool,
+        typer.Option(
+            "--osu",
+            help="Measure one side, by default han, as the OSU micro-benchmarks do, and print "
+            "their tables.",
+        ),
+    ] = False,
     only: Annotated[Side | None, typer.Option(help="Measure one side only.")] = None,
     json_file: options.JsonFile = None,
     plot: options.Plot = None,
@@ -106,9 +120,11 @@ def bench(
       mpiexec -n 2 han bench --programs
       mpiexec -n 4 han bench --programs mixed --replay stats.json
       mpiexec -n 4 han bench --left --config virtual-2x2
+      mpiexec -n 4 han bench allreduce 4:1MiB --osu
     """
     if programs or left or replay is not None:
-        _check_options(ctx, calls_of(words, sizes="").sizes)
+        _check_sizes(calls_of(words, sizes="").sizes)
+        _check_options(ctx, OF_PROGRAMS, "--programs")
         how = Settings(rounds=rounds, seconds=time, check=check)
         groups = ["left"] if left else calls_of(words, sizes="").names
         _measure_programs(groups, replay, how, config, json_file, plot)
@@ -117,6 +133,10 @@ def bench(
         mode, element_type(dtype).name, op, root, rounds, iterations, time, check,
         only.value if only else None, shared, fresh, tuned,
     )  # fmt: skip
+    if osu:
+        _check_options(ctx, OF_OSU, "--osu")
+        tables(words, settings, config, typed=_given(ctx, "dtype"))
+        return
     _measure(calls_of(words, COLLECTIVES, "8:8MiB"), settings, config, json_file, plot)
 
 
@@ -155,14 +175,23 @@ def _run(running: Bench, cases: Sequence[Case], tell: Callable[[str], None]) -> 
 # ---- what programs do besides repeating one call ------------------------------------------------
 
 
-def _check_options(ctx: typer.Context, sizes: str) -> None:
-    """Raise ArgumentError for sizes, or an option, that say nothing about programs."""
+def _check_sizes(sizes: str) -> None:
+    """Raise ArgumentError for sizes, which say nothing about programs."""
     if sizes:
         raise ArgumentError(f"sizes ({sizes}) are for calls of one collective, not for --programs")
-    for name in sorted(ctx.params.keys() - OF_PROGRAMS):
-        source = ctx.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise ArgumentError(f"--{name} is for calls of one collective, not for --programs")
+
+
+def _check_options(ctx: typer.Context, known: set[str], of: str) -> None:
+    """Raise ArgumentError for an option that says nothing about what is measured."""
+    for name in sorted(ctx.params.keys() - known):
+        if _given(ctx, name):
+            raise ArgumentError(f"--{name} has no meaning with {of}")
+
+
+def _given(ctx: typer.Context, name: str) -> bool:
+    """Whether a parameter is on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _measure_programs(

@@ -7,7 +7,8 @@ and after the timed calls.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -160,6 +161,15 @@ class Bench(Session):
 
     def measure(self, case: Case) -> BenchRow:
         """Measure one case."""
+        with self.ready(case) as (timed, notes):
+            seconds = self.settings.batch_seconds
+            counts = alike({side: self.batch_size(call, seconds) for side, call in timed.items()})
+            us = self.in_turns(timed, counts)
+        return BenchRow(case.collective, case.nbytes, summary(us, counts), notes, _gain(us))
+
+    @contextmanager
+    def ready(self, case: Case) -> Iterator[tuple[dict[str, Call], tuple[str, ...]]]:
+        """Give the calls of a case to time, and notes; compare the results before and after."""
         check_case(case, self.control.size)
         settings, control = self.settings, self.control
         buffers = Buffers(case, control.rank, control.size, settings.shared)
@@ -169,15 +179,12 @@ class Bench(Session):
         compared = {side: one.call for side, one in prepared.items()} if settings.compares else {}
         if compared:
             self.compare(buffers, compared)
-        timed, seconds = self._timed(buffers, prepared), settings.batch_seconds
-        counts = alike({side: self.batch_size(call, seconds) for side, call in timed.items()})
-        us = self.in_turns(timed, counts)
+        notes = tuple(f"{side}: {one.note}" for side, one in prepared.items() if one.note)
+        yield self._timed(buffers, prepared), notes
         if compared:
             self.compare(buffers, compared)  # later calls take quicker paths than the first
         for one in prepared.values():
             one.free()
-        notes = tuple(f"{side}: {one.note}" for side, one in prepared.items() if one.note)
-        return BenchRow(case.collective, case.nbytes, summary(us, counts), notes, _gain(us))
 
     def _timed(self, buffers: Buffers, prepared: Mapping[str, Prepared]) -> dict[str, Call]:
         calls = {side: prepared[side].call for side in self.settings.sides}

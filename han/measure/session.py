@@ -105,6 +105,19 @@ class Session:
             call()
         return (self._clock() - start) / count
 
+    def apart(self, call: Call, count: int) -> float:
+        """Return the seconds per call of `count` calls on this rank.
+
+        A barrier follows each call, outside of its time.
+        """
+        total = 0.0
+        for _ in repeat(None, count):
+            start = self._clock()
+            call()
+            total += self._clock() - start
+            self.control.Barrier()
+        return total / count
+
     def batch_size(self, call: Call, seconds: float, warm_up: int = WARM_UP) -> int:
         """Warm up; return how many calls take about `seconds`, the same number on all ranks."""
         self.batch(call, warm_up)

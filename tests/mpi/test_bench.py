@@ -157,6 +157,49 @@ def test_a_library_without_persistent_collectives_is_measured_blocking(mpi_ranks
     np.testing.assert_array_less(1, buffers.recv)
 
 
+def osu_tables(*arguments):
+    """Return the rows of each table that rank 0 prints, and the whole text."""
+    text = call("bench", *arguments, "--osu", "--iterations", "3")
+    tables = {}
+    for part in text.split("\n# OSU MPI ")[1:]:
+        title, *lines = part.splitlines()
+        rows = [line.split() for line in lines if line and line[0] != "#"]
+        tables[title.partition(" Latency")[0]] = rows
+    return tables, text
+
+
+@pytest.mark.parametrize("side", ["han", "mpi"])
+def test_tables_are_those_of_osu(mpi_ranks, side):
+    wanted = "allreduce,bcast,barrier,reduce_scatter"
+    tables, text = osu_tables(wanted, "4,16KiB", "--only", side)
+    if MPI.COMM_WORLD.rank:
+        return
+    heads = ["Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations"]
+    assert "# Size    " + "".join(f"{one:>{20 if '(' in one else 12}}" for one in heads) in text
+    sizes = {name: [row[0] for row in rows] for name, rows in tables.items()}
+    assert sizes["Allreduce"] == sizes["Broadcast"] == ["4", "16384"]
+    assert sizes["Reduce_scatter_block"] == ["8", "32768"]  # of the whole vector
+    for rows in tables.values():
+        for *_, average, least, greatest, calls in rows:
+            assert 0 <= float(least) <= float(average) <= float(greatest)
+            assert calls == "3"
+    assert len(tables["Barrier"][0]) == 4
+    assert ("of han bench: han on" in text) == (side == "han")
+
+
+def test_tables_of_osu_for_persistent_calls_and_types(mpi_ranks):
+    tables, text = osu_tables("allreduce", "8", "--mode", "persistent", "--dtype", "f8")
+    if not MPI.COMM_WORLD.rank:
+        assert [*tables] == ["Allreduce Persistent"]
+        assert "# Datatype: float64." in text
+
+
+def test_what_says_nothing_about_tables_of_osu_is_refused(mpi_ranks):
+    assert "--rounds has no meaning with --osu" in refuse("bench", "--osu", "--rounds", "2")
+    assert "overlap" in refuse("bench", "--osu", "--mode", "nonblocking")
+    assert "did you mean 'allreduce'" in refuse("bench", "--osu", "alreduce")
+
+
 def test_rank_0_alone_prints(mpi_ranks):
     arguments = ["bench", "allreduce", "8,64KiB", "--rounds", "1", "--iterations", "1"]
     text = call(*arguments, "--shared", "--mode", "persistent", "--json", "-")

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from pages import PAGES, name_of
 from typer.testing import CliRunner
 
-from han.cli.bench import OF_PROGRAMS
+from han.cli.bench import OF_OSU, OF_PROGRAMS
 from han.cli.main import COMMANDS as TABLE
 from han.measure.program_mix import DEFAULT
 from han.model.collectives import ROWS
@@ -93,6 +93,8 @@ def test_commands(mpi_ranks, tmp_path, monkeypatch):
 def shortened(words: tuple[str, ...]) -> list[str]:
     """Return options that shorten the run of a command."""
     (command,) = (row.load() for row in TABLE if row.name == words[1])
-    taken = OF_PROGRAMS if "--programs" in words else {p.name for p in command.params}
+    few = {"--programs": OF_PROGRAMS, "--osu": OF_OSU}
+    kind = next((few[word] for word in words if word in few), None)
+    taken = kind or {p.name for p in command.params}
     known = {o for p in command.params if p.name in taken for o in p.opts}
     return [word for option in SMALL if option in known for word in (option, SMALL[option])]
