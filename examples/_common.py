@@ -1,19 +1,22 @@
-"""Functions of all examples: communicators, times, agreement of ranks, reports."""
+"""Functions of all examples: communicators, times, agreement of ranks, reports, comparisons."""
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 
+import numpy as np
 import typer
 from mpi4py import MPI
+from threadpoolctl import threadpool_limits
 
 T = TypeVar("T")
 
@@ -30,6 +33,16 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option(help="han's YAML configuration; only with --comm han."),
 ]
+CompareOption = Annotated[
+    int,
+    typer.Option(
+        "--compare",
+        min=0,
+        metavar="TURNS",
+        help="Run on MPI's communicator and on han's in so many turns, and report both and the "
+        "gain: MPI's time over han's.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")]
 
 
@@ -42,6 +55,17 @@ def open_comm(kind: CommKind, config: Path | None = None) -> MPI.Intracomm:
     import han
 
     return han.Comm(MPI.COMM_WORLD, config=config)
+
+
+def starts_of(n: int, ranks: int) -> np.ndarray:
+    """Return where each rank's part of `n` starts, then `n`; sizes differ by at most one."""
+    return np.arange(ranks + 1) * n // ranks
+
+
+def part_of(comm: MPI.Intracomm, n: int) -> slice:
+    """Return this rank's part of `n`."""
+    starts = starts_of(n, comm.size)
+    return slice(int(starts[comm.rank]), int(starts[comm.rank + 1]))
 
 
 class Stopwatch:
@@ -116,17 +140,91 @@ def time_record(seconds: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def conclude(
-    comm: MPI.Intracomm, kind: CommKind, facts: Mapping[str, Any], watch: Stopwatch,
-    check: tuple[str, bool | None], wrong: str, as_json: bool,
-) -> None:  # fmt: skip
-    """Report facts, times and the name and the answer of a check; exit with 1 if it failed."""
-    name, right = check
-    times = time_record(watch.slowest(comm))
-    record = {"comm": kind.value, "ranks": comm.size, **facts, **times, name: right}
-    report(comm, record, as_json)
+class Done(NamedTuple):
+    """One run of an application: what it found, its times, and whether its check passed.
+
+    `right` is None if there was no check.
+    """
+
+    facts: Mapping[str, Any]
+    watch: Stopwatch
+    right: bool | None
+
+
+class Check(NamedTuple):
+    """A check of the result: its name in the report, and what to say if it fails."""
+
+    name: str
+    wrong: str
+
+
+class How(NamedTuple):
+    """The options of all applications. `turns`: 0, or how often to run on each communicator."""
+
+    kind: CommKind
+    config: Path | None
+    turns: int
+    as_json: bool
+
+
+Work = Callable[[MPI.Intracomm], Done]
+
+
+def conclude(work: Work, check: Check, how: How) -> None:
+    """Run an application and report, or compare its runs; exit with 1 if a check failed.
+
+    Collective. Each rank uses one thread, because the ranks share the processors.
+    """
+    with threadpool_limits(1):
+        record, right = compared(work, how) if how.turns else once(work, how)
+    record = {"ranks": MPI.COMM_WORLD.size, **record, check.name: right}
+    report(MPI.COMM_WORLD, record, how.as_json)
     if right is False:
-        fail(comm, wrong)
+        fail(MPI.COMM_WORLD, check.wrong)
+
+
+def once(work: Work, how: How) -> tuple[dict[str, Any], bool | None]:
+    """Run an application on one communicator; return a record, and whether it is right."""
+    done = work(open_comm(how.kind, how.config))
+    times = time_record(done.watch.slowest(MPI.COMM_WORLD))
+    return {"comm": how.kind.value, **done.facts, **times}, done.right
+
+
+def compared(work: Work, how: How) -> tuple[dict[str, Any], bool | None]:
+    """Run an application on both communicators in turns; return the medians and the gain."""
+    comms = {
+        "mpi": open_comm(CommKind.MPI),
+        "han": open_comm(CommKind.HAN, how.config),
+    }
+    times: dict[str, list[dict[str, float]]] = {name: [] for name in comms}
+    answers = set()
+    for turn in range(how.turns):
+        for name in [*comms][:: -1 if turn % 2 else 1]:
+            done = work(comms[name])
+            times[name].append(time_record(done.watch.slowest(MPI.COMM_WORLD)))
+            answers.add(done.right)
+    record = {**done.facts, "turns": how.turns}
+    for name, turns in times.items():
+        record |= {f"{name}_{part}": median_of(turns, part) for part in turns[0]}
+    return record | gains(times), None if None in answers else all(answers)
+
+
+def median_of(turns: Sequence[Mapping[str, float]], part: str) -> float:
+    """Return the median of one entry of the turns' records."""
+    return statistics.median(turn[part] for turn in turns)
+
+
+def gains(times: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, float]:
+    """Return MPI's time over han's: median, least and greatest of the turns; in communication."""
+    pairs = [*zip(times["mpi"], times["han"], strict=True)]
+    ratios = [mpi["total_s"] / han["total_s"] for mpi, han in pairs]
+    parts = [mpi["communicate_s"] / han["communicate_s"] for mpi, han in pairs]
+    return {
+        "gain": statistics.median(ratios),
+        "gain_least": min(ratios),
+        "gain_greatest": max(ratios),
+        "gain_in_communication": statistics.median(parts),
+    }
 
 
 def fail(comm: MPI.Intracomm, reason: str) -> NoReturn:

@@ -17,17 +17,22 @@ from typing import Annotated
 import numpy as np
 import typer
 from _common import (
+    Check,
     CommKind,
     CommOption,
+    CompareOption,
     ConfigOption,
+    Done,
+    How,
     JsonOption,
     Stopwatch,
     all_agree,
     conclude,
     fail,
     from_rank_0,
-    open_comm,
+    part_of,
     run,
+    starts_of,
 )
 from mpi4py import MPI
 from scipy.sparse import csr_matrix
@@ -116,14 +121,9 @@ def read_graph(path: Path, dtype: DType) -> Graph:
     return Graph.build(int(edges[:, :2].max()) + 1, edges, dtype)
 
 
-def block_starts(n: int, ranks: int) -> list[int]:
-    """Return where each rank's block of rows starts, then `n`; sizes differ by at most one."""
-    return [n * rank // ranks for rank in range(ranks + 1)]
-
-
 def solve(comm: MPI.Intracomm, graph: Graph, watch: Stopwatch) -> np.ndarray:
     """Return this rank's rows of the distance matrix; collective."""
-    starts = block_starts(graph.n, comm.size)
+    starts = starts_of(graph.n, comm.size).tolist()
     rows = graph.rows(starts[comm.rank], starts[comm.rank + 1])
     received, scratch = np.empty(graph.n, dtype=rows.dtype), np.empty_like(rows)
     comm.Barrier()
@@ -153,8 +153,8 @@ def reference(graph: Graph, start: int, stop: int) -> np.ndarray:
 
 def is_right(comm: MPI.Intracomm, graph: Graph, rows: np.ndarray) -> bool:
     """Tell whether all ranks' rows equal SciPy's (floats: up to rounding); collective."""
-    starts = block_starts(graph.n, comm.size)
-    expected = reference(graph, starts[comm.rank], starts[comm.rank + 1])
+    mine = part_of(comm, graph.n)
+    expected = reference(graph, mine.start, mine.stop)
     exact = graph.dtype is DType.INT32
     return all_agree(comm, np.allclose(rows, expected, rtol=0 if exact else 1e-12, atol=0))
 
@@ -171,6 +171,7 @@ def summary(comm: MPI.Intracomm, graph: Graph, rows: np.ndarray) -> dict[str, in
 def main(
     kind: CommOption = CommKind.HAN,
     config: ConfigOption = None,
+    compare: CompareOption = 0,
     n: Annotated[int, typer.Option("--n", min=1, help="Vertices of the random graph.")] = 512,
     degree: Annotated[int, typer.Option(min=0, help="Edges from a vertex, on average.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random graph.")] = 0,
@@ -192,26 +193,24 @@ def main(
 
     Times are the slowest rank's, without the check. Exits with 1 if the check fails.
     """
-    comm = open_comm(kind, config)
     try:
         graph = from_rank_0(
-            comm,
+            MPI.COMM_WORLD,
             lambda: read_graph(edges, dtype) if edges else random_graph(n, degree, seed, dtype),
         )
     except (ValueError, OSError) as error:
-        fail(comm, str(error))
-    watch = Stopwatch("total", "compute", "communicate")
-    rows = solve(comm, graph, watch)
+        fail(MPI.COMM_WORLD, str(error))
     wanted = graph.n <= CHECK_UP_TO if check is None else check
-    right = is_right(comm, graph, rows) if wanted else None
-    facts = {
-        "vertices": graph.n,
-        "edges": graph.weight.size,
-        "dtype": dtype.value,
-        **summary(comm, graph, rows),
-    }
-    wrong = "the distances differ from SciPy's"
-    conclude(comm, kind, facts, watch, ("agrees_with_scipy", right), wrong, as_json)
+    about = {"vertices": graph.n, "edges": graph.weight.size, "dtype": dtype.value}
+
+    def work(comm: MPI.Intracomm) -> Done:
+        watch = Stopwatch("total", "compute", "communicate")
+        rows = solve(comm, graph, watch)
+        right = is_right(comm, graph, rows) if wanted else None
+        return Done(about | summary(comm, graph, rows), watch, right)
+
+    check_name = Check("agrees_with_scipy", "the distances differ from SciPy's")
+    conclude(work, check_name, How(kind, config, compare, as_json))
 
 
 if __name__ == "__main__":

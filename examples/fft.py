@@ -14,25 +14,25 @@ from typing import Annotated
 import numpy as np
 import typer
 from _common import (
+    Check,
     CommKind,
     CommOption,
+    CompareOption,
     ConfigOption,
+    Done,
+    How,
     JsonOption,
     Stopwatch,
     all_agree,
     conclude,
-    open_comm,
+    part_of,
     run,
+    starts_of,
 )
 from mpi4py import MPI
 
 CHECK_UP_TO = 2048
 """Rows up to which the result is compared with NumPy's by default."""
-
-
-def starts_of(n: int, size: int) -> np.ndarray:
-    """Return where the rows of each rank begin, and where the last ones end."""
-    return np.arange(size + 1) * n // size
 
 
 def waves(n: int, seed: int) -> np.ndarray:
@@ -75,6 +75,7 @@ def transform(
 ) -> np.ndarray:
     """Return this rank's rows of the transposed 2-D transform; collective."""
     turn, result = Transposition(comm, n), rows
+    comm.Barrier()
     with watch("total"):
         for _ in range(turns):
             with watch("compute"):
@@ -88,14 +89,14 @@ def transform(
 
 def is_right(comm: MPI.Intracomm, grid: np.ndarray, rows: np.ndarray) -> bool:
     """Tell whether all ranks' rows are those of NumPy's transform; collective."""
-    starts = starts_of(len(grid), comm.size)
-    expected = np.fft.fft2(grid).T[starts[comm.rank] : starts[comm.rank + 1]]
+    expected = np.fft.fft2(grid).T[part_of(comm, len(grid))]
     return all_agree(comm, np.allclose(rows, expected, rtol=0, atol=1e-9 * grid.size))
 
 
 def main(
     kind: CommOption = CommKind.HAN,
     config: ConfigOption = None,
+    compare: CompareOption = 0,
     n: Annotated[int, typer.Option("--n", min=1, help="Rows and columns of the grid.")] = 512,
     turns: Annotated[int, typer.Option(min=1, help="Transforms, one after the other.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the grid.")] = 0,
@@ -112,16 +113,18 @@ def main(
 
     Times are the slowest rank's, without the check. Exits with 1 if the check fails.
     """
-    comm = open_comm(kind, config)
-    grid, starts = waves(n, seed), starts_of(n, comm.size)
-    mine = grid[starts[comm.rank] : starts[comm.rank + 1]].astype(complex)
-    watch = Stopwatch("total", "compute", "communicate")
-    rows = transform(comm, mine, n, watch, turns)
+    grid = waves(n, seed)
     wanted = n <= CHECK_UP_TO if check is None else check
-    right = is_right(comm, grid, rows) if wanted else None
-    facts = {"rows": n, "transforms": turns}
-    wrong = "the transform differs from NumPy's"
-    conclude(comm, kind, facts, watch, ("agrees_with_numpy", right), wrong, as_json)
+
+    def work(comm: MPI.Intracomm) -> Done:
+        mine = grid[part_of(comm, n)].astype(complex)
+        watch = Stopwatch("total", "compute", "communicate")
+        rows = transform(comm, mine, n, watch, turns)
+        right = is_right(comm, grid, rows) if wanted else None
+        return Done({"rows": n, "transforms": turns}, watch, right)
+
+    check_name = Check("agrees_with_numpy", "the transform differs from NumPy's")
+    conclude(work, check_name, How(kind, config, compare, as_json))
 
 
 if __name__ == "__main__":

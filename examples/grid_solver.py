@@ -13,15 +13,20 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 from _common import (
+    Check,
     CommKind,
     CommOption,
+    CompareOption,
     ConfigOption,
+    Done,
+    How,
     JsonOption,
     Stopwatch,
     all_agree,
     conclude,
-    open_comm,
+    part_of,
     run,
+    starts_of,
 )
 from mpi4py import MPI
 from scipy.sparse import csr_matrix, diags, identity, kron
@@ -59,9 +64,8 @@ class Product:
 
     def __init__(self, comm: MPI.Intracomm, matrix: csr_matrix, watch: Stopwatch) -> None:
         self.comm, self.watch = comm, watch
-        starts = np.arange(comm.size + 1) * matrix.shape[0] // comm.size
-        self.mine = slice(starts[comm.rank], starts[comm.rank + 1])
-        self.counts = np.diff(starts)
+        self.mine = part_of(comm, matrix.shape[0])
+        self.counts = np.diff(starts_of(matrix.shape[0], comm.size))
         self.rows = matrix[self.mine]
         self.whole = np.empty(matrix.shape[0])
 
@@ -84,6 +88,7 @@ def solve(comm: MPI.Intracomm, side: int, most: int, watch: Stopwatch) -> Soluti
     """Find the solution in at most so many steps; collective."""
     matrix = laplacian(side)
     times, b = Product(comm, matrix, watch), right_side(side**3)
+    comm.Barrier()
     with watch("total"):
         x, r = np.zeros_like(b[times.mine]), b[times.mine].copy()
         p, rho, steps = r.copy(), times.dot(r, r), 0
@@ -102,8 +107,7 @@ def solve(comm: MPI.Intracomm, side: int, most: int, watch: Stopwatch) -> Soluti
 def is_right(comm: MPI.Intracomm, side: int, found: Solution) -> bool:
     """Tell whether all ranks' parts are those of SciPy's solution; collective."""
     expected = spsolve(laplacian(side).tocsc(), right_side(side**3))
-    starts = np.arange(comm.size + 1) * side**3 // comm.size
-    mine = expected[starts[comm.rank] : starts[comm.rank + 1]]
+    mine = expected[part_of(comm, side**3)]
     scale = np.abs(expected).max()
     return all_agree(comm, np.allclose(found.part, mine, rtol=0, atol=1e-5 * scale))
 
@@ -111,6 +115,7 @@ def is_right(comm: MPI.Intracomm, side: int, found: Solution) -> bool:
 def main(
     kind: CommOption = CommKind.HAN,
     config: ConfigOption = None,
+    compare: CompareOption = 0,
     side: Annotated[int, typer.Option(min=1, help="Points of a side of the grid.")] = 20,
     most: Annotated[int, typer.Option("--steps", min=1, help="Steps at most.")] = 500,
     check: Annotated[
@@ -126,14 +131,17 @@ def main(
 
     Times are the slowest rank's, without the check. Exits with 1 if the check fails.
     """
-    comm = open_comm(kind, config)
-    watch = Stopwatch("total", "compute", "communicate")
-    found = solve(comm, side, most, watch)
     wanted = side <= CHECK_UP_TO if check is None else check
-    right = is_right(comm, side, found) if wanted else None
-    facts = {"points": side**3, "steps": found.steps, "residual": found.residual}
-    wrong = "the solution differs from SciPy's"
-    conclude(comm, kind, facts, watch, ("agrees_with_scipy", right), wrong, as_json)
+
+    def work(comm: MPI.Intracomm) -> Done:
+        watch = Stopwatch("total", "compute", "communicate")
+        found = solve(comm, side, most, watch)
+        right = is_right(comm, side, found) if wanted else None
+        facts = {"points": side**3, "steps": found.steps, "residual": found.residual}
+        return Done(facts, watch, right)
+
+    check_name = Check("agrees_with_scipy", "the solution differs from SciPy's")
+    conclude(work, check_name, How(kind, config, compare, as_json))
 
 
 if __name__ == "__main__":

@@ -13,14 +13,17 @@ from typing import Annotated
 import numpy as np
 import typer
 from _common import (
+    Check,
     CommKind,
     CommOption,
+    CompareOption,
     ConfigOption,
+    Done,
+    How,
     JsonOption,
     Stopwatch,
     all_agree,
     conclude,
-    open_comm,
     run,
 )
 from mpi4py import MPI
@@ -61,6 +64,7 @@ def exchange(comm: MPI.Intracomm, mine: np.ndarray, parting: np.ndarray) -> np.n
 
 def sort(comm: MPI.Intracomm, given: np.ndarray, watch: Stopwatch) -> np.ndarray:
     """Return this rank's part of the sorted numbers of all ranks; collective."""
+    comm.Barrier()
     with watch("total"):
         with watch("compute"):
             mine = np.sort(given)
@@ -87,6 +91,7 @@ def is_right(comm: MPI.Intracomm, given: np.ndarray, mine: np.ndarray) -> bool:
 def main(
     kind: CommOption = CommKind.HAN,
     config: ConfigOption = None,
+    compare: CompareOption = 0,
     count: Annotated[int, typer.Option(min=0, help="Numbers of each rank.")] = 200_000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the numbers.")] = 0,
     as_json: JsonOption = False,
@@ -95,17 +100,19 @@ def main(
 
     Times are the slowest rank's, without the check. Exits with 1 if the check fails.
     """
-    comm = open_comm(kind, config)
-    given = numbers(comm.rank, count, seed)
-    watch = Stopwatch("total", "compute", "communicate")
-    mine = sort(comm, given, watch)
-    right = is_right(comm, given, mine)
-    facts = {
-        "numbers": comm.allreduce(given.size),
-        "largest_part": comm.allreduce(mine.size, op=MPI.MAX),
-    }
-    wrong = "the numbers are not sorted, or not all there"
-    conclude(comm, kind, facts, watch, ("sorted", right), wrong, as_json)
+    given = numbers(MPI.COMM_WORLD.rank, count, seed)
+
+    def work(comm: MPI.Intracomm) -> Done:
+        watch = Stopwatch("total", "compute", "communicate")
+        mine = sort(comm, given, watch)
+        facts = {
+            "numbers": comm.allreduce(given.size),
+            "largest_part": comm.allreduce(mine.size, op=MPI.MAX),
+        }
+        return Done(facts, watch, is_right(comm, given, mine))
+
+    check = Check("sorted", "the numbers are not sorted, or not all there")
+    conclude(work, check, How(kind, config, compare, as_json))
 
 
 if __name__ == "__main__":

@@ -17,9 +17,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import asp
 import fft
 import grid_solver
+import kmeans
+import matvec
+import pca
 import sample_sort
 import train_digits
-from _common import CommKind, Stopwatch, open_comm
+from _common import CommKind, Stopwatch, open_comm, part_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_VARIANTS = True  # the first MPI library runs all of them, the others none
@@ -120,9 +123,8 @@ def test_shortest_paths_are_those_of_scipy(mpi_ranks, kind):
 def test_transforms_are_those_of_numpy(mpi_ranks, kind):
     comm = open_kind(kind)
     for n in (1, 3, 64, 65):
-        grid, starts = fft.waves(n, n), fft.starts_of(n, comm.size)
-        mine = grid[starts[comm.rank] : starts[comm.rank + 1]].astype(complex)
-        rows = fft.transform(comm, mine, n, watch(), 2)
+        grid = fft.waves(n, n)
+        rows = fft.transform(comm, grid[part_of(comm, n)].astype(complex), n, watch(), 2)
         assert fft.is_right(comm, grid, rows)
         assert not fft.is_right(comm, grid + 1, rows)
 
@@ -148,7 +150,46 @@ def test_the_solution_is_that_of_scipy(mpi_ranks, kind):
         assert not grid_solver.is_right(comm, side, found._replace(part=found.part + 1))
 
 
-@pytest.mark.parametrize("example", [fft, sample_sort, grid_solver], ids=lambda e: e.__name__)
+@on_ranks
+@with_each
+def test_centres_are_those_of_sklearn(mpi_ranks, kind):
+    comm, samples = open_kind(kind), kmeans.load_digits().data
+    for clusters, most in ((1, 5), (10, 300), (7, 3)):
+        first = kmeans.first_centres(samples, clusters, seed=1)
+        mine = samples[part_of(comm, len(samples))]
+        found = kmeans.cluster(comm, mine, first, most, watch())
+        assert kmeans.is_right(comm, samples, first, most, found)
+        wrong = found._replace(centres=found.centres + 0.1)
+        assert not kmeans.is_right(comm, samples, first, most, wrong)
+
+
+@on_ranks
+@with_each
+def test_components_are_those_of_sklearn(mpi_ranks, kind):
+    comm, samples = open_kind(kind), pca.load_digits().data
+    mine = samples[part_of(comm, len(samples))]
+    for number in (1, 10, pca.MOST):
+        found = pca.analyse(comm, mine, len(samples), number, 1, watch())
+        assert pca.is_right(comm, samples, found)
+        assert found.projected.shape == (len(mine), number)
+        assert not pca.is_right(comm, samples, found._replace(rows=found.rows[:, ::-1]))
+
+
+@on_ranks
+@with_each
+def test_the_eigenvalue_is_that_of_numpy(mpi_ranks, kind):
+    comm = open_kind(kind)
+    for n in (1, 3, 64, 65):
+        matrix = matvec.symmetric(n, n)
+        found = matvec.power(comm, matrix[part_of(comm, n)], 200, watch())
+        assert matvec.is_right(comm, matrix, found)
+        assert not matvec.is_right(comm, matrix + 1, found)
+
+
+REPORTING = [fft, grid_solver, kmeans, matvec, pca, sample_sort]
+
+
+@pytest.mark.parametrize("example", REPORTING, ids=lambda e: e.__name__)
 def test_they_report_what_they_found(mpi_ranks, capsys, example):
     example.main(kind=CommKind.HAN, config=CONFIG, as_json=True)
     printed = capsys.readouterr().out
@@ -156,6 +197,23 @@ def test_they_report_what_they_found(mpi_ranks, capsys, example):
         record = json.loads(printed)
         assert record["ranks"] == 3
         assert record["communicate_s"] > 0
+
+
+def test_they_compare_both_communicators_in_turns(mpi_ranks, capsys):
+    matvec.main(config=CONFIG, n=64, steps=100, compare=3, as_json=True)
+    printed = capsys.readouterr().out
+    if MPI.COMM_WORLD.rank == 0:
+        record = json.loads(printed)
+        assert record["turns"] == 3
+        assert record["agrees_with_numpy"]
+        assert 0 < record["mpi_communicate_share"] < 1
+        assert 0 < record["gain_least"] <= record["gain"] <= record["gain_greatest"]
+
+
+def test_a_wrong_result_in_one_turn_ends_a_comparison(mpi_ranks, monkeypatch, capsys):
+    answers = iter([True, False, True, True])
+    monkeypatch.setattr(matvec, "is_right", lambda *_: next(answers))
+    check_found("NumPy", capsys, matvec.main, n=8, steps=2, compare=2)
 
 
 @with_each
