@@ -80,6 +80,7 @@ LISTS: dict[str, Callable[[Sequence[int]], Any]] = {  # of a number for each ran
 
 QUICK = (
     "list", "indices", "scalars", "arrays of one number", "strided", "backward", "i", "l", "q",
+    "array.i", "array.l", "array.q",
 )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ int han_py_add_numbers(PyObject *module);
 int han_py_open_memory(void);
 int han_py_open_dlpack(void);
 int han_py_open_encoded(void);
+int han_py_open_vectors(void);
 
 /* Return the object for which the bytes of a buffer stand; no bytes stand for None. */
 PyObject *han_py_decode(PyObject *data);

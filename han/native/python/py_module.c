@@ -141,7 +141,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyModule_Create(&module);
     int failed = !m || PyType_Ready(&RecordsType) || PyType_Ready(&DeliveryType) ||
                  PyType_Ready(&PackerType) || han_py_add_numbers(m) || han_py_open_memory() ||
-                 han_py_open_dlpack() || han_py_open_encoded();
+                 han_py_open_dlpack() || han_py_open_encoded() || han_py_open_vectors();
     for (size_t k = 0; !failed && k < sizeof types / sizeof *types; k++)
         failed = PyModule_AddType(m, types[k]);
     for (size_t k = 0; !failed && k < sizeof functions / sizeof *functions; k++)

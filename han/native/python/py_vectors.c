@@ -24,23 +24,44 @@ static bool from_list(PyObject *o, int32_t n, uint64_t *out) {
     return PySequence_Fast_GET_SIZE(o) == n;
 }
 
-static bool from_array(PyArrayObject *a, int32_t n, uint64_t *out) {
-    npy_intp size = PyArray_ITEMSIZE(a);
-    if (PyArray_NDIM(a) != 1 || PyArray_DIM(a, 0) != n || !PyArray_ISBEHAVED_RO(a) ||
-        !PyTypeNum_ISSIGNED(PyArray_TYPE(a)) || size < 4)
-        return false;
-    for (int32_t k = 0; k < n; k++) {
-        const void *at = PyArray_GETPTR1(a, k);
+/* Read signed numbers of 4 or 8 bytes, each `stride` bytes behind the one before it. */
+static bool from_numbers(const char *at, Py_ssize_t stride, Py_ssize_t size, int32_t n,
+                         uint64_t *out) {
+    for (int32_t k = 0; k < n; k++, at += stride) {
         out[k] = (uint64_t)(size == 4 ? *(const int32_t *)at : *(const int64_t *)at);
         if (out[k] > INT64_MAX) return false;
     }
     return true;
 }
 
+static bool from_array(PyArrayObject *a, int32_t n, uint64_t *out) {
+    npy_intp size = PyArray_ITEMSIZE(a);
+    if (PyArray_NDIM(a) != 1 || PyArray_DIM(a, 0) != n || !PyArray_ISBEHAVED_RO(a) ||
+        !PyTypeNum_ISSIGNED(PyArray_TYPE(a)) || size < 4)
+        return false;
+    return from_numbers(PyArray_BYTES(a), PyArray_STRIDE(a, 0), size, n, out);
+}
+
+static PyTypeObject *plain_array; /* array.array */
+
+/* Read an array.array of int, long or long long. */
+static bool from_plain_array(PyObject *o, int32_t n, uint64_t *out) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(o, &view, PyBUF_FORMAT | PyBUF_ND)) {
+        PyErr_Clear();
+        return false;
+    }
+    bool found = view.shape[0] == n && strchr("ilq", view.format[0]) &&
+                 from_numbers(view.buf, view.itemsize, view.itemsize, n, out);
+    PyBuffer_Release(&view);
+    return found;
+}
+
 /* Read a number for each block, of which none may be negative. */
 static bool read_each(PyObject *o, int32_t n, uint64_t *out) {
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) return from_list(o, n, out);
-    return PyArray_CheckExact(o) && from_array((PyArrayObject *)o, n, out);
+    if (PyArray_CheckExact(o)) return from_array((PyArrayObject *)o, n, out);
+    return Py_IS_TYPE(o, plain_array) && from_plain_array(o, n, out);
 }
 
 bool han_py_read_counts(PyObject *o, han_blocks *b) {
@@ -178,6 +199,13 @@ bool han_py_read_typed(const ReaderObject *r, PyObject *o, han_blocks *b, han_bu
     out->nbytes = out->span = b->reach;
     if (!gaps) Py_CLEAR(out->datatype);
     return found;
+}
+
+int han_py_open_vectors(void) {
+    PyObject *module = PyImport_ImportModule("array");
+    plain_array = module ? (PyTypeObject *)PyObject_GetAttrString(module, "array") : NULL;
+    Py_XDECREF(module);
+    return plain_array ? 0 : -1;
 }
 
 static PyObject *read_vector(PyObject *Py_UNUSED(module), PyObject *args) {

@@ -1,5 +1,5 @@
 /* Reads buffers with a block for each rank, given by counts, as han/message/uneven.py does. Counts and
- * displacements are lists, tuples or arrays of integers. */
+ * displacements are lists, tuples, or arrays of integers, NumPy's or those of the module array. */
 #ifndef HAN_PY_VECTORS_H
 #define HAN_PY_VECTORS_H
 
