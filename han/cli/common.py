@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +16,13 @@ from han.common.library import require_mpi
 from han.common.suggest import expect_known
 from han.common.units import parse_size
 from han.model.element_types import OPS
-from han.plots.plots import check_picture
+from han.plots.style import check_picture
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+# The begin of reports, traces, plans and tables, which commands read.
+READ = re.compile(r'\s*\{\s*"format":\s*"han-')
 
 
 def world() -> MPI.Intracomm:
@@ -77,6 +82,24 @@ def check_files(*paths: Path | None, plot: Path | None = None) -> None:
         check_picture(plot)
 
 
+def check_json(json_file: Path | None) -> None:
+    """Check the file of --json; raise ArgumentError too for a document that commands read.
+
+    In ``han compare --json a.json b.json`` the first file would be written.
+    """
+    check_files(json_file)
+    if json_file is not None and json_file.is_file() and READ.match(_begin_of(json_file)):
+        raise ArgumentError(
+            f"--json {json_file}: this is a document that han reads, and would be overwritten; "
+            "to print JSON put --json last, to write it name another file"
+        )
+
+
+def _begin_of(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(64)
+
+
 def _no_file(path: Path) -> str | None:
     """Return why a file cannot be written there, or None."""
     if path.is_dir():
@@ -85,6 +108,32 @@ def _no_file(path: Path) -> str | None:
         return f"there is no folder {path.parent}"
     there = path if path.exists() else path.parent
     return None if os.access(there, os.W_OK) else f"you may not write to {there}"
+
+
+def prints(json_file: Path | None) -> Callable[[str], None]:
+    """Return a function that prints on rank 0; it does nothing if JSON goes to standard output."""
+    return (lambda text: None) if str(json_file) == "-" else say
+
+
+def keep(record: object, json_file: Path | None) -> None:
+    """Write, or print, a JSON document on rank 0, if a file is given."""
+    if json_file is None or rank():
+        return
+    text = json.dumps(record, indent=1)
+    if str(json_file) == "-":
+        say(text)
+    else:
+        write_file(json_file, text + "\n")
+
+
+def answer(json_file: Path | None, text: Callable[[], str], record: Callable[[], object]) -> None:
+    """Print an answer on rank 0, and keep it as JSON; for standard output, as JSON only."""
+    if rank():
+        return
+    if str(json_file) != "-":
+        say(text())
+    if json_file is not None:
+        keep(record(), json_file)
 
 
 def write_file(path: Path, text: str) -> None:

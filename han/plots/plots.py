@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-from itertools import zip_longest
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from han.common.atomic import write_output
-from han.common.errors import ArgumentError
 from han.common.units import format_size, plural
 from han.model.series import Panel
+from han.plots.style import (
+    COLORS,
+    GREY,
+    INK,
+    PAGE,
+    colors_of,
+    columns_of,
+    label_lines,
+    legend,
+    new_figure,
+    save,
+    size_axis,
+    styled,
+    used,
+)
 
 if TYPE_CHECKING:
     from han.measure import ablation, programs
@@ -22,71 +32,6 @@ if TYPE_CHECKING:
 Series = Mapping[int, "Times"]
 Panels = Mapping[str, Mapping[str, Series]]  # collective -> library -> bytes -> times
 Ratios = Mapping[str, Mapping[str, Mapping[int, float]]]  # collective -> library -> bytes -> ratio
-
-COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8e6c8a", "#b08900", "#4a4e69", "#2a9d8f", "#9d0208")
-GREY = "#9a9a9a"
-
-
-MISSING = "pictures need matplotlib, which is not installed: pip install matplotlib"
-
-
-class PlotError(ArgumentError, RuntimeError):
-    """A picture cannot be made."""
-
-
-def new_figure(
-    width: float, height: float, rows: int = 1, columns: int = 1, **how: Any
-) -> tuple[Any, Any]:
-    """Return a figure of a size in inches, and its axes; `how` are other arguments of subplots.
-
-    No backend is chosen: a figure needs no display, and a notebook keeps its own backend. Raises
-    PlotError.
-    """
-    expect_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height))
-    return figure, figure.subplots(rows, columns, **how)
-
-
-def expect_matplotlib() -> None:
-    """Raise PlotError, which says how to install it, if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise PlotError(MISSING) from None
-
-
-def svg_of(figure: Any) -> str:
-    """Return a figure as an SVG element for an HTML page."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
-    return text.getvalue()[text.getvalue().index("<svg") :]
-
-
-def check_picture(path: Path) -> None:
-    """Raise PlotError if matplotlib is missing, or cannot write pictures of this suffix."""
-    if find_spec("matplotlib") is None:
-        raise PlotError(MISSING)
-    if path.suffix in (".png", ".pdf", ".svg", ""):
-        return
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    kinds = sorted(FigureCanvasBase.get_supported_filetypes())
-    if path.suffix[1:].lower() not in kinds:
-        raise PlotError(f"{path}: unknown picture format. Known: {', '.join(kinds)}")
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a figure to a file. Raises PlotError if the file cannot be written."""
-    picture = io.BytesIO()
-    try:
-        figure.savefig(picture, format=path.suffix[1:] or None, dpi=150, bbox_inches="tight")
-        write_output(path if path.suffix else path.with_suffix(".png"), picture.getvalue())
-    except OSError as error:
-        raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
-    except ValueError as error:
-        raise PlotError(f"{path}: {error}") from None
 
 
 # ---- times over sizes -----------------------------------------------------------------------
@@ -119,70 +64,88 @@ def title_of(run: Report) -> str:
 
 
 def comparison(rows: Sequence[Merged], path: Path, title: str = "") -> None:
-    """Draw a column for each collective: times over sizes above, ratios to han's times below.
+    """Draw times over sizes, and below them their ratios to han's times. Raises PlotError."""
+    times_and_ratios(panels_of(rows), ratios_of(rows), path, title)
 
-    Bands span the times of all rounds. Raises PlotError.
+
+@styled
+def times_and_ratios(
+    panels: Panels, ratios: Ratios, path: Path, title: str = "", base: str = "han"
+) -> None:
+    """Draw for each panel times over sizes, and below them ratios to the times of `base`.
+
+    Panels stand in rows of at most three. Bands span the times of all rounds. Raises PlotError.
     """
-    panels, ratios = panels_of(rows), ratios_of(rows)
+    columns = columns_of(len(panels))
+    down = -(-len(panels) // columns)
     figure, axes = new_figure(
-        1.2 + 4.6 * len(panels), 6, 2, len(panels), sharex="col", squeeze=False,
-        gridspec_kw={"height_ratios": [3, 1.4]},
+        PAGE, 0.4 + 3.2 * down, 2 * down, columns, squeeze=False,
+        gridspec_kw={"height_ratios": [2.2, 1] * down},
     )  # fmt: skip
-    colors = _colors(panels)
-    for column, (collective, series) in enumerate(panels.items()):
-        upper, lower = axes[0][column], axes[1][column]
-        _draw_times(upper, series, colors)
-        _draw_ratios(lower, ratios.get(collective, {}), colors)
-        upper.set_title(collective)
-        size_axis(lower, sorted({n for points in series.values() for n in points}))
-    axes[0][0].set_ylabel("time per call (us)")
-    axes[1][0].set_ylabel("time / han's")
+    colors = colors_of(name for series in panels.values() for name in series)
+    upper, lower = ([axis for row in axes[k::2] for axis in row] for k in (0, 1))
+    named = _named([*panels.values()], columns)
+    for k, (name, series) in enumerate(panels.items()):
+        _draw_times(upper[k], series, colors, named[k])
+        _draw_ratios(lower[k], ratios.get(name, {}), colors, base)
+        _label_panel(upper[k], lower[k], series, name)
+        if k % columns == 0:
+            upper[k].set_ylabel("time per call (us)")
+            lower[k].set_ylabel(f"time / {base}")
+    for axis in (*upper[len(panels) :], *lower[len(panels) :]):
+        axis.set_visible(False)
     figure.suptitle(title)
-    figure.align_ylabels()
-    _legend(figure, axes[0], 2 * len(axes[0]))
     save(figure, path)
 
 
-def _legend(figure: Any, axes: Sequence[Any], columns: int) -> None:
-    """Draw one legend for all panels, below them, where it covers no line."""
-    named: dict[str, Any] = {}
-    for axis in axes:
-        lines, names = axis.get_legend_handles_labels()
-        named |= {name: line for name, line in zip(names, lines, strict=True) if name not in named}
-    figure.legend(
-        named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, 0),
-        ncol=max(1, min(len(named), columns)), frameon=False,
-    )  # fmt: skip
+def _label_panel(upper: Any, lower: Any, series: Mapping[str, Series], title: str) -> None:
+    sizes = sorted({n for points in series.values() for n in points})
+    for axis in (upper, lower):
+        size_axis(axis, sizes)
+    upper.tick_params(labelbottom=False)
+    upper.set_title(title)
 
 
-def _draw_times(axis: Any, series: Mapping[str, Series], colors: Mapping[str, str]) -> None:
+def _named(panels: Sequence[Iterable[str]], columns: int) -> list[set[str]]:
+    """Return the lines to name in each panel: all at the right end, each other one once."""
+    told = {name for names in panels[columns - 1 :: columns] for name in names}
+    found: list[set[str]] = []
+    for k, names in enumerate(panels):
+        found.append({*names} if (k + 1) % columns == 0 else {*names} - told)
+        told |= {*names}
+    return found
+
+
+def _draw_times(
+    axis: Any, series: Mapping[str, Series], colors: Mapping[str, str], named: set[str]
+) -> None:
+    medians = {
+        name: {n: one.median for n, one in points.items()} for name, points in series.items()
+    }  # fmt: skip
+    _draw_curves(axis, medians, colors)
     for name, points in series.items():
         sizes, color = sorted(points), colors[name]
-        axis.plot(sizes, [points[n].median for n in sizes], "o-", ms=3, color=color, label=name)
         low, high = [points[n].low for n in sizes], [points[n].high for n in sizes]
         axis.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
     axis.set_yscale("log")
-    axis.grid(True, which="major", alpha=0.3)
+    axis.grid(True)
+    label_lines(axis, {name: _end(series[name]) for name in series if name in named}, colors)
+
+
+def _end(points: Series) -> tuple[float, float]:
+    return max(points), points[max(points)].median
 
 
 def _draw_ratios(
-    axis: Any, ratios: Mapping[str, Mapping[int, float]], colors: Mapping[str, str]
+    axis: Any, ratios: Mapping[str, Mapping[int, float]], colors: Mapping[str, str], base: str
 ) -> None:
     for name, points in ratios.items():
         sizes = sorted(points)
-        axis.plot(sizes, [points[n] for n in sizes], "o-", ms=3, color=colors[name])
-    axis.axhline(1, color=colors.get("han", GREY))
+        axis.plot(sizes, [points[n] for n in sizes], "o-", color=colors[name])
+    axis.axhline(1, color=colors.get(base, GREY))
     axis.set_yscale("log", base=2)
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.grid(True, which="major", alpha=0.3)
-
-
-def size_axis(axis: Any, sizes: Sequence[int]) -> None:
-    """Scale and label an axis of sizes in bytes."""
-    axis.set_xscale("symlog" if 0 in sizes else "log", base=2)
-    step = max(1, -(-len(sizes) // 8))
-    axis.set_xticks(sizes[::step], [format_size(n) for n in sizes[::step]], rotation=45)
-    axis.set_xticks([], minor=True)
+    axis.grid(True)
 
 
 def prediction_axes(axis: Any, times: Sequence[float]) -> None:
@@ -195,63 +158,71 @@ def prediction_axes(axis: Any, times: Sequence[float]) -> None:
     axis.set_ylabel("predicted (us)")
 
 
-def _colors(panels: Panels) -> dict[str, str]:
-    """Choose a colour for each library, the same in all panels."""
-    names = dict.fromkeys(name for series in panels.values() for name in series)
-    return {name: COLORS[k % len(COLORS)] for k, name in enumerate(names)}
-
-
 COUNTS = ("ranks", "nodes", "calls", "tasks")
 
 
-ACROSS = 4  # panels of a row
-
-
+@styled
 def lines(panels: Sequence[Panel], path: Path, title: str = "") -> None:
     """Draw times over sizes or counts, both on log scales, or over numbers. Raises PlotError."""
-    columns = min(len(panels), ACROSS)
-    rows = -(-len(panels) // ACROSS)
-    figure, axes = new_figure(1.5 + 4.8 * columns, 4.2 * rows, rows, columns, squeeze=False)
-    for axis, panel in zip_longest(axes.flat, panels):
-        if panel is None:
-            axis.set_visible(False)
-        else:
-            _draw_lines(axis, panel)
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout()
+    columns = max(1, min(len(panels), 2))
+    rows = -(-len(panels) // columns)
+    width = PAGE if columns > 1 else 0.75 * PAGE
+    figure, axes = new_figure(width, 0.4 + 2.8 * rows, rows, columns, squeeze=False)
+    colors = colors_of(name for panel in panels for name in panel.series)
+    named = _named([panel.series for panel in panels], columns)
+    for (axis, panel), names in zip(used(axes, panels), named, strict=True):
+        _draw_lines(axis, panel, colors, names)
+    figure.suptitle(title)
     save(figure, path)
 
 
-WIDE = {"linewidth": 5, "alpha": 0.45}  # a curve that others would cover
+LINE, WIDER = 1.5, 2.5  # points: the width of a line, and more for each that lies over it
 
 
-def _draw_lines(axis: Any, panel: Panel) -> None:
-    curves = [*panel.series.items()]
+def _draw_curves(
+    axis: Any, series: Mapping[str, Mapping[int, float]], colors: Mapping[str, str]
+) -> None:
+    """Draw a line for each series; one that others lie over is wider and pale."""
+    curves = [*series.items()]
     for k, (name, points) in enumerate(curves):
-        color = COLORS[k % len(COLORS)]
         found = sorted(points)
-        covered = any(points.items() & later.items() for _, later in curves[k + 1 :])
+        over = sum(bool(points.items() & later.items()) for _, later in curves[k + 1 :])
         axis.plot(
-            found, [points[n] for n in found], "o-", ms=3, color=color, label=name,
-            **(WIDE if covered else {}),
+            found, [points[n] for n in found], "o-", color=colors[name], label=name,
+            linewidth=LINE + over * WIDER, alpha=0.45 if over else 1,
         )  # fmt: skip
+
+
+def _draw_lines(axis: Any, panel: Panel, colors: Mapping[str, str], named: set[str]) -> None:
+    _draw_curves(axis, panel.series, colors)
     axis.set_yscale("log")
-    axis.grid(True, which="major", alpha=0.3)
-    axis.set_title(panel.title, fontsize=10)
+    axis.grid(True)
+    axis.set_title(panel.title)
     axis.set_ylabel(panel.unit)
+    _draw_x(axis, panel)
+    ends = {name: (max(ys), ys[max(ys)]) for name, ys in panel.series.items() if name in named}
+    label_lines(axis, ends, colors)
+
+
+def _draw_x(axis: Any, panel: Panel) -> None:
+    """Scale and label the horizontal axis, and draw the marks on it."""
     sizes = sorted({n for points in panel.series.values() for n in points})
     if panel.over in COUNTS:
         axis.set_xscale("log", base=2)
-        axis.set_xticks(sizes, [str(n) for n in sizes], rotation=45)
+        few = sizes[:: max(1, -(-len(sizes) // 8))]
+        axis.set_xticks(few, [str(n) for n in few], rotation=45)
         axis.set_xticks([], minor=True)
     elif panel.over.startswith("bytes"):
         size_axis(axis, sizes)
     else:
         axis.set_xticks(sizes)
     for k, (x, text) in enumerate(panel.marks.items()):
-        axis.axvline(x, color=GREY, linestyle=("--", ":")[k % 2], label=text)
+        axis.axvline(x, color=GREY, linestyle=("--", ":")[k % 2])
+        axis.annotate(
+            text, (x, 0.98 - 0.1 * k), (3, 0), xycoords=("data", "axes fraction"),
+            textcoords="offset points", va="top", fontsize=8, color=INK,
+        )  # fmt: skip
     axis.set_xlabel(panel.over)
-    axis.legend(frameon=False, fontsize=8)
 
 
 # ---- ratios as bars -----------------------------------------------------------------------------
@@ -261,6 +232,7 @@ BAR = 0.8  # height of the bars of all sizes, as a share of the distance between
 Spread = tuple[float, float, float]  # the least ratio, that of the medians, and the greatest one
 
 
+@styled
 def of_ablation(results: Sequence[ablation.VariantResult], path: Path, title: str = "") -> None:
     """Draw a panel for each collective, with a bar for each variant and size.
 
@@ -271,9 +243,10 @@ def of_ablation(results: Sequence[ablation.VariantResult], path: Path, title: st
     shown = [r for r in results if r.variant != BUILT_IN]
     collectives = list(dict.fromkeys(r.collective for r in shown)) or [""]
     sizes = list(dict.fromkeys(r.nbytes for r in shown))
-    count = len(collectives)
-    figure, axes = new_figure(1.5 + 4.2 * count, 4.6, 1, count, squeeze=False)
-    for axis, collective in zip(axes[0], collectives, strict=True):
+    columns = min(2, len(collectives))
+    rows = -(-len(collectives) // columns)
+    figure, axes = new_figure(PAGE, 0.8 + 3.4 * rows, rows, columns, squeeze=False)
+    for axis, collective in used(axes, collectives):
         _variants(axis, [r for r in shown if r.collective == collective], sizes)
         axis.set_title(collective)
     _finish(figure, axes[0][0], path, title)
@@ -289,13 +262,14 @@ def _variants(axis: Any, results: Sequence[ablation.VariantResult], sizes: Seque
     _name_rows(axis, names, "time / the built-in choice's", 2)
 
 
+@styled
 def of_programs(results: Sequence[programs.ProgramResult], path: Path, title: str = "") -> None:
     """Draw a bar for each row of a program, in a colour for each group.
 
     A ratio is that of the library's median to han's times of all rounds. Raises PlotError.
     """
     shown = [one for one in results if one.ratio is not None]
-    figure, axis = new_figure(8, 1.4 + 0.3 * len(shown))
+    figure, axis = new_figure(PAGE, 1.4 + 0.2 * len(shown))
     for k, group in enumerate(dict.fromkeys(one.group for one in shown)):
         at = [i for i, one in enumerate(shown) if one.group == group]
         _bars(axis, k, at, [_spread(shown[i]) for i in at], 0.7, group)
@@ -328,12 +302,11 @@ def _name_rows(axis: Any, names: Sequence[str], ratio: str, base: int) -> None:
     axis.set_xscale("log", base=base)
     axis.xaxis.set_major_formatter("{x:g}")
     axis.set_xlabel(ratio)
-    axis.grid(True, axis="x", alpha=0.3)
+    axis.grid(True, axis="x")
 
 
 def _finish(figure: Any, axis: Any, path: Path, title: str) -> None:
     """Add the legend of an axis below all panels, and write the picture."""
-    _legend(figure, [axis], 8)
-    figure.suptitle(title, fontsize=10)
-    figure.tight_layout()
+    legend(figure, axis.get_legend_handles_labels()[0])
+    figure.suptitle(title)
     save(figure, path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from han.common.units import format_size, plural
-from han.plots.plots import COLORS, new_figure, save, svg_of
+from han.plots.style import COLORS, INK, SMALL, new_figure, save, styled, svg_of
 from han.tasks.graph import Task, summarise
 from han.tasks.task_graph import TaskGraph
 
@@ -22,7 +22,7 @@ MOST_COLUMNS = 40  # where these are still too many, without the middle of the g
 SHOWN_EACH_SIDE = 2  # stages of the steady part that are drawn on each side of the gap
 NAME_WIDTH = 8  # letters of a stage's name in a line
 COLUMN, LANE = 0.92, 0.72  # inches
-INK, GREY, STRIPE = "#333333", "#8c8c8c", "#f3f3f3"
+GREY, STRIPE = "#8c8c8c", "#f3f3f3"
 
 
 # ---- positions ----------------------------------------------------------------------------------
@@ -97,6 +97,7 @@ def _summary(names: Sequence[str]) -> str:
 # ---- drawing ------------------------------------------------------------------------------------
 
 
+@styled
 def plan_picture(plan: Plan, path: Path) -> None:
     """Draw a plan's graph into a file, with the title of :func:`title_of`. Raises PlotError."""
     task_graph(plan.graph, path, title_of(plan), plan.topology.names)
@@ -111,16 +112,19 @@ def title_of(plan: Plan) -> str:
     return f"{plan.signature.describe()}\n{plan.topology.describe()}; {cut}, {choice.schedule}"
 
 
+@styled
 def task_graph(graph: TaskGraph, path: Path, title: str = "", levels: Sequence[str] = ()) -> None:
     """Draw a TaskGraph into a file. Raises PlotError; see :func:`drawn`."""
     save(drawn(graph, title, levels), path)
 
 
+@styled
 def plan_svg(plan: Plan) -> str:
     """Return a plan's graph, with its title, as SVG."""
     return svg_of(drawn(plan.graph, title_of(plan), plan.topology.names))
 
 
+@styled
 def graph_svg(graph: TaskGraph) -> str:
     """Return a graph as SVG."""
     return svg_of(drawn(graph))
@@ -184,18 +188,24 @@ def _draw_columns(axis: Any, grid: TaskGrid, lanes: int) -> None:
     """Write a stage's composite task above its column and its number below; shade every other."""
     for column, name in grid.titles.items():
         axis.text(
-            column, -0.56, _folded(name), ha="center", va="bottom", fontsize=8, family="monospace"
+            column,
+            -0.56,
+            _folded(name),
+            ha="center",
+            va="bottom",
+            fontsize=SMALL,
+            family="monospace",
         )
         if column % 2:
             axis.axvspan(column - 0.5, column + 0.5, color=STRIPE, linewidth=0, zorder=0)
-    axis.set_xticks(list(grid.numbers), [str(s) for s in grid.numbers.values()], fontsize=8)
+    axis.set_xticks(list(grid.numbers), [str(s) for s in grid.numbers.values()], fontsize=SMALL)
     axis.set_xlabel("stage" if grid.titles else "", fontsize=9)
     if grid.gap is not None:
         count, _, name = grid.left_out.partition(" x ")
         text = "\n".join(["...", f"{count} x" if name else count, _folded(name), "..."])
         axis.text(
             grid.gap, (lanes - 1) / 2, text, ha="center", va="center", color=INK,
-            fontsize=8, family="monospace",
+            fontsize=SMALL, family="monospace",
         )  # fmt: skip
 
 
@@ -232,7 +242,7 @@ def _draw_task(axis: Any, grid: TaskGrid, task: Task) -> None:
     box = {"boxstyle": "round,pad=0.35", "facecolor": _color(task), "edgecolor": "none"}
     axis.text(
         grid.column[task], grid.row[task], str(task), ha="center", va="center",
-        color="white", fontsize=8, bbox=box,
+        color="white", fontsize=SMALL, bbox=box,
     )  # fmt: skip
 
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from han.common.grouped import grouped
 from han.model.timeline import TaskTime, Timeline, remarks, shape_name, shares
-from han.plots.plots import COLORS, GREY, new_figure, save
+from han.plots.style import COLORS, GREY, SMALL, legend, new_figure, save, styled
 from han.trace.timeline_parts import select
 
 MOST_LANES = 20  # in a panel; of more ranks, only some are drawn
-WIDTH = 13.0  # inches
+WIDTH = 9.0  # inches
 LANE, HEAD = 0.27, 0.95  # inches: the height of a lane, and of a panel without its lanes
 BAR = 0.74  # height of a bar, as a share of its lane
-LETTER = 0.062  # inches: the width of a letter in a bar
+LETTER = 0.068  # inches: the width of a letter in a bar
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 Lane = tuple[int, int, str]  # rank, persistent request, stream
 ORDER = {"sb": 0, "ib": 1, "sr": 2, "ir": 3, "ia": 4}  # the same colours in all pictures
@@ -34,6 +34,7 @@ class LanePanel:
     remark: str
 
 
+@styled
 def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
     """Draw timelines below each other, those of a communicator on one axis of time.
 
@@ -49,10 +50,9 @@ def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
         WIDTH, 0.7 + sum(heights), len(panels), squeeze=False,
         gridspec_kw={"height_ratios": heights},
     )  # fmt: skip
-    figure.set_layout_engine("constrained")
-    colors = _colors(timelines)
+    colors = colors_of(timelines)
     for axis, panel in zip(axes[:, 0], panels, strict=True):
-        longest = _longest(panel.whole, timelines)
+        longest = longest_of(panel.whole, timelines)
         unit, name = next((u for u in UNITS if longest >= 2 * u[0]), UNITS[-1])
         _draw(axis, panel, unit, longest / unit, colors)
         axis.set_xlim(0, longest / unit * 1.005)
@@ -62,7 +62,7 @@ def gantt(timelines: Sequence[Timeline], path: Path, title: str = "") -> None:
     save(figure, path)
 
 
-def _longest(timeline: Timeline, timelines: Sequence[Timeline]) -> float:
+def longest_of(timeline: Timeline, timelines: Sequence[Timeline]) -> float:
     """Return the seconds of the axis of a timeline: those of one communicator have the same.
 
     A timeline without a communicator, as predicted ones are, stands beside all others.
@@ -74,7 +74,7 @@ def _longest(timeline: Timeline, timelines: Sequence[Timeline]) -> float:
 
 def panel_of(timeline: Timeline) -> LanePanel:
     """Choose the ranks to draw: all, or some of every node if there are too many lanes."""
-    lanes = _lanes(timeline)
+    lanes = lanes_of(timeline)
     if len(lanes) <= MOST_LANES:
         return LanePanel(timeline, timeline, lanes, "")
     count = len(timeline.ranks)
@@ -84,14 +84,19 @@ def panel_of(timeline: Timeline) -> LanePanel:
             break
         kept.append(rank)
     shown = select(timeline, ranks=kept)
-    return LanePanel(timeline, shown, _lanes(shown), f"{len(kept)} of {count} ranks are drawn")
+    return LanePanel(timeline, shown, lanes_of(shown), f"{len(kept)} of {count} ranks are drawn")
 
 
-def _lanes(timeline: Timeline) -> list[Lane]:
+def lane_of(task: TaskTime) -> Lane:
+    """Return the lane of a task."""
+    return task.rank, task.request, task.stream
+
+
+def lanes_of(timeline: Timeline) -> list[Lane]:
     """Return the lanes by rank, and within a rank in the order in which the streams begin."""
     first: dict[Lane, float] = {}
     for t in timeline.times:
-        lane = t.rank, t.request, t.stream
+        lane = lane_of(t)
         first[lane] = min(t.begin, first.get(lane, t.begin))
     return sorted(first, key=lambda lane: (lane[0], first[lane]))
 
@@ -101,13 +106,11 @@ def _legend(figure: Any, colors: Mapping[str, str]) -> None:
 
     handles = [Patch(facecolor=color, label=kind) for kind, color in colors.items()]
     handles += [  # in grey, as each kind has these shades of its own colour
-        Patch(facecolor=_mixed(GREY, 0.33), label="open: messages, waits"),
+        Patch(facecolor=mixed(GREY, 0.33), label="open: messages, waits"),
         Patch(facecolor=GREY, label="copies (part of the height)"),
-        Patch(facecolor=_mixed(GREY, 1.6), label="reduces (likewise)"),
+        Patch(facecolor=mixed(GREY, 1.6), label="reduces (likewise)"),
     ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8
-    )
+    legend(figure, handles)
 
 
 def _telling(timeline: Timeline) -> list[int]:
@@ -116,7 +119,7 @@ def _telling(timeline: Timeline) -> list[int]:
     Of each node, the ranks with the most streams come first.
     """
     streams = dict.fromkeys(timeline.ranks, 0)
-    for lane in _lanes(timeline):
+    for lane in lanes_of(timeline):
         streams[lane[0]] += 1
     ranks = sorted(streams, key=lambda r: (-streams[r], r))
     nodes = grouped((timeline.nodes[r] if r < len(timeline.nodes) else 0, r) for r in ranks)
@@ -124,7 +127,8 @@ def _telling(timeline: Timeline) -> list[int]:
     return [r for _, _, r in sorted(turns, key=lambda turn: (turn[0] // 2, *turn))]
 
 
-def _colors(timelines: Sequence[Timeline]) -> dict[str, str]:
+def colors_of(timelines: Sequence[Timeline]) -> dict[str, str]:
+    """Return a colour for each kind of task, the same in all pictures."""
     kinds = {t.kind for timeline in timelines for t in timeline.times}
     ordered = sorted(kinds, key=lambda kind: (ORDER.get(kind, len(ORDER)), kind))
     return {kind: COLORS[ORDER.get(kind, k) % len(COLORS)] for k, kind in enumerate(ordered)}
@@ -135,15 +139,15 @@ def _draw(
 ) -> None:
     place = {lane: k for k, lane in enumerate(panel.lanes)}
     begin = panel.timeline.begin
-    lanes = grouped((((t.rank, t.request, t.stream), t.kind), t) for t in panel.timeline.times)
+    lanes = grouped(((lane_of(t), t.kind), t) for t in panel.timeline.times)
     for (lane, kind), times in lanes.items():
         _draw_tasks(axis, place[lane], times, begin, unit, colors[kind])
     for t in panel.timeline.times:
         width = (t.end - t.start) / unit
         if width / longest * WIDTH * 0.85 > LETTER * (len(t.task) + 1):
-            height = place[t.rank, t.request, t.stream]
+            height = place[lane_of(t)]
             middle = (t.start - begin) / unit + width / 2
-            axis.text(middle, height, t.task, ha="center", va="center", fontsize=6.5)
+            axis.text(middle, height, t.task, ha="center", va="center", fontsize=7)
     _label(axis, panel)
 
 
@@ -157,18 +161,18 @@ def _draw_tasks(
     width = end - start
     axis.hlines([lane] * len(times), begin, start, color=color, linewidth=0.8, alpha=0.5)
     axis.bar(
-        start, -BAR, width, bottom, align="edge", facecolor=_mixed(color, 0.33),
-        edgecolor=_mixed(color, 0.6), linewidth=0.35,
+        start, -BAR, width, bottom, align="edge", facecolor=mixed(color, 0.33),
+        edgecolor=mixed(color, 0.6), linewidth=0.35,
     )  # fmt: skip
     at_work = np.array([(t.copying, t.reducing) for t in times]).T / unit
     parts = np.divide(at_work, width, out=np.zeros_like(at_work), where=width > 0)
     copying, reducing = -BAR * np.minimum(1.0, parts)
     strong = {"align": "edge", "linewidth": 0.35}
-    axis.bar(start, copying, width, bottom, color=color, edgecolor=_mixed(color, 0.6), **strong)
-    axis.bar(start, reducing, width, bottom + copying, color=_mixed(color, 1.6), **strong)
+    axis.bar(start, copying, width, bottom, color=color, edgecolor=mixed(color, 0.6), **strong)
+    axis.bar(start, reducing, width, bottom + copying, color=mixed(color, 1.6), **strong)
 
 
-def _mixed(color: str, strength: float) -> str:
+def mixed(color: str, strength: float) -> str:
     """Mix a colour with white or black. A strength of 0 is white, 1 the colour, 2 black."""
     parts = (int(color[k : k + 2], 16) for k in (1, 3, 5))
     mixed = (255 - (255 - c) * strength if strength <= 1 else c * (2 - strength) for c in parts)
@@ -177,9 +181,9 @@ def _mixed(color: str, strength: float) -> str:
 
 def _label(axis: Any, panel: LanePanel) -> None:
     lanes, nodes = panel.lanes, panel.timeline.nodes
-    kinds = {(t.rank, t.request, t.stream): t.kind for t in panel.timeline.times}
+    kinds = {lane_of(t): t.kind for t in panel.timeline.times}
     names = [f"{lane[1]}:{kinds[lane]}" if lane[1] else kinds[lane] for lane in lanes]
-    axis.set_yticks(range(len(lanes)), names, fontsize=8)
+    axis.set_yticks(range(len(lanes)), names, fontsize=SMALL)
     axis.set_ylim(len(lanes) - 0.4, -0.6)
     ranks = [lane[0] for lane in lanes]
     for rank in dict.fromkeys(ranks):
@@ -188,15 +192,13 @@ def _label(axis: Any, panel: LanePanel) -> None:
             axis.axhline(first - 0.5, color=GREY, linewidth=0.6)
         node = f"\nnode {nodes[rank]}" if rank < len(nodes) and count > 1 else ""
         axis.annotate(
-            f"rank {rank}{node}", (0, first + (count - 1) / 2), (-46, 0), ha="right", va="center",
-            xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8,
+            f"rank {rank}{node}", (0, first + (count - 1) / 2), (-34, 0), ha="right", va="center",
+            xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=SMALL,
         )  # fmt: skip
-    axis.set_title(_caption(panel), fontsize=9, loc="left")
+    axis.set_title(_caption(panel), loc="left", fontsize=SMALL, wrap=True)
     axis.tick_params(length=0)
-    axis.grid(True, axis="x", alpha=0.25)
-    axis.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axis.spines[side].set_visible(False)
+    axis.grid(True, axis="x")
+    axis.spines["left"].set_visible(False)
 
 
 def _caption(panel: LanePanel) -> str:

@@ -7,23 +7,28 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from han.common.atomic import write_output
 from han.common.grouped import grouped
 from han.common.units import format_size, format_us, plural
 from han.measure.tune.quality import QualityRow, summaries
-from han.model.series import Panel
-from han.plots.plots import (
+from han.model.measurements import Times
+from han.plots.plots import prediction_axes, times_and_ratios
+from han.plots.style import (
     COLORS,
     GREY,
+    HAN,
+    PAGE,
     PlotError,
-    lines,
+    legend,
     new_figure,
-    prediction_axes,
     save,
     size_axis,
+    styled,
 )
+from han.tuning.costs.estimates import Estimate
 from han.tuning.row import Row
 from han.tuning.tuned.points import Point
 from han.tuning.tuned.table import TunedTable, by_key
@@ -34,8 +39,9 @@ STYLE = (
     "table{border-collapse:collapse;font-size:13px}td,th{padding:2px 8px;text-align:right;"
     "border-bottom:1px solid #ddd}td:last-child,th:last-child{text-align:left}img{max-width:100%}"
 )
+TUNED, BUILT_IN, LIBRARY = "tuned", "built-in", "MPI"
 CAPTIONS = {
-    "curves": "Times by size: tuned, built-in, and the MPI library",
+    "curves": "Times by size, and their ratios to the tuned ones",
     "choices": "What calls run, by size",
     "predictions": "Predicted against measured",
     "costs": "What the searches cost",
@@ -88,9 +94,35 @@ def _page(table: TunedTable, figures: Sequence[str], left_out: str) -> str:
     )
     return (
         f"<!doctype html><meta charset=utf-8><title>han tune</title><style>{STYLE}</style>"
-        f"<h1>Tuned table</h1><p>{escape(about)}</p>{''.join(figures)}"
+        f"<h1>Tuned table</h1><p>{escape(about)}</p>{_gains(table)}{''.join(figures)}"
         f"<h2>All points</h2><table><tr>{heads}</tr>{rows}</table>\n{_left_out(left_out)}"
     )
+
+
+def _gains(table: TunedTable) -> str:
+    """Return a table with a row for each kind of call: its gain over the built-in choices."""
+    rows = "".join(_gain(points) for points in by_key(table.points).values())
+    heads = "<tr><th>call</th><th>sizes</th><th>tuned</th><th>gain</th><th>most</th></tr>"
+    told = (
+        "The gain is the time of the built-in choice over that of the tuned one: the geometric "
+        "mean of all sizes, and the greatest one."
+    )
+    return f"<p>{told}</p><table>{heads}{rows}</table>"
+
+
+def _gain(points: Sequence[Point]) -> str:
+    gains = {one.nbytes: one.default.median / one.best.median for one in points}
+    most = max(gains, key=gains.__getitem__)
+    changed = sum(one.use is not None for one in points)
+    cells = [
+        label(points[0]), str(len(points)), f"{changed} of {len(points)}",
+        f"{geometric_mean(gains.values()):.2f}", f"{gains[most]:.2f} at {format_size(most)}",
+    ]  # fmt: skip
+    return _row_of(cells)
+
+
+def _row_of(cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 def _left_out(text: str) -> str:
@@ -105,7 +137,7 @@ def _row(point: Point) -> str:
         f"{point.default.median / point.best.median:.2f}",
         "built-in" if point.use is None else spell(point.use),
     ]  # fmt: skip
-    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+    return _row_of(cells)
 
 
 def label(point: Point) -> str:
@@ -115,46 +147,60 @@ def label(point: Point) -> str:
 
 
 def curves(table: TunedTable, path: Path) -> None:
-    """Draw times by size, a panel for each kind of call."""
-    panels = []
+    """Draw times by size, and what they are of the tuned ones; a panel for each kind of call."""
+    panels: dict[str, dict[str, dict[int, Times]]] = {}
+    ratios: dict[str, dict[str, dict[int, float]]] = {}
     for points in by_key(table.points).values():
-        series = {
-            "tuned": {p.nbytes: p.best.median * 1e6 for p in points},
-            "built-in": {p.nbytes: p.default.median * 1e6 for p in points},
-            "MPI": {p.nbytes: p.library.median * 1e6 for p in points if p.library},
-        }
-        panels.append(Panel(label(points[0]), "bytes", series))
-    lines(panels, path)
+        series: dict[str, dict[int, Times]] = {TUNED: {}, BUILT_IN: {}, LIBRARY: {}}
+        for point in points:
+            for name, one in zip(series, (point.best, point.default, point.library), strict=True):
+                if one is not None:
+                    series[name][point.nbytes] = _times(one)
+        shown = panels[label(points[0])] = {name: some for name, some in series.items() if some}
+        ratios[label(points[0])] = {
+            name: {n: one.median / shown[TUNED][n].median for n, one in some.items()}
+            for name, some in shown.items() if name != TUNED
+        }  # fmt: skip
+    times_and_ratios(panels, ratios, path, base=TUNED)
 
 
+def _times(one: Estimate) -> Times:
+    return Times(one.median * 1e6, one.low * 1e6, one.high * 1e6, one.count)
+
+
+@styled
 def choices(table: TunedTable, path: Path) -> None:
     """Draw a map of the choices: a row for each kind of call, a colour for each choice."""
     every = grouped((label(row.measured[0]), row) for row in table.rows if row.measured)
-    figure, axis = new_figure(9, 1.5 + 0.5 * len(every))
+    figure, axis = new_figure(PAGE, 1.5 + 0.35 * len(every))
     colors: dict[str, str] = {}
     for place, rows in enumerate(every.values()):
         for one in rows:
             _bar(axis, place, one, colors)
-    axis.set_xscale("log", base=2)
-    axis.set_xlabel("bytes")
+    size_axis(axis, sorted({n for rows in every.values() for row in rows for n in _ends(row)}))
     axis.set_yticks(range(len(every)), [*every])
-    for name, color in colors.items():
-        axis.barh(0, 0, color=color, label=name)
-    axis.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.3))
+    handles = [axis.barh(0, 0, color=color, label=name) for name, color in colors.items()]
+    legend(figure, handles)
     save(figure, path)
 
 
-def _bar(axis: Any, place: int, row: Row, colors: dict[str, str]) -> None:
+def _ends(row: Row) -> tuple[int, int]:
     low, high = row.when.ends("bytes") or (1, 1)
+    return int(low), int(high)
+
+
+def _bar(axis: Any, place: int, row: Row, colors: dict[str, str]) -> None:
+    low, high = _ends(row)
     name = "built-in" if row.use is None else spell(row.use)
     color = GREY if row.use is None else COLORS[len(colors) % len(COLORS)]
     color = colors.setdefault(name, color)
     axis.barh(place, high - low, left=low, color=color, edgecolor="white")
 
 
+@styled
 def predictions(table: TunedTable, path: Path) -> None:
     """Draw predicted over measured times of all candidates that have both."""
-    figure, axis = new_figure(5.5, 5)
+    figure, axis = new_figure(0.75 * PAGE, 0.6 * PAGE)
     ends = []
     for k, points in enumerate(by_key(table.points).values()):
         pairs = [
@@ -166,34 +212,33 @@ def predictions(table: TunedTable, path: Path) -> None:
         axis.plot(measured, predicted, "o", ms=4, color=color, label=label(points[0]))
         ends += [*measured, *predicted]
     prediction_axes(axis, ends)
-    axis.legend(frameon=False, fontsize=8)
-    figure.tight_layout()
+    axis.legend()
     save(figure, path)
 
 
+@styled
 def costs(table: TunedTable, path: Path) -> None:
     """Draw the seconds of the searches, by strategy and kind of call."""
     spent: dict[str, float] = {}
     for point in table.points:
         name = f"{point.strategy}: {label(point)}"
         spent[name] = spent.get(name, 0.0) + point.seconds
-    figure, axis = new_figure(8, 1.2 + 0.4 * len(spent))
-    axis.barh(list(spent), list(spent.values()), color=COLORS[0])
+    figure, axis = new_figure(PAGE, 1.0 + 0.3 * len(spent))
+    axis.barh(list(spent), list(spent.values()), color=HAN)
     axis.set_xlabel("seconds")
-    figure.tight_layout()
     save(figure, path)
 
 
+@styled
 def quality(rows: Sequence[QualityRow], path: Path) -> None:
     """Draw ratios by size, the time of each strategy, and predicted over measured times.
 
     Raises PlotError.
     """
-    figure, axes = new_figure(15, 4.2, 1, 3)
+    figure, axes = new_figure(PAGE, 9, 3, 1)
     _ratios(axes[0], rows)
     _costs(axes[1], rows)
     _predictions(axes[2], rows)
-    figure.tight_layout()
     save(figure, path)
 
 
@@ -210,8 +255,8 @@ def _ratios(axis: Any, rows: Sequence[QualityRow]) -> None:
     axis.axhline(1.05, color=GREY, lw=1, ls="--")
     axis.set_ylabel("time of the choice / exhaustive")
     axis.set_xlabel("bytes")
-    axis.set_title("quality", fontsize=10)
-    axis.legend(frameon=False, fontsize=8)
+    axis.set_title("quality")
+    axis.legend()
 
 
 def _costs(axis: Any, rows: Sequence[QualityRow]) -> None:
@@ -220,11 +265,11 @@ def _costs(axis: Any, rows: Sequence[QualityRow]) -> None:
                     color=COLORS[: len(found)])  # fmt: skip
     axis.bar_label(bars, [f"{100 * one.cost:.1f} %" for one in found])
     axis.set_ylabel("seconds of the search")
-    axis.set_title("cost", fontsize=10)
+    axis.set_title("cost")
 
 
 def _predictions(axis: Any, rows: Sequence[QualityRow]) -> None:
     pairs = [(one.measured * 1e6, one.predicted * 1e6) for row in rows for one in row.predictions]
     axis.plot([a for a, _ in pairs], [b for _, b in pairs], "o", ms=3, color=COLORS[0])
     prediction_axes(axis, [value for pair in pairs for value in pair])
-    axis.set_title("predictions", fontsize=10)
+    axis.set_title("predictions")

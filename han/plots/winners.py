@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from han.common.grouped import grouped
 from han.common.units import format_size
 from han.model.facts import COMPOSITIONS
-from han.plots.plots import COLORS, new_figure, save
+from han.plots.style import COLORS, SMALL, legend, new_figure, save, styled
 from han.tuning.search.regret import Regret
 
+TITLE = 46  # letters of a panel's title in a row
 FAR = 1.1  # the regret from which on it is printed bold
 
 
+@styled
 def winners(found: Sequence[Regret], path: Path) -> None:
     """Write a picture: a panel for each machine and collective, and the regret in each cell.
 
@@ -23,17 +26,16 @@ def winners(found: Sequence[Regret], path: Path) -> None:
     machines = [*grouped((one.machine, one) for one in found).items()]
     names = [*dict.fromkeys(one.case.collective for one in found)]
     shapes = {(one.case.nodes, one.case.ppn) for one in found}
-    size = 3.4 * len(names), (0.9 + 0.24 * len(shapes)) * len(machines)
+    size = 3.4 * len(names), (1.1 + 0.24 * len(shapes)) * len(machines)
     figure, axes = new_figure(*size, len(machines), len(names), squeeze=False)
-    figure.set_layout_engine("constrained")
     for row, (machine, own) in zip(axes, machines, strict=True):
         for axis, name in zip(row, names, strict=True):
             _panel(axis, [one for one in own if one.case.collective == name])
-            axis.set_title(f"{name}: {machine}", fontsize=8, wrap=True)
-    figure.suptitle("Colour: the best composition. Number: the regret of the choice", fontsize=9)
+            axis.set_title(fill(f"{name}: {machine}", TITLE), fontsize=SMALL)
+    figure.suptitle("Colour: the best composition. Number: the regret of the choice")
+    figure.supylabel("nodes x ranks a node", fontsize=9)
     shown = [name for name in COMPOSITIONS if any(one.winner == name for one in found)]
-    handles = [_patch(name) for name in shown]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(shown), fontsize=8)
+    legend(figure, [_patch(name) for name in shown])
     save(figure, path)
 
 
@@ -47,13 +49,12 @@ def _panel(axis: Any, found: Sequence[Regret]) -> None:
         at = shapes.index((one.case.nodes, one.case.ppn)), sizes.index(one.case.nbytes)
         cells[at[0]][at[1]] = COMPOSITIONS.index(one.winner)
         weight = "bold" if one.now >= FAR else "normal"
-        axis.text(at[1], at[0], f"{one.now:.2f}", ha="center", va="center", fontsize=6,
+        axis.text(at[1], at[0], f"{one.now:.2f}", ha="center", va="center", fontsize=7,
                   color="white", fontweight=weight)  # fmt: skip
     colors = ListedColormap([*COLORS[: len(COMPOSITIONS)], "white"])
     axis.imshow(cells, cmap=colors, vmin=0, vmax=len(COMPOSITIONS), aspect="auto")
-    axis.set_xticks(range(len(sizes)), [format_size(n) for n in sizes], fontsize=6, rotation=45)
-    axis.set_yticks(range(len(shapes)), [f"{n} x {p}" for n, p in shapes], fontsize=6)
-    axis.set_ylabel("nodes x ranks a node", fontsize=7)
+    axis.set_xticks(range(len(sizes)), [format_size(n) for n in sizes], rotation=45)
+    axis.set_yticks(range(len(shapes)), [f"{n} x {p}" for n, p in shapes])
 
 
 def _patch(name: str) -> Any:

@@ -26,7 +26,7 @@ from han.model.channel_layout import INLINE
 from han.model.collectives import COLLECTIVES
 from han.model.measurements import Report, Times
 from han.model.topology import Topology, virtual
-from han.plots import plots
+from han.plots import plots, style
 from han.plots import tasks as plot_tasks
 from han.submodules.registry import plan_of_choice
 from han.tasks.choice import Choice, level_choice
@@ -303,7 +303,7 @@ def test_a_disk_that_is_full_is_told():
 )
 def test_pictures_of_no_known_kind_are_refused_before_anything_runs(arguments, tmp_path):
     done = CliRunner().invoke(app, [*arguments, "--plot", str(tmp_path / "x.xyz")])
-    assert isinstance(done.exception, plots.PlotError), done.exception
+    assert isinstance(done.exception, style.PlotError), done.exception
     assert "x.xyz: unknown picture format. Known:" in str(done.exception)
     assert not done.stdout
 
@@ -499,21 +499,11 @@ def drawn(libraries, sizes, path, monkeypatch):
     return figures[0]
 
 
-def test_the_legend_of_a_comparison_lies_below_all_panels(tmp_path, monkeypatch):
-    libraries = {"bcast": ["A"], "reduce": ["A", "B"]}
-    figure = drawn(libraries, 8, tmp_path / "x.png", monkeypatch)
-    figure.canvas.draw()
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["han", "A", "B"]
-    box = legend.get_window_extent()
-    assert not any(box.overlaps(axis.get_tightbbox()) for axis in figure.axes)
-
-
 def test_everyone_has_one_colour_in_all_panels(tmp_path, monkeypatch):
     libraries = {"bcast": ["B"], "reduce": ["A", "B"]}
     figure = drawn(libraries, 3, tmp_path / "x.png", monkeypatch)
     shown = {}
-    for axis in figure.axes[:2]:
+    for axis in figure.axes[:2]:  # of times
         for line in axis.get_lines():
             shown.setdefault(line.get_label(), set()).add(line.get_color())
     assert {name: len(colors) for name, colors in shown.items()} == {"han": 1, "A": 1, "B": 1}
@@ -591,7 +581,7 @@ def test_a_graph_without_tasks_is_drawn(tmp_path):
 
 def test_missing_matplotlib_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(plots.PlotError, match="pip install matplotlib"):
+    with pytest.raises(style.PlotError, match="pip install matplotlib"):
         plot_tasks.task_graph(graph_of(2), tmp_path / "graph.png")
     measured = CliRunner().invoke(app, ["bench", "bcast", "--plot", str(tmp_path / "bench.png")])
     assert "pip install matplotlib" in str(measured.exception)
