@@ -11,8 +11,8 @@ import typer
 from mpi4py import MPI
 
 from han.cli import options
-from han.cli.common import check_files, drawn
-from han.cli.measuring import cases_of, keep, prints, tell_alone, tell_others
+from han.cli.common import check_files, drawn, keep, prints
+from han.cli.measuring import cases_of, tell_alone, tell_others
 from han.cli.osu import tables
 from han.cli.progress import progress
 from han.cli.words import Words, calls_of

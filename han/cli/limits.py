@@ -10,8 +10,8 @@ import typer
 from mpi4py import MPI
 
 from han.cli import options
-from han.cli.common import check_files
-from han.cli.measuring import cases_of, keep, prints
+from han.cli.common import check_files, keep, prints
+from han.cli.measuring import cases_of
 from han.cli.progress import progress
 from han.cli.words import calls_of
 from han.common.suggest import expect_known

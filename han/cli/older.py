@@ -12,7 +12,7 @@ from typing import Any
 from han.cli.endings import is_first
 
 OF_CALLS = ("--collective", "--collectives", "--sizes", "--bytes")  # now words, in this order
-PICTURE = "--gantt"  # now --plot
+RENAMED = {"--gantt": "--plot", "--calls": "--iterations"}  # where the new one is known
 NOTE = "Note: an old spelling, which the next version will not take; write:"
 
 
@@ -31,8 +31,9 @@ def renewed(args: Sequence[str], known: set[Any]) -> list[str]:
         new[at:at] = [word for word in words if word is not None]
     if "nodes" in known and "mesh" in known:
         new = _shaped(new)
-    if "--plot" in known:
-        new = [re.sub(rf"^{PICTURE}(?==|$)", "--plot", word) for word in new]
+    for old, name in RENAMED.items():
+        if name in known and old not in known:
+            new = [re.sub(rf"^{old}(?==|$)", name, word) for word in new]
     if new[:1] == ["quality"] and "quality" in known and Path(" ".join(new[1:2])).suffix:
         new += ["--plot", new.pop(1)]
     return new

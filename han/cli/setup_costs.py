@@ -11,16 +11,17 @@ import typer
 from mpi4py import MPI
 
 from han.cli import options
-from han.cli.common import check_files, drawn
-from han.cli.measuring import cases_of, keep, prints
+from han.cli.common import check_files, drawn, keep, prints
+from han.cli.measuring import cases_of
 from han.cli.progress import progress
 from han.cli.words import calls_of
 from han.common.tables import shown_table
 from han.common.units import format_size
+from han.measure.bench import batch_seconds
 from han.measure.bench_calls import Case
 from han.measure.bench_machine import document, heading, look
 from han.measure.session import Session
-from han.measure.setup_costs import PARTS, SetupCosts, measure, rounds_of
+from han.measure.setup_costs import LATER, PARTS, SetupCosts, measure, steps_of
 from han.model.collectives import COLLECTIVES
 from han.model.series import Panel
 from han.plots.plots import lines
@@ -31,7 +32,8 @@ CALLS = [1 << k for k in range(15)]  # shown in pictures
 def setup_costs(
     words: options.Calls = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds with new communicators.")] = 5,
-    calls: Annotated[int, typer.Option(min=1, help="Calls in a batch.")] = 20,
+    iterations: options.Iterations = None,
+    time: options.Time = 0.3,
     config: options.Config = None,
     json_file: options.JsonFile = None,
     plot: options.Plot = None,
@@ -39,7 +41,8 @@ def setup_costs(
     """Measure the costs of set-up, of first and later calls, and of persistent calls.
 
     Times are microseconds of the slowest rank. "shared" is a first call whose plan an earlier
-    communicator has made, "cached" a later call.
+    communicator has made, "cached" a later call. Later and persistent calls take turns, as in
+    'han bench'.
     "pays after" is the number of calls from which a persistent request costs less than blocking
     calls, set-up included (Jocksch et al., figure 14).
 
@@ -52,15 +55,16 @@ def setup_costs(
     check_files(json_file, plot=plot)
     cases = cases_of(calls_of(words, COLLECTIVES, "8,64KiB,8MiB"), Case)
     tell = prints(json_file)
-    with Session(MPI.COMM_WORLD, rounds) as session:
+    with Session(MPI.COMM_WORLD, rounds, iterations) as session:
         machine = look(session.control, session.add_han(config))
-        tell(heading("setup-costs", f"{rounds} rounds, batches of {calls} calls", machine))
-        with progress(len(cases) * rounds_of(session)) as advance:
-            found = measure(session, config, cases, calls, advance)
+        tell(heading("setup-costs", f"medians of {rounds} rounds", machine))
+        seconds = batch_seconds(time, rounds, len(LATER))
+        with progress(len(cases) * steps_of(session)) as advance:
+            found = measure(session, config, cases, seconds, advance)
     tell(_table(found))
     record = document(
-        "han-setup-costs", 2, machine, [one.record() for one in found],
-        settings={"rounds": rounds, "calls": calls}, parts=PARTS,
+        "han-setup-costs", 3, machine, [one.record() for one in found],
+        settings={"rounds": rounds, "iterations": iterations, "seconds": time}, parts=PARTS,
     )  # fmt: skip
     keep(record, json_file)
     drawn(plot, partial(_picture, found))

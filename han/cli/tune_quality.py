@@ -19,8 +19,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from han.cli.common import check_files, drawn, rank, replace_file, say, wrote
-from han.cli.measuring import keep, prints
+from han.cli.common import check_files, drawn, keep, prints, rank, replace_file, say, wrote
 from han.cli.progress import Bars, phases
 from han.common.errors import ArgumentError
 from han.common.json_files import Format

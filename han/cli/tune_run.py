@@ -13,8 +13,8 @@ from typing import Any
 
 from mpi4py import MPI
 
-from han.cli.common import check_files, rank, say, wrote
-from han.cli.measuring import cases_of, keep, prints, tell_alone
+from han.cli.common import check_files, keep, prints, rank, say, wrote
+from han.cli.measuring import cases_of, tell_alone
 from han.cli.progress import phases
 from han.cli.words import Words
 from han.common.atomic import write_whole

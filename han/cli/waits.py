@@ -10,14 +10,15 @@ import typer
 from mpi4py import MPI
 
 from han.cli import options
-from han.cli.common import check_files
-from han.cli.measuring import cases_of, keep, prints
+from han.cli.common import check_files, keep, prints
+from han.cli.measuring import cases_of
 from han.cli.progress import progress
 from han.cli.words import calls_of
 from han.common.suggest import expect_known
 from han.common.tables import shown_table
 from han.common.units import format_size
 from han.config.parts import POLICIES
+from han.measure.bench import batch_seconds
 from han.measure.bench_calls import Case
 from han.measure.bench_machine import document, heading, look
 from han.measure.session import Session
@@ -30,7 +31,7 @@ def waits(
         str | None, typer.Option(help="Policies, separated by commas. By default all.")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Batches of each policy, in turns.")] = 5,
-    time: Annotated[float, typer.Option(min=0, help="Approximate seconds for a batch.")] = 0.05,
+    time: options.Time = 1.5,
     work: Annotated[
         float, typer.Option(min=0, help="Microseconds that ranks but 0 work before each call.")
     ] = 0.0,
@@ -55,8 +56,9 @@ def waits(
     with Session(MPI.COMM_WORLD, rounds) as session:
         machine = look(session.control, session.add_han(config))
         tell(heading("waits", f"every policy, median of {rounds} rounds", machine))
+        each = batch_seconds(time, rounds, len(names) + 1)
         with progress(len(cases)) as advance:
-            found = measure(session, config, names, cases, time, work * 1e-6, advance)
+            found = measure(session, config, names, cases, each, work * 1e-6, advance)
     tell(_table(found))
     how = {"rounds": rounds, "seconds": time, "work": work}
     rows = map(asdict, found)

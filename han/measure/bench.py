@@ -27,14 +27,19 @@ from han.tuning.costs.estimates import Estimate, estimate
 from han.tuning.tuned.find import AUTO, OFF
 
 SHORTEST_BATCH = 0.002  # seconds: barrier and clock distort shorter batches
-LONGEST_BATCH = 0.020
+UNBOUNDED = 1 << 40  # calls in a batch: its time alone counts
 SIDES = ("han", "mpi")
 DEFAULT = "default"  # the side that runs han's built-in choices, beside those of a tuned table
 
 
+def batch_seconds(seconds: float, rounds: int, sides: int) -> float:
+    """Return the length of a batch, if the batches of all sides and rounds take `seconds`."""
+    return max(seconds / (rounds * sides), SHORTEST_BATCH)
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How to measure; `seconds` is the approximate time for one size, of all sides together.
+    """How to measure; `seconds` is the time of the timed calls of one size, of all sides together.
 
     `tuned`: han uses a tuned table, and its built-in choices are measured beside; False: built-in
     choices only; None: as configured.
@@ -67,8 +72,7 @@ class Settings:
     @property
     def batch_seconds(self) -> float:
         """The approximate length of a batch in seconds."""
-        share = self.seconds / (self.rounds * len(self.sides))
-        return min(max(share, SHORTEST_BATCH), LONGEST_BATCH)
+        return batch_seconds(self.seconds, self.rounds, len(self.sides))
 
     @property
     def compares(self) -> bool:
@@ -80,8 +84,9 @@ class Settings:
 class BenchRow:
     """One size of one collective.
 
-    `gain` says how many times longer built-in choices take than tuned ones, of the rounds' ratios;
-    None if it was not measured. From six rounds on its interval holds the true median with 95 %.
+    `interval` is that of `ratio`. `gain` says how many times longer built-in choices take than
+    tuned ones, of the rounds' ratios; None if it was not measured. From six rounds on intervals
+    hold the true median with 95 %.
     """
 
     collective: str
@@ -89,6 +94,7 @@ class BenchRow:
     times: Mapping[str, Times]
     notes: tuple[str, ...] = ()
     gain: Estimate | None = None
+    interval: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -102,6 +108,8 @@ class BenchRow:
         record: dict[str, Any] = {"collective": self.collective, "nbytes": self.nbytes}
         record |= {side: asdict(times) for side, times in self.times.items()}
         record["ratio"] = self.ratio
+        if self.interval is not None:
+            record["ratio_low"], record["ratio_high"] = self.interval
         if self.gain is not None:
             ends = {"gain_low": self.gain.low, "gain_high": self.gain.high}
             record |= {"gain": self.gain.median, **ends}
@@ -124,6 +132,18 @@ def alike(counts: Mapping[str, int]) -> dict[str, int]:
     """
     most = max((counts[side] for side in ("han", DEFAULT) if side in counts), default=0)
     return {side: most if side in ("han", DEFAULT) else n for side, n in counts.items()}
+
+
+def _interval(us: Mapping[str, Array], times: Mapping[str, Times]) -> tuple[float, float] | None:
+    """Return the interval of the ratio, that of the rounds' ratios; None for one side.
+
+    The ratio is that of the medians, which the interval is widened to hold.
+    """
+    if not {"mpi", "han"} <= us.keys():
+        return None
+    found = estimate([float(ratio) for ratio in us["mpi"] / us["han"]])
+    ratio = times["mpi"].median / times["han"].median
+    return min(found.low, ratio), max(found.high, ratio)
 
 
 def _gain(us: Mapping[str, Array]) -> Estimate | None:
@@ -163,9 +183,16 @@ class Bench(Session):
         """Measure one case."""
         with self.ready(case) as (timed, notes):
             seconds = self.settings.batch_seconds
-            counts = alike({side: self.batch_size(call, seconds) for side, call in timed.items()})
+            counts = alike(
+                {
+                    side: self.batch_size(call, seconds, most=UNBOUNDED)
+                    for side, call in timed.items()
+                }
+            )
             us = self.in_turns(timed, counts)
-        return BenchRow(case.collective, case.nbytes, summary(us, counts), notes, _gain(us))
+        times = summary(us, counts)
+        interval = _interval(us, times)
+        return BenchRow(case.collective, case.nbytes, times, notes, _gain(us), interval)
 
     @contextmanager
     def ready(self, case: Case) -> Iterator[tuple[dict[str, Call], tuple[str, ...]]]:
@@ -196,7 +223,8 @@ class Bench(Session):
 # ---- reports ------------------------------------------------------------------------------------
 
 
-COLUMN = 20  # holds a library's name and version
+# Columns of a line of 80 letters: of two sides with their spread, or of three without.
+TIME, SPREAD, RATIO, BARE = 9, 17, 19, 11
 
 
 def report(
@@ -234,39 +262,44 @@ def head(machine: Machine, settings: Settings) -> str:
         f"{', written before each call' if settings.fresh else ''}; "
         f"reductions: {settings.dtype} {settings.op}"
     )
-    notes = [
-        f"times     microseconds per call of the slowest rank: median of {settings.rounds} rounds "
-        "(min .. max)"
-    ]
+    spread = "" if DEFAULT in settings.sides else " (least..most)"
+    notes = [f"times     us a call of the slowest rank: median of {settings.rounds} rounds{spread}"]
     if settings.only is None:
-        notes.append("ratio     time of the MPI library / time of han; above 1, han is faster")
+        notes.append("ratio     the library's time / han's (interval of 95 %)")
     if settings.tuned:
-        notes.append(
-            "gain      time of built-in choices (default) / time of tuned ones (han): median of "
-            "the rounds' ratios (its interval of 95 %)"
-        )
+        notes.append("gain      time of built-in choices (default) / of tuned ones (95 %)")
     return heading("bench", about, machine, *notes)
 
 
 def table_head(collective: str, machine: Machine, settings: Settings) -> str:
     """Return the title and the column heads of one collective."""
-    titles = {"han": "han", DEFAULT: DEFAULT, "mpi": machine.library}
-    columns = "".join(f"{titles[s]:>{COLUMN}} {'(min .. max)':<21}" for s in settings.sides)
-    ratio = f"{'ratio':>6}" if settings.only is None else ""
-    gain = f"{'gain':>6}" if DEFAULT in settings.sides else ""
-    return f"\n# {collective}\n#{'size':>8}{columns}{ratio}{gain}"
+    tuned = DEFAULT in settings.sides
+    titles = {"han": "han", DEFAULT: DEFAULT, "mpi": "library" if tuned else machine.library}
+    width = BARE if tuned else TIME + SPREAD
+    columns = "".join(f"{titles[s]:>{width}}" for s in settings.sides)
+    ratio = f"{'ratio':>{RATIO}}" if settings.only is None else ""
+    gain = f"{'gain':>{RATIO}}" if tuned else ""
+    return f"\n# {collective}\n#{'size':>7}{columns}{ratio}{gain}"
 
 
 def table_row(row: BenchRow) -> str:
-    """Return the line of one size."""
-    ratios = "" if row.ratio is None else f"{row.ratio:>6.2f}"
-    if row.gain is not None:
-        one = row.gain
-        ratios += f"{one.median:>6.2f} ({one.low:.2f} .. {one.high:.2f})"
-    notes = "".join(f"  # {note}" for note in row.notes)
-    return f"{format_size(row.nbytes):>9}{''.join(map(_times, row.times.values()))}{ratios}{notes}"
+    """Return the line of one size. Where tuned choices are measured, times have no spread."""
+    tuned = DEFAULT in row.times
+    times = (
+        f"{format_us(one.median):>{BARE}}" if tuned else _times(one)
+        for one in row.times.values()
+    )  # fmt: skip
+    ratios = "" if row.ratio is None else _ratio(row.ratio, *(row.interval or ()))
+    gain = "" if row.gain is None else _ratio(row.gain.median, row.gain.low, row.gain.high)
+    notes = "".join(f"\n#         {note}" for note in row.notes)
+    return f"{format_size(row.nbytes):>8}{''.join(times)}{ratios}{gain}{notes}"
 
 
 def _times(times: Times) -> str:
-    spread = f"({format_us(times.low)} .. {format_us(times.high)})"
-    return f"{format_us(times.median):>{COLUMN}} {spread:<21}"
+    spread = f"({format_us(times.low)}..{format_us(times.high)})"
+    return f"{format_us(times.median):>{TIME}}{spread:>{SPREAD}}"
+
+
+def _ratio(middle: float, *ends: float) -> str:
+    interval = f" ({'..'.join(f'{end:.2f}' for end in ends)})" if ends else ""
+    return f"{f'{middle:.2f}{interval}':>{RATIO}}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -24,6 +25,7 @@ TELLING = re.compile(
     r"OMPI_MCA_(mpi_yield_when_idle|pml|btl.*|coll.*|mtl|smsc)|I_MPI_(THREAD_YIELD|WAIT_MODE"
     r"|FABRICS|ADJUST_.*|SPIN_COUNT)|UCX_TLS|UCX_NET_DEVICES|FI_PROVIDER|MPIR_CVAR_.*|HAN_.*"
 )
+WIDTH = 80  # letters of a line
 PLAIN = ("version", "library", "for", "linux", "os", "r")  # words that identify no library
 
 
@@ -154,7 +156,13 @@ def heading(command: str, about: str, machine: Machine, *notes: str) -> str:
     `about` says what is measured, `notes` how to read the tables.
     """
     lines = [f"han {__version__} {command}: {about}", *machine.lines(), *notes]
-    return "\n".join(f"# {line}" for line in lines)
+    return "\n".join(
+        textwrap.fill(
+            line, WIDTH, initial_indent="# ", subsequent_indent="#           ",
+            break_long_words=False, break_on_hyphens=False,
+        )
+        for line in lines
+    )  # fmt: skip
 
 
 def document(

@@ -82,10 +82,11 @@ class Session:
     # ---- time -------------------------------------------------------------------------------
 
     def times(
-        self, calls: Mapping[str, Call], seconds: float, warm_up: int = WARM_UP
-    ) -> dict[str, Times]:
+        self, calls: Mapping[str, Call], seconds: float, warm_up: int = WARM_UP,
+        most: int = MOST_CALLS,
+    ) -> dict[str, Times]:  # fmt: skip
         """Time calls in turns, in batches of about `seconds`; return microseconds per call."""
-        counts = {name: self.batch_size(call, seconds, warm_up) for name, call in calls.items()}
+        counts = {n: self.batch_size(call, seconds, warm_up, most) for n, call in calls.items()}
         return summary(self.in_turns(calls, counts), counts)
 
     def in_turns(self, calls: Mapping[str, Call], counts: Mapping[str, int]) -> dict[str, Array]:
@@ -118,16 +119,18 @@ class Session:
             self.control.Barrier()
         return total / count
 
-    def batch_size(self, call: Call, seconds: float, warm_up: int = WARM_UP) -> int:
-        """Warm up; return how many calls take about `seconds`, the same number on all ranks."""
+    def batch_size(
+        self, call: Call, seconds: float, warm_up: int = WARM_UP, most: int = MOST_CALLS
+    ) -> int:
+        """Warm up; return how many calls take about `seconds`, up to `most`, on all ranks alike."""
         self.batch(call, warm_up)
         if self.calls is not None:
             return self.calls
         count = 1
         while True:
             each = float(self.slowest([self.batch(call, count)])[0])
-            if each * count >= seconds / 4 or count >= MOST_CALLS:
-                return max(1, min(MOST_CALLS, round(seconds / each)))
+            if each * count >= seconds / 4 or count >= most:
+                return max(1, min(most, round(seconds / each)))
             count = min(4 * count, max(count + 1, math.ceil(seconds / each)))
 
     def slowest(self, mine: Array | list[float]) -> Array:
@@ -240,8 +243,8 @@ def note(processors: float) -> str:
         return ""
     cores = plural(os.cpu_count() or 1, "processor")
     return (
-        f"# others    other programs used {processors:.1f} of {cores} meanwhile: times are longer, "
-        "and ratios differ, from those of an idle machine"
+        f"# others    other programs used {processors:.1f} of {cores} meanwhile:\n"
+        "#           times are longer, and ratios differ, from those of an idle machine"
     )
 
 

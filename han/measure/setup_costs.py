@@ -1,9 +1,10 @@
 """Measure the costs of set-up, and when a persistent request pays.
 
 The first call of a signature makes a plan, or takes that of an earlier communicator. Later calls
-find the plan. A persistent request has its plan and channels from
-the beginning. Times are medians over rounds, of the slowest rank; each round makes new
-communicators.
+find the plan. A persistent request has its plan and channels from the beginning. Times are medians
+over rounds, of the slowest rank. What happens once is measured on new communicators in each round.
+Later calls, blocking and persistent ones, take turns on one communicator, as in ``han bench``, so
+that both commands give the same answer.
 
 Source of the question: Jocksch et al., figure 14.
 """
@@ -19,6 +20,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han.comm import Comm
+from han.measure.bench import UNBOUNDED
 from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
 from han.measure.session import Session, begin_anew
 
@@ -30,7 +32,8 @@ PARTS = {
     "init": "making a persistent request",
     "persistent": "start and wait of a persistent request",
 }
-SETTLING = 32  # calls between the first and the cached ones
+ONCE = ("comm", "first", "shared", "init")  # the others are measured in turns
+LATER = (Mode.BLOCKING, Mode.PERSISTENT)
 
 
 @dataclass(frozen=True)
@@ -73,32 +76,50 @@ def measure(
     session: Session,
     config: Any,
     cases: Sequence[Case],
-    calls: int,
+    seconds: float,
     advance: Callable[[], object] = lambda: None,
 ) -> list[SetupCosts]:
-    """Measure the cases; collective. The cached and persistent times are means over `calls` calls.
+    """Measure the cases; collective. The batches of later calls take about `seconds` each.
 
-    `advance` is called after each case in each of the rounds that :func:`rounds_of` counts.
+    `advance` is called after each case in each of the steps that :func:`steps_of` counts.
     """
-    mine = np.zeros((rounds_of(session), len(cases), len(PARTS)))
+    later = _later(session, config, cases, seconds, advance)
+    mine = np.zeros((session.rounds + 1, len(cases), len(ONCE)))  # the first round warms up
     for found in mine:
-        found[:] = _round(session, config, cases, calls, advance)
-    medians = np.median(session.slowest(mine[1:]), axis=0) * 1e6
+        found[:] = _round(session, config, cases, advance)
+    medians = (np.median(session.slowest(mine[1:]), axis=0) * 1e6).tolist()
     return [
-        SetupCosts(case.collective, case.nbytes, *map(float, row))
-        for case, row in zip(cases, medians, strict=True)
+        SetupCosts(case.collective, case.nbytes, **dict(zip(ONCE, row, strict=True)), **both)
+        for case, row, both in zip(cases, medians, later, strict=True)
     ]
 
 
-def rounds_of(session: Session) -> int:
-    """Return the number of rounds, with a first one that warms up."""
-    return session.rounds + 1
+def steps_of(session: Session) -> int:
+    """Return how often each case is measured: in each round, in one that warms up, and in turns."""
+    return session.rounds + 2
+
+
+def _later(
+    session: Session, config: Any, cases: Sequence[Case], seconds: float,
+    advance: Callable[[], object],
+) -> list[dict[str, float]]:  # fmt: skip
+    """Measure blocking and persistent calls of each case in turns; return microseconds."""
+    comm = session.add_han(config)
+    found = []
+    for case in cases:
+        buffers = Buffers(case, comm.rank, comm.size)
+        blocking, persistent = (prepare(comm, buffers, mode) for mode in LATER)
+        calls = {"cached": blocking.call, "persistent": persistent.call}
+        times = session.times(calls, seconds, most=UNBOUNDED)
+        found.append({name: one.median for name, one in times.items()})
+        persistent.free()
+        advance()
+    return found
 
 
 def _round(
-    session: Session, config: Any, cases: Sequence[Case], calls: int,
-    advance: Callable[[], object],
-) -> list[list[float]]:  # fmt: skip
+    session: Session, config: Any, cases: Sequence[Case], advance: Callable[[], object]
+) -> list[list[float]]:
     """Measure all cases on new communicators; return seconds by case and part, on this rank."""
     control = session.control
     begin_anew()
@@ -107,12 +128,12 @@ def _round(
     making = session.batch(lambda: made.append(Comm(plain, config)))
     own = []
     for case in cases:
-        own.append(_case(made[0], session, case, calls))
+        own.append(_case(made[0], session, case))
         advance()
     made[0].Free()
     shared = _first_calls(session, config, cases)
     return [
-        [making, first, second, *later] for (first, *later), second in zip(own, shared, strict=True)
+        [making, first, second, init] for (first, init), second in zip(own, shared, strict=True)
     ]
 
 
@@ -128,16 +149,13 @@ def _call(comm: Comm, control: MPI.Intracomm, case: Case) -> Call:
     return prepare(comm, Buffers(case, control.rank, control.size), Mode.BLOCKING).call
 
 
-def _case(comm: Comm, session: Session, case: Case, calls: int) -> tuple[float, ...]:
+def _case(comm: Comm, session: Session, case: Case) -> tuple[float, float]:
+    """Measure the first call of a case, and making a persistent request."""
     buffers = Buffers(case, comm.rank, comm.size)
     call = prepare(comm, buffers, Mode.BLOCKING).call
     first = session.batch(call)
-    for _ in range(SETTLING):
-        call()
-    cached = session.batch(call, calls)
     made: list[Any] = []
     init = session.batch(lambda: made.append(prepare(comm, buffers, Mode.PERSISTENT)))
     made[0].call()
-    persistent = session.batch(made[0].call, calls)
     made[0].free()
-    return first, cached, init, persistent
+    return first, init

@@ -39,7 +39,7 @@ COMMANDS = {
     "han-bench-programs 1": ("bench", "--programs", "solver", "--rounds", "1", "--time", "0"),
     "han-ablation 1": ("ablation", "bcast", "8", "--rounds", "1", "--iterations", "1"),
     "han-limits 1": ("limits", "allreduce", "8", "--rounds", "1", "--time", "0"),
-    "han-setup-costs 2": ("setup-costs", "bcast", "8", "--rounds", "1", "--calls", "1"),
+    "han-setup-costs 3": ("setup-costs", "bcast", "8", "--rounds", "1", "--iterations", "1"),
     "han-waits 1": ("waits", "bcast", "8", "--rounds", "1", "--time", "0"),
 }
 

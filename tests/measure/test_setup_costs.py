@@ -14,7 +14,7 @@ from han.measure.waits import MPI_LIBRARY, _after, _rounds
 from han.model.collectives import COLLECTIVES
 from han.runtime.roots import Roots
 
-QUICK = ("--rounds", "1", "--calls", "2", "8,1KiB")
+QUICK = ("--rounds", "1", "--iterations", "2", "8,1KiB")
 
 
 def costs(**times):
@@ -51,7 +51,7 @@ def test_the_table_has_a_row_for_each_case():
 def test_json_and_pictures(tmp_path):
     record = json.loads(call("setup-costs", "allreduce", *QUICK, "--json", "-"))
     assert [row["nbytes"] for row in record["rows"]] == [8, 1024]
-    assert record["settings"] == {"rounds": 1, "calls": 2}
+    assert record["settings"] == {"rounds": 1, "iterations": 2, "seconds": 0.3}
     assert record["parts"] == PARTS
     assert all(row[part] > 0 for row in record["rows"] for part in PARTS)
     call("setup-costs", "allreduce", *QUICK, "--plot", tmp_path / "a.png")
@@ -64,7 +64,7 @@ def test_each_round_has_room_for_a_root(monkeypatch):
     monkeypatch.setattr(roots, "add", add)
     monkeypatch.setattr(session, "ROOTS", roots)
     monkeypatch.setattr("han.runtime.making.ROOTS", roots)
-    call("setup-costs", "barrier", "--rounds", "9", "--calls", "1")
+    call("setup-costs", "barrier", "--rounds", "9", "--iterations", "1")
     assert add.call_count >= 10, "a root in each round, and in that before them"
     assert len(roots.made) == 1, "each takes the place of the one before"
     roots.room = 0

@@ -70,6 +70,15 @@ def test_batches_are_as_long_on_every_rank(mpi_ranks):
     assert len(set(WORLD.allgather(tuple(t.calls for t in row.times.values())))) == 1
 
 
+def test_a_ratio_lies_in_its_interval(mpi_ranks):
+    with Bench(WORLD, None, Settings(rounds=7, seconds=0, iterations=1)) as bench:
+        (row,) = rows_of(bench, "bcast", 8)
+        (alone,) = rows_of(bench, "barrier", 0)
+    for one in (row, alone):
+        assert one.interval[0] <= one.ratio <= one.interval[1]
+        assert one.record()["ratio_low"] == one.interval[0]
+
+
 def test_a_wrong_result_is_found_on_all_ranks(mpi_ranks, monkeypatch):
     bench = Bench(MPI.COMM_WORLD, None, QUICK)
     right = Buffers.result
