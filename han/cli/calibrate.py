@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from han.cli import options
-from han.cli.common import check_files, say, world, write_file
+from han.cli.common import answer, check_files, world, write_file
 from han.cli.info import distance_line
 from han.cli.progress import progress
 from han.cli.validate import validate
@@ -46,7 +46,7 @@ def calibrate(
         Path | None, typer.Option(help="Write a machine file for the simulator.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Keep also what was disturbed.")] = False,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Measure this machine, and keep what was found.
 
@@ -61,14 +61,14 @@ def calibrate(
     if files or machine or fit or plot:  # the call of 'han validate' before it was a command
         if not (files and machine) or out or force:
             raise ArgumentError("files are for 'han validate --machine MACHINE FILE...'")
-        validate(files, machine, fit, plot, as_json)
+        validate(files, machine, fit, plot, json_file)
     else:
-        _calibrate(out, force, as_json)
+        _calibrate(out, force, json_file)
 
 
-def _calibrate(out: Path | None, force: bool, as_json: bool) -> None:
+def _calibrate(out: Path | None, force: bool, json_file: Path | None) -> None:
     """Measure the machine on all ranks; keep, print and write what was found; collective."""
-    check_files(out)
+    check_files(out, json_file)
     comm = world()
     meeting = Meeting(comm.Dup(), LIMIT)
     machine = look(comm, None)
@@ -78,11 +78,9 @@ def _calibrate(out: Path | None, force: bool, as_json: bool) -> None:
     problems = found.values.problems
     refused = not found.values.profile.known() or (bool(problems) and not force)
     kept = None if refused else _keep(meeting, found)
-    if as_json:
-        say(json.dumps(_record(found, where, kept), indent=1))
-    else:
-        say("\n".join([heading("calibrate", "what this machine can do", machine),
-                       *_lines(found, where, kept)]))  # fmt: skip
+    head = heading("calibrate", "what this machine can do", machine)
+    lines = partial(_lines, found, where, kept)
+    answer(json_file, lambda: "\n".join([head, *lines()]), partial(_record, found, where, kept))
     if refused:
         raise typer.Exit(1)
     if out is not None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, drawn, numbers, say, write_file
+from han.cli.common import answer, check_files, drawn, numbers, say, write_file
 from han.cli.progress import progress
 from han.cli.words import action_of, calls_of, file_of
 from han.common.errors import ArgumentError
@@ -72,7 +72,7 @@ def classes(
     ] = 0,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")] = 0,
     plot: options.Plot = None,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Compute what machines of a class run, or how far choices are from the best.
 
@@ -89,7 +89,8 @@ def classes(
     if action == "list":
         if rest:
             raise ArgumentError(f"action {rest[0]!r}: known are {', '.join(ACTIONS)}")
-        say(listed())
+        check_files(json_file)
+        answer(json_file, listed, listed_records)
         return
     file = Path(file_of(rest, "compute needs the file to write")) if action == "compute" else None
     asked = calls_of(rest, CALLS, SIZES)
@@ -106,14 +107,14 @@ def classes(
     for shape, name in product(grid.shapes(), names):  # what is wrong is told before work begins
         Where(load_machine(name), *shape)
     processes = Processes(names, workers, progress)
-    check_files(file, plot=plot)
+    check_files(file, json_file, plot=plot)
     if file is not None:
         _compute(file, processes, grid, error, _described(names, about, cores, rdma))
         return
     if sample and plot:
         raise ArgumentError("a picture of drawn cases has no axes: give --sample or --plot")
     told = processes.regret(grid.drawn(sample) if sample else grid.cases(), search)
-    say(json.dumps([one.record() for one in told], indent=1) if as_json else summary(told))
+    answer(json_file, lambda: summary(told), lambda: [one.record() for one in told])
     drawn(plot, partial(winners, told))
 
 
@@ -161,6 +162,15 @@ def _kept(file: Path, record: dict[str, Any]) -> tuple[dict[str, Any], list[Any]
         if call_of(row) not in known:
             raise ArgumentError(f"{file}: row {row.get('name', '')!r} is of no call in 'grids'")
     return grids, [row for row in before["rows"] if call_of(row) in grids]
+
+
+def listed_records() -> list[dict[str, Any]]:
+    """Return the classes that come with han as plain data."""
+    return [
+        {"class": one.name, "about": one.about, "rows": len(one.rows),
+         "machines": [name for name, _ in one.machines]}
+        for one in shipped()
+    ]  # fmt: skip
 
 
 def listed() -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from han.cli import imagined, options
-from han.cli.common import rank, say
+from han.cli.common import answer, check_json
 from han.cli.words import Call, call_of
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
@@ -41,7 +40,7 @@ def diff(
     op: options.Op = "sum",
     dtype: options.Dtype = "f8",
     root: options.Root = 0,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Compare two plans: rules, tasks, operations, bytes.
 
@@ -53,15 +52,14 @@ def diff(
       han diff default mine.yaml bcast 64KiB --nodes 8 --ppn 8 --json
       han diff before.json after.json
     """
+    check_json(json_file)
     call = call_of(words, op, dtype, root) if words else None
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
     shape = imagined.usual(nodes, ppn, ranks, machine, traits, sockets)
     sides = [_side(name, call, shape) for name in (first, second)]
     table, notes = rows(*sides), list(remarks(*sides))
-    if as_json:
-        say(_as_json(sides, table, notes))
-    elif not rank():
-        _show([side.name for side in sides], table, notes)
+    names = [side.name for side in sides]
+    answer(json_file, lambda: _text(names, table, notes), lambda: _record(sides, table, notes))
 
 
 def _side(name: str, call: Call | None, shape: imagined.Shape) -> Side:
@@ -79,26 +77,24 @@ def _side(name: str, call: Call | None, shape: imagined.Shape) -> Side:
     return side(name, plan, [lower(plan, rank) for rank in range(shape.ranks)])
 
 
-def _as_json(sides: Sequence[Side], table: Sequence[Row], notes: Sequence[str]) -> str:
+def _record(sides: Sequence[Side], table: Sequence[Row], notes: Sequence[str]) -> dict[str, Any]:
     first, second = sides
     section, differences = "", []
     for row in table:
         section = section if row.label.startswith(" ") else row.label
         if row.differs:
             differences.append([section, row.label.strip(), row.first, row.second])
-    record = {
+    return {
         "first": first.record(), "second": second.record(),
         "differences": differences, "remarks": list(notes),
     }  # fmt: skip
-    return json.dumps(record, indent=1)
 
 
-def _show(names: Sequence[str], table: Sequence[Row], notes: Sequence[str]) -> None:
-    """Print a table, on a terminal with colours."""
+def _text(names: Sequence[str], table: Sequence[Row], notes: Sequence[str]) -> str:
+    """Return a table, on a terminal with colours."""
     cells = [(f"{MARK if r.differs else ' '} {r.label}", r.first, r.second) for r in table]
     styles = [
         "bold" if not r.label.startswith(" ") else "yellow" if r.differs else "dim" for r in table
     ]
-    print(shown_table("", ["", *names], cells, left=names, styles=styles))
-    for note in notes:
-        print(f"# {note}")
+    shown = shown_table("", ["", *names], cells, left=names, styles=styles)
+    return "\n".join([shown, *(f"# {note}" for note in notes)])

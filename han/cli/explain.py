@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from han.cli import imagined, options
-from han.cli.common import check_files, drawn, say, world
+from han.cli.common import answer, check_files, drawn, world
 from han.cli.words import Call, call_of
 from han.common.errors import ArgumentError
 from han.plots.tasks import plan_picture
@@ -30,7 +30,7 @@ def explain(
     root: options.Root = 0,
     config: options.Config = None,
     plot: options.Plot = None,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Show what a call would run, and the rule that chose it.
 
@@ -43,7 +43,7 @@ def explain(
       han explain allreduce 4KiB --nodes 8 --ppn 32 --machine thor
       han explain allreduce 1MiB --nodes 4 --ppn 2 --plot taskgraph.png
     """
-    check_files(plot=plot)
+    check_files(json_file, plot=plot)
     call = call_of(words, op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
     shape = imagined.described(nodes, ppn, ranks, machine, traits, sockets)
@@ -53,7 +53,7 @@ def explain(
     else:
         found = imagined.imagine_on(shape, config, call, leaves=True)
     drawn(plot, partial(plan_picture, found.plan))
-    say(imagined.explanation_json(found) if as_json else str(found))
+    answer(json_file, lambda: str(found), lambda: imagined.explanation_record(found))
 
 
 def _check_given(given: Mapping[str, object]) -> None:

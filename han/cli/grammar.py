@@ -8,6 +8,8 @@ from typing import Any
 from typer.core import TyperCommand
 
 from han.cli.older import renewed, tell
+from han.cli.words import is_size
+from han.model.collectives import calls
 
 JSON = "--json"
 
@@ -21,7 +23,7 @@ class Line(TyperCommand):
         new = renewed(args, known)
         if new != args and not ctx.resilient_parsing:
             tell(["han", str(ctx.info_name), *new])
-        if {"words", "json_file"} <= known and not ctx.resilient_parsing:
+        if "json_file" in known and ctx.allow_interspersed_args and not ctx.resilient_parsing:
             new = printing(new)
         return super().parse_args(ctx, new)
 
@@ -35,5 +37,11 @@ def printing(args: Sequence[str]) -> list[str]:
     """Return arguments in which --json without a file is followed by -, which prints."""
     new: list[str] = []
     for word, after in zip(args, [*args, "--"][1:], strict=True):
-        new += [word, "-"] if word == JSON and after.startswith("--") else [word]
+        new += [word, "-"] if word == JSON and not _names_file(after) else [word]
     return new
+
+
+def _names_file(word: str) -> bool:
+    """Whether a word names a file, not an option, a collective or a size."""
+    called = word in calls() or (is_size(word) and "." not in word)
+    return not word.startswith("--") and not called

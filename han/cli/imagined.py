@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -127,10 +126,10 @@ def class_of_call(found: Explanation, config: str | None) -> tuple[Plan, int] | 
     return plan_of_choice(plan.topology, signature, choice, settings.memory), above
 
 
-def explanation_json(found: Explanation) -> str:
-    """Return an explanation as JSON."""
+def explanation_record(found: Explanation) -> dict[str, Any]:
+    """Return an explanation as plain data."""
     plan, choice = found.plan, found.decision.choice
-    record = {
+    return {
         "call": asdict(plan.signature),
         "rule": found.rule,
         "predicted": _predicted(found.decision),
@@ -146,7 +145,6 @@ def explanation_json(found: Explanation) -> str:
         "tasks": [{"label": str(task), **task._asdict()} for task in found.plan.tasks],
         "edges": _edges(found),
     }
-    return json.dumps(record, indent=1)
 
 
 def _predicted(decision: Decision) -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from mpi4py import MPI
 import han
 from han import _native
 from han.cli import options
-from han.cli.common import say
+from han.cli.common import answer, check_files
 from han.comm import Comm
 from han.common.grouped import grouped
 from han.common.units import format_size, plural, spans
@@ -49,7 +48,7 @@ THREADS = {
 }  # fmt: skip
 
 
-def info(config: options.Config = None, as_json: options.JsonFlag = False) -> None:
+def info(config: options.Config = None, json_file: options.JsonFile = None) -> None:
     """Show versions, levels, settings and usable submodules.
 
     \b
@@ -58,8 +57,9 @@ def info(config: options.Config = None, as_json: options.JsonFlag = False) -> No
       mpiexec -n 4 han info --config virtual-2x2
       mpiexec -n 4 han info --json
     """
+    check_files(json_file)
     record = collect(Comm(MPI.COMM_WORLD.Dup(), config))
-    say(json.dumps(record, indent=1) if as_json else as_text(record))
+    answer(json_file, lambda: as_text(record), lambda: record)
 
 
 def collect(comm: Comm) -> dict[str, Any]:

@@ -39,8 +39,14 @@ Calls = Annotated[
 Iterations = Annotated[
     int | None, typer.Option(min=1, help="Calls in a batch. By default chosen by time.")
 ]
-Time = Annotated[float, typer.Option(min=0, help="Approximate seconds for a size.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Time = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Seconds of timed calls for a size, of all sides and rounds; a batch takes 2 ms or "
+        "more.",
+    ),
+]
 JsonFile = Annotated[
     Path | None,
     typer.Option("--json", help="Write JSON to a file; without one, or for -, print it."),

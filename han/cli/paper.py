@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, drawn, rank, say
+from han.cli.common import answer, check_files, drawn, rank
 from han.cli.paper_check import Checked, checked, table
 from han.cli.progress import phases
 from han.cli.words import calls_of
@@ -53,7 +52,7 @@ def paper(
         ),
     ] = False,
     plot: options.Plot = None,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Compute a figure of a paper beside what the paper says about it.
 
@@ -69,17 +68,18 @@ def paper(
       han paper tran-15 --json
       han paper jain-11 --check
     """
-    check_files(plot=plot)
+    check_files(json_file, plot=plot)
     asked = calls_of(words, sizes="")
     figure = _figure(asked.names)
     setting_of = partial(_setting, machine=machine, nodes=nodes, ppn=ppn, sizes=asked.sizes)
     if check:
         if plot is not None:
             raise ArgumentError("--check prints a table, --plot draws a figure: give one of them")
-        _check(figure, machine, setting_of, as_json)
+        _check(figure, machine, setting_of, json_file)
         return
     if figure is None:
-        say(listing(FIGURES))
+        every = {name: one.about for name, one in FIGURES.items()}
+        answer(json_file, lambda: listing(FIGURES), lambda: every)
         return
     row = FIGURES[figure]
     setting = setting_of(row)
@@ -87,10 +87,8 @@ def paper(
         return
     found = _computed(row, setting)
     name = machine or row.machine
-    if as_json:
-        say(json.dumps(record(figure, row, found, setting, name), indent=1))
-    else:
-        say(text(figure, row, found, setting, name))
+    about = figure, row, found, setting, name
+    answer(json_file, partial(text, *about), partial(record, *about))
     drawn(plot, partial(_plot, figure, name, found))
 
 
@@ -117,8 +115,9 @@ def _computed(row: Figure, setting: Setting, before: str = "") -> Computed:
 
 
 def _check(
-    figure: str | None, machine: str | None, setting_of: Callable[[Figure], Setting], as_json: bool
-) -> None:
+    figure: str | None, machine: str | None, setting_of: Callable[[Figure], Setting],
+    json_file: Path | None,
+) -> None:  # fmt: skip
     """Print the numbers that papers print about a figure or about all, beside those found here."""
     if figure is not None and not FIGURES[figure].printed:
         known = ", ".join(name for name, row in FIGURES.items() if row.printed)
@@ -131,7 +130,7 @@ def _check(
             setting = setting_of(row)
             found = _computed(row, setting, f"{name}: ")
             rows += checked(name, machine or row.machine, setting.size, found)
-    say(json.dumps([row.record() for row in rows], indent=1) if as_json else table(rows))
+    answer(json_file, lambda: table(rows), lambda: [row.record() for row in rows])
 
 
 def _plot(figure: str, machine: str, found: Computed, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ from typing import Annotated
 import typer
 
 from han.cli import imagined, options
-from han.cli.common import check_files, drawn, rank, say, write_file
+from han.cli.common import answer, check_files, drawn, rank, write_file
 from han.cli.progress import phases
 from han.cli.words import call_of
 from han.common.errors import ArgumentError, HanError
@@ -72,7 +71,7 @@ def plan(
     save: Annotated[
         Path | None, typer.Option(help="Write graph and programs to a file for 'han verify'.")
     ] = None,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Show what each rank would do for a call, and prove it right.
 
@@ -84,7 +83,7 @@ def plan(
       han plan bcast 1MiB --nodes 4 --ppn 2 --as dot | dot -Tsvg -o bcast.svg
       han plan allreduce 8MiB --ppn 16 --config four-levels-virtual --plot tasks.png
     """
-    check_files(save, plot=plot)
+    check_files(save, json_file, plot=plot)
     call = call_of(words, op, dtype, root)
     traits = NodeTraits(oversubscribed, mesh, cores, rdma)
     shape = imagined.usual(nodes, ppn, ranks, machine, traits, sockets)
@@ -96,13 +95,12 @@ def plan(
         with phases() as progress:
             of_class = imagined.class_of_call(found, config)
             proof = prove(found, of_class, progress)
-        say(json.dumps(proof.as_dict(), indent=2) if as_json else str(proof))
+        answer(json_file, lambda: str(proof), proof.as_dict)
     elif disassemble is not None:
-        say(listing(found, disassemble, as_json))
-    elif as_json:
-        say(imagined.explanation_json(found))
+        answer(json_file, *listing(found, disassemble))
     else:
-        say(picture(found, form.value))
+        record = partial(imagined.explanation_record, found)
+        answer(json_file, lambda: picture(found, form.value), record)
 
 
 # ---- texts and proofs ---------------------------------------------------------------------------
@@ -119,15 +117,15 @@ def picture(found: Explanation, form: str) -> str:
     return mermaid(found.graph) if form == "mermaid" else str(found)
 
 
-def listing(found: Explanation, rank: int, as_json: bool = False) -> str:
-    """Return the operations of a rank, as text or as JSON. Raises ArgumentError."""
+def listing(
+    found: Explanation, rank: int
+) -> tuple[Callable[[], str], Callable[[], object]]:  # fmt: skip
+    """Return the operations of a rank, to be made as text and as data. Raises ArgumentError."""
     if rank >= found.plan.topology.size:
         last = found.plan.topology.size - 1
         raise ArgumentError(f"--disassemble {rank}: expected a rank in 0..{last}")
     program = lower(found.plan, rank)
-    if as_json:
-        return json.dumps(listing_record(found.plan, program), indent=1)
-    return disassemble(found.plan, program)
+    return partial(disassemble, found.plan, program), partial(listing_record, found.plan, program)
 
 
 def stored(found: Explanation) -> str:

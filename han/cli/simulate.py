@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, drawn, known_op, rank, say, write_file
+from han.cli.common import answer, check_files, drawn, known_op, rank, write_file
 from han.cli.progress import progress
 from han.cli.words import Words, calls_of, collective_of
 from han.common.errors import ArgumentError, HanError
@@ -71,22 +70,18 @@ def simulate(
         typer.Option(help="Simulate a plan that 'han plan --save FILE' wrote, in place of a call."),
     ] = None,
     calls: Annotated[int, typer.Option(min=1, help="Calls in a row.")] = 1,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a picture: the timeline of one call, or the times over several sizes."
-        ),
-    ] = None,
+    plot: options.Plot = None,
     timeline: Annotated[
         Path | None,
         typer.Option(help="Write the timeline to a file for 'han trace --predicted'."),
     ] = None,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Predict the time of a call on a described machine.
 
     The simulator runs the programs of all ranks in virtual time. Messages take latency and
-    bandwidth, and share adapters; copies share the memory of a node.
+    bandwidth, and share adapters; copies share the memory of a node. The picture of one call is its
+    timeline, that of several sizes has their times.
 
     \b
     Examples:
@@ -97,7 +92,7 @@ def simulate(
       han simulate allreduce 8 --machine blue-waters --composition tree,nap
       han simulate bcast 1MiB --machine emulated-1gbit --plot gantt.png --timeline predicted.json
     """
-    check_files(timeline, plot=plot)
+    check_files(timeline, json_file, plot=plot)
     model = load_machine(machine)
     where = Where(model, nodes or model.nodes, ppn or model.ppn)
     if plan is not None:
@@ -113,8 +108,8 @@ def simulate(
     if not rank():
         pictured = plot is not None or timeline is not None
         answers = _predict(where, cases, calls, spans=pictured and len(cases) == 1)
-        told = record(answers, where, machine, calls) if as_json else None
-        say(text(answers, where, machine, calls) if told is None else json.dumps(told, indent=1))
+        about = answers, where, machine, calls
+        answer(json_file, partial(text, *about), partial(record, *about))
         _write(answers, where, machine, plot, timeline)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 import yaml
 
 from han.cli import options
-from han.cli.common import check_files, drawn, rank, say, write_file
+from han.cli.common import answer, check_files, check_json, drawn, rank, write_file
 from han.cli.progress import progress
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
@@ -38,7 +37,7 @@ def validate(
         typer.Option(help="Fit the machine to the measurements, and write it to a file."),
     ] = None,
     plot: options.Plot = None,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Compare predictions with measurements, and fit a machine to them.
 
@@ -50,6 +49,7 @@ def validate(
       han validate --machine emulated-1gbit 32KiB.json 128KiB.json whole.json
       han validate --machine emulated-1gbit *.json --fit my-cluster.yaml
     """
+    check_json(json_file)
     check_files(fit, plot=plot)
     runs = [read(path) for path in files]
     measured = [one for run in runs for one in measured_of(run)]
@@ -67,7 +67,10 @@ def validate(
         for one, case in zip(measured, cases, strict=True):
             rows.append(compared(one, case, model))
             advance()
-    _tell(Comparison(tuple(rows)), machine, plot, as_json)
+    found = Comparison(tuple(rows))
+    told = partial(_lines, found, machine)
+    answer(json_file, lambda: "\n".join(told()), partial(_document, found, machine))
+    drawn(plot, partial(_plot, found, machine))
 
 
 def _where(runs: Sequence[Report], machine: str) -> Where:
@@ -93,18 +96,14 @@ def _fit(first: MachineModel, cases: Sequence[Case], path: Path) -> MachineModel
     return model
 
 
-def _tell(found: Comparison, machine: str, plot: Path | None, as_json: bool) -> None:
+def _document(found: Comparison, machine: str) -> dict[str, Any]:
     same, clear, close = found.pairs()
-    if as_json:
-        say(json.dumps({
-            "machine": machine, "cases": len(found.rows),
-            "median_error": found.error_of(0.5), "error_of_90_percent": found.error_of(0.9),
-            "pairs": {"same_winner": same, "clear": clear, "too_close": close},
-            "rows": [_record(row) for row in found.rows],
-        }, indent=1))  # fmt: skip
-    else:
-        say("\n".join(_lines(found, machine)))
-    drawn(plot, partial(_plot, found, machine))
+    return {
+        "machine": machine, "cases": len(found.rows),
+        "median_error": found.error_of(0.5), "error_of_90_percent": found.error_of(0.9),
+        "pairs": {"same_winner": same, "clear": clear, "too_close": close},
+        "rows": [_record(row) for row in found.rows],
+    }  # fmt: skip
 
 
 def _record(row: Compared) -> dict[str, Any]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from han.cli import options
-from han.cli.common import say
+from han.cli.common import check_json, keep, prints
 from han.cli.plan import prove_file
 from han.cli.progress import phases
 
 
 def verify(
     files: Annotated[list[Path], typer.Argument(help="Files that 'han plan --save FILE' wrote.")],
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Prove stored plans right.
 
@@ -26,12 +25,12 @@ def verify(
     Example:
       han plan bcast 1MiB --nodes 8 --ppn 8 --save bcast.json && han verify bcast.json
     """
+    check_json(json_file)
+    tell = prints(json_file)
     proofs = []
     for path in files:
         with phases() as progress:
             proof = prove_file(path, progress)
         proofs.append({"file": str(path), **proof.as_dict()})
-        if not as_json:
-            say(f"{path}: {proof}")
-    if as_json:
-        say(json.dumps(proofs, indent=2))
+        tell(f"{path}: {proof}")
+    keep(proofs, json_file)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
@@ -130,9 +130,9 @@ def _cells(row: Merged, names: Sequence[str]) -> list[str]:
     return [format_size(row.nbytes), best, *times, f"{row.ratio:.2f}"]
 
 
-def to_json(rows: Sequence[Merged]) -> str:
-    """Return the merged rows as JSON."""
-    records = [
+def records(rows: Sequence[Merged]) -> list[dict[str, Any]]:
+    """Return the merged rows as plain data."""
+    return [
         {
             "collective": row.collective,
             "nbytes": row.nbytes,
@@ -146,4 +146,3 @@ def to_json(rows: Sequence[Merged]) -> str:
         }
         for row in rows
     ]
-    return json.dumps(records, indent=1)

@@ -97,7 +97,66 @@ def test_other_options_of_these_names_stay(line):
     assert renewed(line.split()[1:], known) == line.split()[1:]
 
 
+ALIKE = (
+    "--json", "--plot", "--config", "--dtype", "--op", "--root", "--time", "--iterations",
+    "--nodes", "--ppn", "--mesh", "--rdma", "--cores", "--sockets", "--oversubscribed",
+)  # fmt: skip
+NUMBERS = ("classes", "tune")  # of nodes and ranks, with commas
+
+
+def test_the_common_options_mean_the_same_in_all_commands():
+    found = {}
+    for row in COMMANDS:
+        for one in row.load().params:
+            for name in {*one.opts} & {*ALIKE} if not one.hidden else ():
+                several = name in ("--nodes", "--ppn") and row.name in NUMBERS
+                told = one.opts, one.required, one.is_flag, one.help
+                if row.name != "run" or name != "--json":  # of statistics, at the program's end
+                    found.setdefault((name, several), set()).add(tuple(map(str, told)))
+    assert {name for name, _ in found} == {*ALIKE}
+    assert {key: told for key, told in found.items() if len(told) > 1} == {}
+
+
+def test_every_command_writes_json_but_the_one_that_prints_it_always():
+    for row in COMMANDS:
+        names = {name for one in row.load().params for name in one.opts}
+        assert ("--json" in names) == (row.name != "schema")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "info", "explain bcast 8 --ppn 2", "plan bcast 8 --ppn 2", "paper bienz-14 8 --nodes 2",
+        "plan bcast 8 --ppn 2 --disassemble 0", "plan bcast 8 --ppn 2 --verify", "classes",
+        "diff default libnbc bcast 64 --nodes 2 --ppn 2", "paper",
+        "simulate 8 --machine emulated-1gbit",
+    ],
+)  # fmt: skip
+def test_json_goes_to_a_file_beside_the_text_or_alone_to_the_output(line, tmp_path):
+    words, file = shlex.split(line), tmp_path / "a.json"
+    text = call(*words, "--json", file)
+    assert not text.startswith(("{", "["))
+    there, printed = json.loads(file.read_text()), json.loads(call(*words, "--json"))
+    assert type(there) is type(printed)
+    assert len(there) == len(printed)
+
+
+def test_a_file_that_a_command_reads_is_not_written(tmp_path):
+    plan = tmp_path / "plan.json"
+    call("plan", "bcast", 8, "--ppn", 2, "--save", plan)
+    before = plan.read_bytes()
+    assert "would be overwritten" in refuse("verify", plan, "--json", plan)
+    assert plan.read_bytes() == before
+    out = tmp_path / "out.json"
+    call("verify", plan, "--json", out)
+    call("verify", plan, "--json", out)
+    assert json.loads(out.read_text())[0]["file"] == str(plan)
+
+
 def test_json_without_a_file_prints():
+    assert printing(["--json", "bcast", "8"]) == ["--json", "-", "bcast", "8"]
+    assert printing(["--json", "64KiB"]) == ["--json", "-", "64KiB"]
+    assert printing(["--json", "8.json"]) == ["--json", "8.json"]
     assert printing([]) == []
     assert printing(["--json"]) == ["--json", "-"]
     assert printing(["--json", "--time", "0"]) == ["--json", "-", "--time", "0"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from simulated_tuner import HERE, ShapeLab, answering, regrets, steady, tuned_on
 
-from han.cli.imagined import explanation_json
+from han.cli.imagined import explanation_record
 from han.config.config import Config
 from han.config.rules import LevelUse, Use
 from han.submodules.registry import plan_of_choice
@@ -94,7 +94,7 @@ def test_an_explanation_tells_from_where_a_choice_is_predicted(told):
         rules, call = rules_on(table, *shape), call_signature("bcast", 8)
         decision = rules.decide(call)
         plan = plan_of_choice(rules.topology, call, decision.choice, 1 << 24)
-        found = json.loads(explanation_json(Explanation(plan, decision)))["predicted"]
+        found = explanation_record(Explanation(plan, decision))["predicted"]
         assert found == expected or {**found, **expected} == found
         assert ("predicted from 2 x 2" in str(Explanation(plan, decision))) == bool(expected)
 
