@@ -26,6 +26,7 @@ from han.common.errors import (
 )
 from han.common.version import __version__ as __version__
 from han.config.rc import rc
+from han.config.untraced import watch
 
 if TYPE_CHECKING:
     from han.comm import Cartcomm, Comm, Distgraphcomm, Graphcomm, Topocomm, shared_arrays
@@ -61,6 +62,8 @@ __all__ = [
 for _name in __all__:
     if _name.endswith("Error"):
         globals()[_name].__module__ = __name__  # a traceback shows the public name
+
+watch()  # HAN_TRACE
 
 # Imported at first use: plans can be made and proved without an MPI library.
 _NEEDS_MPI = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
+from han.common import launcher
 from han.common.errors import (
     ArgumentError,
     ConfigError,
@@ -19,8 +19,6 @@ from han.common.errors import (
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# Variables in which launchers store a rank: Open MPI, PMIx, MPICH and Intel MPI, Slurm.
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 TAG = 31415  # of the messages below, in MPI.COMM_WORLD
 PATIENCE = 10.0  # seconds that a rank with a mistake waits for the other ranks
 NAP = 0.002
@@ -43,8 +41,7 @@ def is_first() -> bool:
     comm = world()
     if comm is not None:
         return comm.rank == 0
-    told = [os.environ[name] for name in RANK_VARIABLES if name in os.environ]
-    return not told or told[0] == "0"
+    return launcher.is_first()
 
 
 def is_mistake(error: HanError) -> bool:

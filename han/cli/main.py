@@ -23,6 +23,7 @@ from han.common.errors import HanError
 from han.common.library import require_mpi
 from han.common.suggest import unknown
 from han.common.version import __version__
+from han.config import untraced
 from han.config.environment import ENVIRONMENT, unknown_variables
 
 
@@ -176,6 +177,7 @@ def options(ctx: typer.Context, version: VersionFlag = False) -> None:
 
 def main() -> None:
     """Run the command line. An error that only one rank may raise ends all ranks."""
+    untraced.forget()  # of all but the programs of 'han run'
     if endings.is_first():
         for text in unknown_variables(os.environ):
             print(f"Warning: {text}", file=sys.stderr)

@@ -13,6 +13,7 @@ from han.cli.common import check_files
 from han.cli.executable import Executable, found
 from han.cli.program import CODE, MODULE, STDIN, UserProgram
 from han.common.errors import ArgumentError
+from han.config import untraced
 
 StatsFlag = Annotated[
     bool,
@@ -58,6 +59,7 @@ def run(
     _set(config, stats, json_file)
     if executable is not None:
         return Executable(executable, tuple(program))
+    untraced.watch()
     return UserProgram(tuple(program))
 
 

@@ -12,6 +12,7 @@ from processes import printed, python
 import han
 from han.cli import endings
 from han.cli.main import COMMANDS
+from han.common import launcher
 
 WIDTH = 80  # of a terminal, and of help
 MAIN = "import sys; sys.argv[0] = 'han'; from han.cli.main import main; main()"
@@ -122,7 +123,7 @@ def test_an_unknown_variable_is_a_warning():
 
 def test_before_mpi_is_loaded_the_launcher_tells_the_rank(monkeypatch):
     monkeypatch.setattr(endings, "world", lambda: None)
-    for name in endings.RANK_VARIABLES:
+    for name in launcher.RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert endings.is_first()
     monkeypatch.setenv("PMI_RANK", "3")
