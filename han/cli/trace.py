@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from han.cli import options
-from han.cli.common import check_files, drawn, say, write_file
+from han.cli.common import answer, check_files, check_json, drawn, write_file
 from han.common.errors import ArgumentError
 from han.common.tables import shown_table
+from han.config.untraced import PARTS
 from han.model.arrivals import arrivals
 from han.model.timeline import (
-    Share,
     Timeline,
     TimelineError,
-    remarks,
     shape_name,
     shares,
     stream_shares,
     typical_call,
 )
 from han.plots import timeline as plots_timeline
+from han.plots.page import page
+from han.trace import tables
 from han.trace.timeline_files import load, to_chrome
-from han.trace.timeline_parts import matches, merge, select, silent
+from han.trace.timeline_parts import matches, merge, select, silent, within
 
-PARTS = "trace-*.json"
-SHARES = ("overlapped", "waiting", "copying", "reducing")
-MOST_RANKS = 16  # in a table
-MOST_SHAPES = 8  # of which the table says who came last
 MOST_PANELS = 4  # in a picture
 
 
@@ -43,6 +39,10 @@ def trace(
     chrome: Annotated[
         Path | None,
         typer.Option(help="Write events for ui.perfetto.dev or chrome://tracing."),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page that stands alone: tables, and timelines to zoom into."),
     ] = None,
     plot: options.Plot = None,
     call: Annotated[
@@ -55,6 +55,16 @@ def trace(
     ranks: Annotated[
         str | None, typer.Option(metavar="LIST", help="Only these ranks: 0-7 or 0,4,8-11.")
     ] = None,
+    begin: Annotated[
+        float,
+        typer.Option(
+            "--from", min=0, metavar="S", help="Only from S seconds after the first task on."
+        ),
+    ] = 0.0,
+    end: Annotated[
+        float | None,
+        typer.Option("--to", min=0, metavar="S", help="Only up to S seconds after it."),
+    ] = None,
     comm: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Only this communicator, by its name in the table."),
@@ -63,7 +73,7 @@ def trace(
         list[Path] | None,
         typer.Option(help="Show a predicted timeline beside the measured ones. May be repeated."),
     ] = None,
-    as_json: options.JsonFlag = False,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Show when the tasks of a traced program ran.
 
@@ -78,22 +88,27 @@ def trace(
       HAN_TRACE=t mpiexec -n 4 python prog.py; han trace t
       han trace t --plot call.png
       han trace t --call 3 --ranks 0-7 --plot call.svg --predicted predicted.json
+      han trace t --html page.html
       han trace t --chrome trace.json
     """
-    check_files(chrome, plot=plot)
+    check_json(json_file)
+    check_files(chrome, html, plot=plot)
     wanted_ranks, wanted_call = _numbers(ranks), _call(call)
-    measured = _narrowed(_chosen(_read(places), comm), wanted_call, wanted_ranks)
+    read = _window(_chosen(_read(places), comm), begin, end)
+    measured = _narrowed(read, wanted_call, wanted_ranks)
     foreseen = _narrowed(_foreseen(predicted or (), measured), None, wanted_ranks)
     timelines = [*measured, *foreseen]
-    say(
-        _as_json(timelines)
-        if as_json
-        else "\n\n".join(
+    answer(
+        json_file,
+        lambda: "\n\n".join(
             _text(line, silent(line) if wanted_ranks is None else "") for line in timelines
-        )
+        ),
+        partial(_record, timelines),
     )
     if chrome is not None:
         write_file(chrome, to_chrome(timelines))
+    if html is not None:
+        write_file(html, page(timelines))
     drawn(plot, partial(_draw, timelines))
 
 
@@ -136,6 +151,19 @@ def _chosen(timelines: list[Timeline], comm: str | None) -> list[Timeline]:
     return found
 
 
+def _window(timelines: list[Timeline], begin: float, end: float | None) -> list[Timeline]:
+    """Keep what ran in a window of time, in the timelines that have it; raise if none has it."""
+    if not begin and end is None:
+        return timelines
+    kept = [within(line, begin, float("inf") if end is None else end) for line in timelines]
+    if not any(line.times for line in kept):
+        longest = max(line.end - line.begin for line in timelines)
+        raise TimelineError(
+            f"no tasks from {begin:g} s to {end or longest:g} s; the trace has {longest:.6g} s"
+        )
+    return [line for line in kept if line.times]
+
+
 def _narrowed(
     timelines: list[Timeline], call: tuple[int, int] | None, ranks: list[range] | None
 ) -> list[Timeline]:
@@ -171,35 +199,17 @@ def _call(text: str | None) -> tuple[int, int] | None:
 
 
 def _text(timeline: Timeline, remark: str) -> str:
-    name = f" {timeline.communicator}" if timeline.communicator else ""
-    found = shares(timeline)
-    rows = [
-        [
-            shape_name(row.collective, row.nbytes), row.kind, row.stream, str(row.tasks),
-            f"{row.median * 1e6:.2f}", *_columns(row.share),
-        ]
-        for row in stream_shares(timeline)
-    ]  # fmt: skip
-    each = [(f"rank {rank}", share) for rank, share in found.ranks.items()][:MOST_RANKS]
-    for whose, share in [("all ranks", found.overall), *each]:
-        rows.append([whose, "", "", "", "", *_columns(share)])
-    heads = ["call", "task", "stream", "tasks", "median us", *SHARES]
     lines = [
-        f"# {timeline.source}{name}: {timeline.title}{remarks(timeline)}{remark}",
-        *(f"# {one.describe()}" for one in arrivals(timeline)[:MOST_SHAPES]),
-        shown_table("", heads, rows, left=["task", "stream"]),
+        f"# {tables.title_of(timeline)}{remark}",
+        *(f"# {text}" for text in tables.sentences(timeline)),
+        shown_table("", tables.HEADS, tables.rows_of(timeline), left=tables.LEFT),
+        tables.left_out(timeline),
     ]
-    if len(found.ranks) > MOST_RANKS:
-        lines.append(f"... {len(found.ranks) - MOST_RANKS} more ranks, see --ranks and --json")
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
 
 
-def _columns(share: Share) -> list[str]:
-    return [f"{getattr(share, name) * 100:.1f} %" for name in SHARES]
-
-
-def _as_json(timelines: Sequence[Timeline]) -> str:
-    records = [
+def _record(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
+    return [
         {
             "source": line.source,
             "communicator": line.communicator,
@@ -212,7 +222,6 @@ def _as_json(timelines: Sequence[Timeline]) -> str:
         }
         for line in timelines
     ]
-    return json.dumps(records, indent=1)
 
 
 # ---- files ----------------------------------------------------------------------------------

@@ -60,6 +60,14 @@ def select(
     return replace(timeline, times=times)
 
 
+def within(timeline: Timeline, low: float, high: float) -> Timeline:
+    """Keep the tasks that run between two times, in seconds from the first task."""
+    low, high = timeline.begin + low, timeline.begin + high
+    return replace(
+        timeline, times=tuple(t for t in timeline.times if t.end >= low and t.begin <= high)
+    )
+
+
 def matches(timeline: Timeline, call: tuple[int, int] | None, ranks: Ranks | None) -> bool:
     """Return whether :func:`select` would keep anything."""
     wanted = None if ranks is None else joined(ranks)

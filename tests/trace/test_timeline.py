@@ -22,7 +22,7 @@ from han.model.timeline import (
     whole_tasks,
 )
 from han.plots import timeline as plots_timeline
-from han.plots.plots import PlotError
+from han.plots.style import PlotError
 from han.ranks.clocks import Clock, Reading, estimate
 from han.trace.timeline_files import COLUMNS, from_json, load, to_chrome, to_json
 from han.trace.timeline_parts import merge, select
@@ -288,7 +288,7 @@ def test_timelines_are_drawn_side_by_side(tmp_path, suffix):
 def test_timelines_of_one_communicator_have_one_axis():
     short, predicted = line(task("sb(0)", 0, 1), communicator="c"), line(task("sb(0)", 0, 2))
     every = [PIPELINE, short, predicted]
-    assert [plots_timeline._longest(one, every) for one in every] == [10, 2, 10]
+    assert [plots_timeline.longest_of(one, every) for one in every] == [10, 2, 10]
 
 
 def test_of_many_ranks_those_with_most_streams_are_drawn():
@@ -358,9 +358,23 @@ def test_pictures_and_trace_events_are_written(folder, tmp_path):
     assert gantt.read_bytes().startswith(PNG)
 
 
+def test_a_page_is_written(folder, tmp_path):
+    call(folder, "--html", tmp_path / "page.html")
+    assert "<canvas" in (tmp_path / "page.html").read_text()
+
+
+def test_a_window_of_time(folder):
+    text = call(folder, "--from", 8.5)
+    assert "rank 1" not in text
+    assert "sb" in text
+    assert "ib" not in text
+    assert call(folder, "--to", 100) == call(folder)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--from", "11", "--to", "12"], "no tasks from 11 s to 12 s; the trace has 10 s"),
         (["--call", "7"], "no tasks of call 7; the trace has 0"),
         (["--call", "x"], "--call 'x': a number expected, or request:number"),
         (["--ranks", "1-"], "--ranks '1-': numbers and ranges expected"),
