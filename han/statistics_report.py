@@ -10,7 +10,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from han.common.tables import shown_table
-from han.common.units import UNITS, plural, spans
+from han.common.units import UNITS, format_size, plural, spans
 from han.config.environment import PRINTED, VARIABLE
 from han.model.statistics import UNKNOWN, Record, Row, Statistics
 from han.ranks.last_words import Reporters
@@ -21,6 +21,7 @@ WHO = (
     "# Seconds include waits for ranks that come later. Who came last, in how many calls: run with "
     "HAN_TRACE=t, then 'han trace t'."
 )
+EXACT = 100_000  # bytes: sums below are written without rounding
 
 
 class Report:
@@ -119,7 +120,9 @@ def number(calls: float) -> str:
 
 
 def _short(nbytes: float) -> str:
-    """Return bytes with about three digits: ``1.25MiB``."""
+    """Return bytes as sizes are written, many bytes and means with about three digits."""
+    if nbytes == round(nbytes) and nbytes < EXACT:
+        return format_size(round(nbytes))
     for unit in ("GiB", "MiB", "KiB"):
         if nbytes >= UNITS[unit]:
             size = nbytes / UNITS[unit]
