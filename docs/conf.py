@@ -3,9 +3,13 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import mpi4py
+import typer
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 mpi4py.rc.initialize = False  # the reference imports han on one process, outside any job
 DOCS = Path(__file__).parent
@@ -13,6 +17,7 @@ ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))
 
 from han import __version__  # noqa: E402
+from han.cli import main  # noqa: E402
 
 SOURCE = "https://github.com/han-collectives/han"
 UNIT = re.compile(r"(?<=\d) (?=(?:B|[KMG]iB|us|ms|s|%)(?: |$))", re.M)
@@ -41,6 +46,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"han {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["versions.js"]
 html_copy_source = False
 html_sidebars = {page: [] for page in ("index", "does-it-help", "tutorial")}  # they have no pages
 html_theme_options = {
@@ -48,6 +54,9 @@ html_theme_options = {
     "github_url": SOURCE,
     "header_links_before_dropdown": 6,
     "show_toc_level": 2,
+    "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
+    # Each version of the list has the address of its site.
+    "switcher": {"json_url": "_static/versions.json", "version_match": release},
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
 }
@@ -73,7 +82,27 @@ def keep_units(app: Sphinx, docname: str, content: list[str]) -> None:
     content[0] = rows.sub(lambda row: UNIT.sub("\N{NO-BREAK SPACE}", row[0]), content[0])
 
 
+class Commands(SphinxDirective):
+    """A section for each command, with its help as the command prints it."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the sections."""
+        whole = typer.main.get_command(main.app)
+        with whole.make_context("han", [], resilient_parsing=True) as parent:
+            return [self._section(row.name, row.load(), parent) for row in main.COMMANDS]
+
+    def _section(self, name: str, command: Any, parent: Any) -> nodes.Node:
+        with command.make_context(name, [], parent=parent, resilient_parsing=True) as context:
+            context.terminal_width = context.max_content_width = 88
+            text = command.get_help(context)
+        section = nodes.section(ids=[f"han-{name}"])
+        section += nodes.title(text=f"han {name}")
+        section += nodes.literal_block(text, text, language="text")
+        return section
+
+
 def setup(app: Sphinx) -> None:
-    """Register the functions above."""
+    """Register the directive and the functions above."""
+    app.add_directive("han-commands", Commands)
     app.connect("source-read", point_to_source)
     app.connect("source-read", keep_units)
