@@ -93,7 +93,7 @@ class Commands(SphinxDirective):
 
     def _section(self, name: str, command: Any, parent: Any) -> nodes.Node:
         with command.make_context(name, [], parent=parent, resilient_parsing=True) as context:
-            context.terminal_width = context.max_content_width = 88
+            context.terminal_width = context.max_content_width = 76
             text = command.get_help(context)
         section = nodes.section(ids=[f"han-{name}"])
         section += nodes.title(text=f"han {name}")

@@ -33,6 +33,7 @@ PARTS = {
     "persistent": "start and wait of a persistent request",
 }
 ONCE = ("comm", "first", "shared", "init")  # the others are measured in turns
+ALIKE = 0.03  # of a time
 LATER = (Mode.BLOCKING, Mode.PERSISTENT)
 
 
@@ -53,12 +54,13 @@ class SetupCosts:
     def pays(self) -> int | None:
         """The least n for which n persistent calls cost less than n blocking ones; None: never.
 
-        n blocking calls cost first + (n - 1) cached, n persistent ones init + n persistent.
+        n blocking calls cost first + (n - 1) cached, n persistent ones init + n persistent. Times
+        that differ by less than ALIKE are those of calls that are alike.
         """
         ahead, gain = self.init - self.first + self.cached, self.cached - self.persistent
         if ahead < gain:
             return 1
-        return math.floor(ahead / gain) + 1 if gain > 0 else None
+        return math.floor(ahead / gain) + 1 if gain > ALIKE * self.cached else None
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""

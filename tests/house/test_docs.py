@@ -1,5 +1,6 @@
 """README and the pages of docs/: links, terms, variables; their commands exist, and run."""
 
+import json
 import os
 import re
 import subprocess
@@ -87,6 +88,12 @@ def test_the_reference_has_every_method_of_han() -> None:
     for kind in (han.Comm, han.Topocomm):
         ours = [base for base in kind.__mro__ if base.__module__.startswith("han.")]
         assert {n for base in ours for n in vars(base) if not n.startswith("_")} <= told
+
+
+def test_the_site_lists_this_version() -> None:
+    versions = json.loads((ROOT / "docs" / "_static" / "versions.json").read_text())
+    assert [one["version"] for one in versions if one["version"] == han.__version__]
+    assert all({"name", "url"} <= one.keys() for one in versions)
 
 
 def test_sizes() -> None:

@@ -27,6 +27,7 @@ def costs(**times):
         ({"init": 100, "first": 10, "cached": 10, "persistent": 9}, 101),
         ({"init": 10, "first": 100, "cached": 2, "persistent": 1}, 1),
         ({"init": 10, "first": 10, "cached": 2, "persistent": 2}, None),
+        ({"init": 10, "first": 10, "cached": 2, "persistent": 1.95}, None),
         ({"init": 10, "first": 5, "cached": 1, "persistent": 2}, None),
     ],
 )

@@ -40,6 +40,11 @@ def test_classes_of_sizes_are_powers_of_four():
     ]
 
 
+def test_bytes_are_written_as_sizes_are():
+    found = [report._short(n) for n in (8000, 65536, 1 << 20, 1.5e6, 1234.5, 80_000_000)]
+    assert found == ["8000B", "64KiB", "1MiB", "1.43MiB", "1.21KiB", "76.3MiB"]
+
+
 def test_the_size_of_a_call_is_that_of_its_message_or_of_one_block():
     in_place, none = MPI.IN_PLACE, None
     forty = np.zeros(40)
