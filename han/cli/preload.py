@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from han.cli import options
-from han.cli.common import say
+from han.cli.common import answer, check_files
 from han.cli.executable import settings
 
 
-def preload(as_json: options.JsonFlag = False) -> None:
+def preload(json_file: options.JsonFile = None) -> None:
     """Print the variables with which a C or Fortran program uses han.
 
     `han run PROGRAM` sets them for one program.
@@ -19,5 +17,6 @@ def preload(as_json: options.JsonFlag = False) -> None:
       srun env $(han preload) ./program
       mpiexec -n 8 env $(han preload) HAN_STATS=1 ./program
     """
+    check_files(json_file)
     found = settings()
-    say(json.dumps(found) if as_json else "\n".join(f"{name}={found[name]}" for name in found))
+    answer(json_file, lambda: "\n".join(f"{name}={found[name]}" for name in found), lambda: found)

@@ -13,7 +13,7 @@ from han.cli.older import NOTE, renewed
 from han.cli.words import calls_of
 
 FILES = ("verify", "validate", "compare", "trace")  # whose words are files
-OTHERS = ("info", "schema", "calibrate", "run", *FILES)
+OTHERS = ("info", "schema", "calibrate", "preload", "run", *FILES)
 
 
 def parsed(line):
