@@ -1,20 +1,14 @@
-"""The tables of ``han bench``, and how long its batches are."""
+"""The tables of ``han bench``."""
 
 import pytest
 
-from han.measure.bench import SHORTEST_BATCH, BenchRow, Settings, head, table_head, table_row
+from han.measure.bench import BenchRow, Settings, head, table_head, table_row
 from han.measure.bench_machine import Machine
 from han.model.measurements import Times
 from han.tuning.costs.estimates import Estimate
 
 WIDE = Times(13_540.1, 11_246.5, 18_530.9, 3)
 MACHINE = Machine("AMD EPYC", 2, "0-1 allowed", "Intel MPI 2021.18.1", "", "4", "3.11", 2, 1)
-
-
-def test_batches_fill_the_time_that_is_given():
-    few, many = (Settings(seconds=seconds, rounds=3) for seconds in (0, 6))
-    assert few.batch_seconds == SHORTEST_BATCH
-    assert many.batch_seconds == 1
 
 
 @pytest.mark.parametrize("settings", [Settings(), Settings(tuned=True), Settings(only="han")])
