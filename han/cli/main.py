@@ -71,6 +71,7 @@ COMMANDS = (
     Command("validate", "Compare predictions with measurements, or fit a machine."),
     Command("calibrate", "Measure this machine, and keep what was found."),
     Command("bench", "Measure han and the MPI library in turns."),
+    Command("bench-c", "Measure han and the MPI library as C programs call them."),
     Command("compare", "Tabulate runs under several MPI libraries."),
     Command("ablation", "Measure the worth of each optimisation."),
     Command("setup-costs", "Measure the costs of first and persistent calls."),

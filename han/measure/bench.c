@@ -1,16 +1,18 @@
-/* Times of collectives from C: MPI's public names, which han serves under `han run`, and the MPI library's
- * own functions behind them, in turns.
+/* Times of collectives from C: MPI's public names, which han serves, and the MPI library's own functions
+ * behind them, in turns. `han bench-c` compiles and runs it.
  *
- *     mpiexec -n 2 han run ./bench ROUNDS SECONDS COLLECTIVE... -- BYTES...
+ *     bench ROUNDS SECONDS COLLECTIVE... -- BYTES...
  *
- * Rank 0 prints a line for each call: collective, bytes, and for both the least, the median and the most
- * microseconds of the rounds, each the mean of a batch of calls on the slowest rank. */
+ * Rank 0 prints a line for each call: microseconds of han and of the library (medians of the rounds, each
+ * the mean of a batch of calls on the slowest rank), how many times as long the library takes, and the
+ * least and the greatest of this ratio over the rounds; at the end the geometric mean. */
+#include <math.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 101, MOST_CALLS = 10000 };
+enum { MOST_ROUNDS = 101, MOST_CALLS = 10000, WARM = 10 };
 
 static char *sent, *received;
 static int rank, size, *counts, *places;
@@ -18,7 +20,7 @@ static int rank, size, *counts, *places;
 typedef void call_fn(int n);
 
 /* A call by its public name, and by MPI's own. `n`: bytes of a message, or of a block. */
-#define CALL(NAME, FUNCTION, ...)                                      \
+#define CALL(NAME, FUNCTION, ...)                                              \
     static void NAME##_public(int n) { (void)n, MPI_##FUNCTION(__VA_ARGS__); } \
     static void NAME##_own(int n) { (void)n, PMPI_##FUNCTION(__VA_ARGS__); }
 #define D MPI_DOUBLE
@@ -66,25 +68,38 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, by_size);
+    return values[n / 2];
+}
+
+static double logarithms; /* of the ratios so far */
+static int rows;
+
+static void tell(const char *name, int n, int rounds, double *han, double *library) {
+    double ratio[MOST_ROUNDS];
+    for (int k = 0; k < rounds; k++) ratio[k] = library[k] / han[k];
+    double middle = median(ratio, rounds), own = median(han, rounds);
+    logarithms += log(middle);
+    rows++;
+    printf("%-15s %9d %10.3f %10.3f %7.2f  (%.2f .. %.2f)\n", name, n, own, median(library, rounds),
+           middle, ratio[0], ratio[rounds - 1]);
+    fflush(stdout);
+}
+
 static void measure(int which, int n, int rounds, double seconds) {
-    double times[2][MOST_ROUNDS];
+    double han[MOST_ROUNDS], library[MOST_ROUNDS];
     for (int r = 0; r < size; r++) counts[r] = n, places[r] = r * n;
-    for (int k = 0; k < 10; k++) CALLS[which].public(n), CALLS[which].own(n);
+    for (int k = 0; k < WARM; k++) CALLS[which].public(n), CALLS[which].own(n);
     double once = batch(CALLS[which].public, n, 3) + batch(CALLS[which].own, n, 3);
     int calls = (int)(seconds * 1e6 / rounds / once);
     calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls;
     PMPI_Bcast(&calls, 1, MPI_INT, 0, W);
     for (int k = 0; k < rounds; k++) {
-        times[0][k] = batch(CALLS[which].public, n, calls);
-        times[1][k] = batch(CALLS[which].own, n, calls);
+        han[k] = batch(CALLS[which].public, n, calls);
+        library[k] = batch(CALLS[which].own, n, calls);
     }
-    for (int k = 0; k < 2; k++) qsort(times[k], (size_t)rounds, sizeof times[k][0], by_size);
-    if (rank) return;
-    printf("%s %d", CALLS[which].name, n);
-    for (int k = 0; k < 2; k++)
-        printf(" %.4f %.4f %.4f", times[k][0], times[k][rounds / 2], times[k][rounds - 1]);
-    printf("\n");
-    fflush(stdout);
+    if (!rank) tell(CALLS[which].name, n, rounds, han, library);
 }
 
 int main(int argc, char **argv) {
@@ -101,11 +116,17 @@ int main(int argc, char **argv) {
     places = calloc((size_t)size, sizeof *places);
     if (argc < 4 || !sent || !received || !counts || !places) MPI_Abort(W, 2);
     int rounds = atoi(argv[1]) < MOST_ROUNDS ? atoi(argv[1]) : MOST_ROUNDS;
+    if (!rank)
+        printf("# han beside the MPI library from C, %d ranks, %d rounds in turns\n"
+               "%-15s %9s %10s %10s %7s  (least .. most)\n",
+               size, rounds, "collective", "bytes", "han us", "library us", "ratio");
     for (int c = 3; c < split; c++)
         for (int which = 0; which < N_CALLS; which++)
             if (!strcmp(argv[c], CALLS[which].name))
                 for (int k = split + 1; k < argc; k++)
                     measure(which, atoi(argv[k]), rounds, atof(argv[2]));
+    if (!rank && rows)
+        printf("# geometric mean of %d ratios: %.2f\n", rows, exp(logarithms / rows));
     MPI_Finalize();
     return 0;
 }

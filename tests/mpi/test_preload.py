@@ -116,6 +116,19 @@ def test_a_python_program_is_not_served_twice(built):
     assert (done.returncode, done.stdout) == (0, "20 20 "), done.stderr
 
 
+def test_measuring_from_c(built):
+    words = "allreduce,alltoallv", "8,1KiB", "--rounds", "3", "--time", "0.01"
+    done = start(2, sys.executable, "-m", "han", "bench-c", *words)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line[0] != "#"]
+    assert [(row[0], row[1]) for row in rows[1:]] == [
+        ("allreduce", "8"), ("allreduce", "1024"), ("alltoallv", "8"), ("alltoallv", "1024")
+    ]  # fmt: skip
+    assert all(float(row[2]) > 0 for row in rows[1:])
+    wrong = start(1, sys.executable, "-m", "han", "bench-c", "alreduce")
+    assert "did you mean 'allreduce'" in wrong.stderr
+
+
 def test_what_is_an_executable(tmp_path):
     for name, text, mode, expected in (
         ("a.py", "#!/usr/bin/env python\n", 0o755, False), ("b.py", "print()", 0o644, False),

@@ -1,0 +1,76 @@
+"""The command ``han bench-c``: han beside the MPI library, called from C."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from han.cli import options
+from han.cli.executable import Executable
+from han.cli.words import calls_of
+from han.common.errors import ArgumentError, MissingLibraryError
+from han.common.suggest import expect_known
+from han.common.units import parse_sizes
+
+SOURCE = Path(__file__).parents[1] / "measure" / "bench.c"
+COLLECTIVES = (
+    "barrier", "bcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall",
+    "reduce_scatter", "scan", "exscan", "gatherv", "scatterv", "allgatherv", "alltoallv",
+)  # fmt: skip
+COMPILER, MOST_BYTES = "mpicc", 1 << 27
+
+
+def bench_c(
+    words: options.Calls = None,
+    rounds: Annotated[int, typer.Option(min=1, max=101, help="Batches of each, in turns.")] = 9,
+    time: options.Time = 0.3,
+    config: options.Config = None,
+) -> Executable:
+    """Measure han beside the MPI library as C programs call them, in turns, in the same run.
+
+    A program is compiled with mpicc, which must be that of the MPI library, and run on all ranks.
+    Without names all blocking collectives are measured that a C program may leave to han.
+
+    \b
+    Examples:
+      mpiexec -n 4 han bench-c
+      mpiexec -n 2 han bench-c allreduce,bcast 8:64KiB:8 --rounds 15
+    """
+    from han.config.rc import rc
+
+    given = calls_of(words, COLLECTIVES, "8:64KiB:8")
+    for name in given.names:
+        expect_known("collective", name, COLLECTIVES)
+    rc.config = config
+    sizes = parse_sizes(given.sizes)
+    if max(sizes) > MOST_BYTES:
+        raise ArgumentError(f"{max(sizes)} bytes: a message or a block has at most 128 MiB")
+    arguments = [str(rounds), str(time), *given.names, "--", *map(str, sizes)]
+    return Executable(_compiled(), ("bench", *arguments))
+
+
+def _compiled() -> str:
+    """Compile the program; return the path of a file of this process, which ends with it."""
+    compiler = shutil.which(COMPILER)
+    if compiler is None:
+        raise MissingLibraryError(
+            f"han bench-c needs {COMPILER}, the MPI library's compiler, on PATH: load the "
+            "library's module, or install its package for developers"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "bench")
+        done = subprocess.run(
+            [compiler, "-O2", str(SOURCE), "-o", str(program), "-lm"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise MissingLibraryError(f"{COMPILER} cannot compile {SOURCE}: {done.stderr.strip()}")
+        file = os.memfd_create("bench", 0)
+        os.write(file, program.read_bytes())
+    return f"/proc/self/fd/{file}"
