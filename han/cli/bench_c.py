@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from han.cli import options
+from han.cli.common import check_files
 from han.cli.executable import Executable
 from han.cli.words import calls_of
 from han.common.errors import ArgumentError, MissingLibraryError
@@ -31,6 +32,7 @@ def bench_c(
     rounds: Annotated[int, typer.Option(min=1, max=101, help="Batches of each, in turns.")] = 9,
     time: options.Time = 0.3,
     config: options.Config = None,
+    json_file: options.JsonFile = None,
 ) -> Executable:
     """Measure han beside the MPI library as C programs call them, in turns, in the same run.
 
@@ -40,7 +42,7 @@ def bench_c(
     \b
     Examples:
       mpiexec -n 4 han bench-c
-      mpiexec -n 2 han bench-c allreduce,bcast 8:64KiB:8 --rounds 15
+      mpiexec -n 2 han bench-c allreduce,bcast 8:64KiB:8 --rounds 15 --json c.json
     """
     from han.config.rc import rc
 
@@ -51,7 +53,9 @@ def bench_c(
     sizes = parse_sizes(given.sizes)
     if max(sizes) > MOST_BYTES:
         raise ArgumentError(f"{max(sizes)} bytes: a message or a block has at most 128 MiB")
-    arguments = [str(rounds), str(time), *given.names, "--", *map(str, sizes)]
+    check_files(json_file)
+    output = "" if json_file is None else str(json_file)
+    arguments = [output, str(rounds), str(time), *given.names, "--", *map(str, sizes)]
     return Executable(_compiled(), ("bench", *arguments))
 
 

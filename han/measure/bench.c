@@ -1,11 +1,12 @@
 /* Times of collectives from C: MPI's public names, which han serves, and the MPI library's own functions
  * behind them, in turns. `han bench-c` compiles and runs it.
  *
- *     bench ROUNDS SECONDS COLLECTIVE... -- BYTES...
+ *     bench JSON ROUNDS SECONDS COLLECTIVE... -- BYTES...
  *
  * Rank 0 prints a line for each call: microseconds of han and of the library (medians of the rounds, each
  * the mean of a batch of calls on the slowest rank), how many times as long the library takes, and the
- * least and the greatest of this ratio over the rounds; at the end the geometric mean. */
+ * least and the greatest of this ratio over the rounds; at the end the geometric mean. It writes the same
+ * as JSON to the file JSON, unless this is "". */
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -75,16 +76,49 @@ static double median(double *values, int n) {
 
 static double logarithms; /* of the ratios so far */
 static int rows;
+static FILE *json, *table;
 
 static void tell(const char *name, int n, int rounds, double *han, double *library) {
     double ratio[MOST_ROUNDS];
     for (int k = 0; k < rounds; k++) ratio[k] = library[k] / han[k];
     double middle = median(ratio, rounds), own = median(han, rounds);
+    double other = median(library, rounds);
+    if (json)
+        fprintf(
+            json,
+            "%s\n  {\"collective\": \"%s\", \"bytes\": %d, \"han_us\": %.4f, \"library_us\": %.4f, "
+            "\"ratio\": %.3f, \"least\": %.3f, \"most\": %.3f}",
+            rows ? "," : "", name, n, own, other, middle, ratio[0], ratio[rounds - 1]);
+    if (table)
+        fprintf(table, "%-15s %9d %10.3f %10.3f %7.2f  (%.2f .. %.2f)\n", name, n, own, other,
+                middle, ratio[0], ratio[rounds - 1]);
+    fflush(stdout);
     logarithms += log(middle);
     rows++;
-    printf("%-15s %9d %10.3f %10.3f %7.2f  (%.2f .. %.2f)\n", name, n, own, median(library, rounds),
-           middle, ratio[0], ratio[rounds - 1]);
-    fflush(stdout);
+}
+
+/* Open the outputs of rank 0, and write what comes first; false without a file. */
+static int begin(const char *path, int rounds) {
+    const int printed = !strcmp(path, "-");
+    if (*path) json = printed ? stdout : fopen(path, "w");
+    if (*path && !json) return 0;
+    table = printed ? NULL : stdout;
+    if (json)
+        fprintf(json, "{\"format\": \"han-bench-c\", \"ranks\": %d, \"rounds\": %d, \"rows\": [",
+                size, rounds);
+    if (table)
+        fprintf(table,
+                "# han beside the MPI library from C, %d ranks, %d rounds in turns\n"
+                "%-15s %9s %10s %10s %7s  (least .. most)\n",
+                size, rounds, "collective", "bytes", "han us", "library us", "ratio");
+    return 1;
+}
+
+static void end(void) {
+    if (json) fprintf(json, "\n]}\n");
+    if (table && rows)
+        fprintf(table, "# geometric mean of %d ratios: %.2f\n", rows, exp(logarithms / rows));
+    if (json && json != stdout) fclose(json);
 }
 
 static void measure(int which, int n, int rounds, double seconds) {
@@ -103,7 +137,7 @@ static void measure(int which, int n, int rounds, double seconds) {
 }
 
 int main(int argc, char **argv) {
-    int split = 3, most = 0;
+    int split = 4, most = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(W, &rank);
     MPI_Comm_size(W, &size);
@@ -114,19 +148,18 @@ int main(int argc, char **argv) {
     received = calloc(room, 1);
     counts = calloc((size_t)size, sizeof *counts);
     places = calloc((size_t)size, sizeof *places);
-    if (argc < 4 || !sent || !received || !counts || !places) MPI_Abort(W, 2);
-    int rounds = atoi(argv[1]) < MOST_ROUNDS ? atoi(argv[1]) : MOST_ROUNDS;
-    if (!rank)
-        printf("# han beside the MPI library from C, %d ranks, %d rounds in turns\n"
-               "%-15s %9s %10s %10s %7s  (least .. most)\n",
-               size, rounds, "collective", "bytes", "han us", "library us", "ratio");
-    for (int c = 3; c < split; c++)
+    if (argc < 5 || !sent || !received || !counts || !places) MPI_Abort(W, 2);
+    int rounds = atoi(argv[2]) < MOST_ROUNDS ? atoi(argv[2]) : MOST_ROUNDS;
+    if (!rank && !begin(argv[1], rounds)) {
+        fprintf(stderr, "%s cannot be written\n", argv[1]);
+        MPI_Abort(W, 2);
+    }
+    for (int c = 4; c < split; c++)
         for (int which = 0; which < N_CALLS; which++)
             if (!strcmp(argv[c], CALLS[which].name))
                 for (int k = split + 1; k < argc; k++)
-                    measure(which, atoi(argv[k]), rounds, atof(argv[2]));
-    if (!rank && rows)
-        printf("# geometric mean of %d ratios: %.2f\n", rows, exp(logarithms / rows));
+                    measure(which, atoi(argv[k]), rounds, atof(argv[3]));
+    if (!rank) end();
     MPI_Finalize();
     return 0;
 }

@@ -116,15 +116,18 @@ def test_a_python_program_is_not_served_twice(built):
     assert (done.returncode, done.stdout) == (0, "20 20 "), done.stderr
 
 
-def test_measuring_from_c(built):
-    words = "allreduce,alltoallv", "8,1KiB", "--rounds", "3", "--time", "0.01"
+def test_measuring_from_c(built, tmp_path):
+    path = tmp_path / "c.json"
+    words = "allreduce,alltoallv", "8,1KiB", "--rounds", "3", "--time", "0.01", "--json", str(path)
     done = start(2, sys.executable, "-m", "han", "bench-c", *words)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if line[0] != "#"]
     assert [(row[0], row[1]) for row in rows[1:]] == [
         ("allreduce", "8"), ("allreduce", "1024"), ("alltoallv", "8"), ("alltoallv", "1024")
     ]  # fmt: skip
-    assert all(float(row[2]) > 0 for row in rows[1:])
+    record = json.loads(path.read_text())
+    assert [row["collective"] for row in record["rows"]] == [row[0] for row in rows[1:]]
+    assert all(row["han_us"] > 0 for row in record["rows"])
     wrong = start(1, sys.executable, "-m", "han", "bench-c", "alreduce")
     assert "did you mean 'allreduce'" in wrong.stderr
 
