@@ -140,6 +140,8 @@ def main(
 
     Exits with 1 if the ranks' weights differ in any bit.
     """
+    if backend is Backend.MPI and not dist.is_mpi_available():
+        raise typer.BadParameter("this PyTorch is built without MPI: --backend han or gloo")
     torch.set_num_threads(1)
     settings = Settings(epochs, batch, hidden, seed)
     dist.init_process_group(backend.value)

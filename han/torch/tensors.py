@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,13 +20,15 @@ NUMBERS = frozenset({
 })  # fmt: skip
 NARROW = torch.float32  # in which shorter floating-point numbers are combined: one rounding
 OPS = {
-    ReduceOp.SUM: MPI.SUM, ReduceOp.AVG: MPI.SUM, ReduceOp.PRODUCT: MPI.PROD,
-    ReduceOp.MIN: MPI.MIN, ReduceOp.MAX: MPI.MAX, ReduceOp.BAND: MPI.BAND,
-    ReduceOp.BOR: MPI.BOR, ReduceOp.BXOR: MPI.BXOR,
+    "SUM": MPI.SUM, "AVG": MPI.SUM, "PRODUCT": MPI.PROD, "MIN": MPI.MIN, "MAX": MPI.MAX,
+    "BAND": MPI.BAND, "BOR": MPI.BOR, "BXOR": MPI.BXOR,
 }  # fmt: skip
-BITWISE = frozenset({MPI.BAND.handle, MPI.BOR.handle, MPI.BXOR.handle})
+BITWISE = ("BAND", "BOR", "BXOR")
+OF_COMPLEX = ("SUM", "AVG")
 # A sum of truth values is a disjunction, and their product a conjunction, as in NCCL.
-OF_TRUTHS = {MPI.SUM.handle: MPI.MAX, MPI.PROD.handle: MPI.MIN}
+OF_TRUTHS = {"SUM": MPI.MAX, "PRODUCT": MPI.MIN}
+# The numbers of torch's operations, which are their hashes: comparing operations takes microseconds
+NAMES = {int(getattr(ReduceOp, name)): name for name in (*OPS, "PREMUL_SUM")}
 
 
 class Moved(NamedTuple):
@@ -115,7 +118,7 @@ def operand(tensor: Tensor, op: Any, size: int, step: str) -> Operand:
     Raises ArgumentError for an operation that han or the type of the elements does not have.
     """
     mine = checked(tensor, step)
-    mpi, average = _op(op, mine.dtype, step)
+    mpi, average = _op(hash(op), mine.dtype, step)
     real = _real(mine)
     data = real.contiguous() if real.dtype in NUMBERS else real.to(NARROW).contiguous()
     return Operand(real, data, mpi, size if average else 0)
@@ -147,25 +150,21 @@ def _real(tensor: Tensor) -> Tensor:
     return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
 
 
-def _op(op: Any, dtype: torch.dtype, step: str) -> tuple[MPI.Op, bool]:
+@cache
+def _op(number: int, dtype: torch.dtype, step: str) -> tuple[MPI.Op, bool]:
     """Return MPI's operation for one of torch, and whether the result is to be an average."""
-    kind = getattr(op, "op", op)
-    name = str(kind).rpartition(".")[2]
-    found = OPS.get(kind)
-    if found is None:
-        raise ArgumentError(
-            f"{step}: han has no {name}; multiply the tensor before a SUM, or after it"
-        )
-    average, number = kind == ReduceOp.AVG, str(dtype).rpartition(".")[2]
-    if found.handle in BITWISE and (dtype.is_floating_point or dtype.is_complex):
-        raise ArgumentError(f"{step}: {name} is not defined on {number}; pass integers or bool")
-    if average and not (dtype.is_floating_point or dtype.is_complex):
-        raise ArgumentError(
-            f"{step}: averages of {number} are not {number}; SUM the tensor, then divide"
-        )
-    if dtype.is_complex and found.handle != MPI.SUM.handle:
-        raise ArgumentError(f"{step}: {name} is not defined on {number}; complex takes SUM and AVG")
-    return (OF_TRUTHS.get(found.handle, found) if dtype == torch.bool else found), average
+    name, kind = NAMES.get(number, str(number)), str(dtype).rpartition(".")[2]
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    if name not in OPS:
+        raise ArgumentError(f"{step}: han has no {name}; SUM the tensor, and scale it before")
+    if name in BITWISE and not whole:
+        raise ArgumentError(f"{step}: {name} is not defined on {kind}; pass integers or bool")
+    if name == "AVG" and whole:
+        raise ArgumentError(f"{step}: averages of {kind} are not {kind}; SUM, then divide")
+    if dtype.is_complex and name not in OF_COMPLEX:
+        raise ArgumentError(f"{step}: {name} is not defined on {kind}; complex takes SUM and AVG")
+    truths = OF_TRUTHS if dtype == torch.bool else {}
+    return truths.get(name, OPS[name]), name == "AVG"
 
 
 def _deliver(data: Tensor, tensor: Tensor) -> None:

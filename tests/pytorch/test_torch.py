@@ -109,6 +109,26 @@ dist.init_process_group("han", **more)
     assert said in done.stderr
 
 
+@with_torch
+@pytest.mark.slow
+def test_a_rank_that_leaves_is_told_in_the_backward_pass(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text("""
+import torch, torch.distributed as dist, han.torch
+dist.init_process_group("han")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+if dist.get_rank() == 1:
+    raise ValueError("no input")
+try:
+    model(torch.rand(2, 8)).sum().backward()
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+""")
+    done = job(2, path)
+    assert done.returncode != 0
+    assert "rank 1 left: it raised ValueError: no input" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("version", "said"),
     [("2.4.0+cpu", "needs PyTorch 2.13, this is 2.4.0+cpu"), ("2.13.0", "is built without")],
