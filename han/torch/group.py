@@ -28,7 +28,7 @@ from torch.distributed.distributed_c10d import (
 
 from han.comm import Comm
 from han.torch.checks import check_blocks, check_same, splits
-from han.torch.tensors import flattened, joined, moved, only, operand
+from han.torch.tensors import apart, flattened, joined, moved, only, operand
 from han.torch.works import Several, Watcher, Work, nothing
 
 Tensors = Sequence[Tensor]
@@ -85,11 +85,18 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]  # without torch's types i
         return self._store
 
     def shutdown(self) -> None:
-        """Wait for all calls, and free the communicator; collective."""
-        while self._works:
-            self._works.popleft().wait()
-        self._watcher.stop()
-        self.comm.Free()
+        """Wait for all calls, and free the communicator; collective.
+
+        Raises the error of a call that nobody has waited for.
+        """
+        try:
+            for work in self._works:
+                if not work.is_completed():
+                    work.wait()
+        finally:
+            self._works.clear()
+            self._watcher.stop()
+            self.comm.Free()
 
     def abort(self) -> None:
         """Make the group unusable on all its ranks."""
@@ -165,11 +172,12 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]  # without torch's types i
         """Combine a tensor of all ranks; `counts` are the elements of each rank's part."""
         mine = operand(input, opts.reduceOp, self.comm.size, step)
         into = mine.like(output, step)
+        send = apart(mine.data, into.data)
         if len({*counts}) == 1:
-            arguments: tuple[Any, ...] = mine.data, into.data, mine.op
+            arguments: tuple[Any, ...] = send, into.data, mine.op
             return self._call("reduce_scatter_block", arguments, opts, [output], into.deliver)
         lengths = [count * (2 if input.is_complex() else 1) for count in counts]
-        arguments = mine.data, into.data, lengths, mine.op
+        arguments = send, into.data, lengths, mine.op
         return self._call("reduce_scatter", arguments, opts, [output], into.deliver)
 
     # ---- movements --------------------------------------------------------------------------
@@ -196,7 +204,9 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]  # without torch's types i
         step = "all_gather_single"
         splits([], output.numel(), input.numel(), self.comm.size, step)
         send, into = moved(input, step).data, moved(output, step)
-        return self._call("allgather", (send, into.data), opts, [output], into.deliver)
+        place = into.data.data_ptr() + self.comm.rank * send.nbytes
+        mine = MPI.IN_PLACE if send.data_ptr() == place else apart(send, into.data)
+        return self._call("allgather", (mine, into.data), opts, [output], into.deliver)
 
     _allgather_base = all_gather_single
 
@@ -247,12 +257,13 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]  # without torch's types i
     ) -> Work:  # fmt: skip
         """Give each rank its rows of `input`; without lists of rows all ranks get as many."""
         step, size = "all_to_all_single", self.comm.size
-        send, into = moved(input, step), moved(output, step)
-        sent = splits(input_splits, send.data.numel(), None, size, step, len_of(input))
+        into = moved(output, step)
+        send = apart(moved(input, step).data, into.data)
+        sent = splits(input_splits, send.numel(), None, size, step, len_of(input))
         found = splits(output_splits, into.data.numel(), None, size, step, len_of(output))
         if not output_splits and not input_splits:
-            return self._call("alltoall", (send.data, into.data), opts, [output], into.deliver)
-        arguments = [send.data, sent], [into.data, found]
+            return self._call("alltoall", (send, into.data), opts, [output], into.deliver)
+        arguments = [send, sent], [into.data, found]
         return self._call("alltoallv", arguments, opts, [output], into.deliver)
 
     alltoall_base = all_to_all_single

@@ -135,6 +135,13 @@ def joined(tensors: Sequence[Tensor], step: str, filled: bool) -> Joined:
     return Joined(parts, data, counts)
 
 
+def apart(send: Tensor, recv: Tensor) -> Tensor:
+    """Return `send`, or a copy of it if it overlaps `recv`, which MPI does not allow."""
+    first, begin = send.data_ptr(), recv.data_ptr()
+    overlap = first < begin + recv.nbytes and begin < first + send.nbytes
+    return send.clone() if overlap else send
+
+
 def flattened(tensors: Sequence[Tensor], step: str) -> Tensor:
     """Return the elements of tensors of one type, one tensor after the other."""
     kinds = {str(tensor.dtype): None for tensor in tensors}

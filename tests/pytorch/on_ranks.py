@@ -12,6 +12,20 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from expected import (
+    DTYPES,
+    SHAPE,
+    WAYS,
+    apart,
+    combined,
+    given,
+    made,
+    ops_of,
+    rank,
+    same,
+    same_bytes,
+    size,
+)  # fmt: skip
 from mpi4py import MPI
 from torch import nn
 from torch.distributed import ReduceOp
@@ -19,84 +33,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import han
 import han.torch
-
-INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
-FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-COMPLEX = [torch.complex64, torch.complex128]
-DTYPES = [torch.bool, *INTEGERS, *FLOATS, *COMPLEX]
-OPS = {
-    ReduceOp.SUM: lambda a: a.sum(0),
-    ReduceOp.AVG: lambda a: a.sum(0) / len(a),
-    ReduceOp.PRODUCT: lambda a: a.prod(0),
-    ReduceOp.MIN: lambda a: a.amin(0),
-    ReduceOp.MAX: lambda a: a.amax(0),
-    ReduceOp.BAND: functools.partial(functools.reduce, torch.bitwise_and),
-    ReduceOp.BOR: functools.partial(functools.reduce, torch.bitwise_or),
-    ReduceOp.BXOR: functools.partial(functools.reduce, torch.bitwise_xor),
-}
-BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
-SHAPE = (4, 3)
-WAYS = ("waits", "starts", "has a future")
-
-
-def rank():
-    return dist.get_rank()
-
-
-def size():
-    return dist.get_world_size()
-
-
-def given(r, dtype, shape=SHAPE):
-    """Return the tensor of a rank: small numbers, which all types hold."""
-    count = torch.Size(shape).numel()
-    numbers = (torch.arange(count) + r) % 3
-    return numbers.to(dtype).reshape(shape)
-
-
-def ops_of(dtype):
-    """Return the operations that a type has."""
-    if dtype.is_complex:
-        return [ReduceOp.SUM, ReduceOp.AVG]
-    whole = not dtype.is_floating_point
-    return [
-        op for op in OPS
-        if not (op == ReduceOp.AVG and whole) and not (op in BITWISE and not whole)
-    ]  # fmt: skip
-
-
-def combined(op, dtype, ranks=None, make=given):
-    """Return what the operation makes of the tensors of all ranks."""
-    wide = torch.complex128 if dtype.is_complex else torch.int64
-    wide = torch.float64 if dtype.is_floating_point else wide
-    several = torch.stack([make(r, dtype).to(wide) for r in ranks or range(size())])
-    return OPS[op](several).to(dtype)
-
-
-def made(way, call):
-    """Make a call in one of the ways: the program waits at once, for the work, or for a future."""
-    work = call(way != "waits")
-    if way == "waits":
-        assert work is None
-    elif way == "starts":
-        assert work.wait()
-        assert work.is_completed()
-        assert work.is_success()
-    else:
-        work.get_future().wait()
-
-
-def same(found, expected):
-    assert found.dtype == expected.dtype
-    assert torch.equal(found, expected), (found, expected)
-
-
-def apart(tensor):
-    """Return a copy whose elements are not one after the other."""
-    wide = torch.zeros(*tensor.shape, 2, dtype=tensor.dtype)
-    wide[..., 0] = tensor
-    return wide[..., 0]
-
 
 # ---- collectives --------------------------------------------------------------------------------
 
@@ -177,10 +113,6 @@ def rooted(dtype, way, everybody, root):
     same_bytes(into, mine)
 
 
-def same_bytes(found, expected):
-    same(found.contiguous().view(torch.uint8), expected.contiguous().view(torch.uint8))
-
-
 def check_all_to_all():
     n, me = size(), rank()
     for dtype in (torch.float32, torch.bool, torch.bfloat16, torch.complex64):
@@ -206,6 +138,19 @@ def check_all_to_all():
                 f, [*m.split(c)], async_op=later
             ))  # fmt: skip
             same(torch.cat(found), torch.cat(expected))
+
+
+def check_tensors_that_overlap():
+    n, me = size(), rank()
+    whole = torch.zeros(n, 2)
+    whole[me] = me
+    dist.all_gather_single(whole, whole[me])
+    same(whole, torch.arange(float(n)).repeat_interleave(2).reshape(n, 2))
+    dist.reduce_scatter_single(whole[0], whole)
+    same(whole[0], torch.full((2,), float(n * me)))
+    mine = torch.arange(float(n))
+    dist.all_to_all_single(mine, mine)
+    same(mine, torch.full((n,), float(me)))
 
 
 def check_several_tensors_in_a_call():
@@ -345,6 +290,31 @@ def check_data_parallel_gradients():
             parallel(inputs.chunk(size())[rank()]).square().mean().backward()
         for weight, expected in zip(model.parameters(), serial, strict=True):
             torch.testing.assert_close(weight.grad, expected)
+
+
+def check_sharded_parameters():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (size(),))
+    numbers = torch.arange(8.0 * size()).reshape(4 * size(), 2)
+    same(distribute_tensor(numbers, mesh, [Shard(0)]).sum().full_tensor(), numbers.sum())
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 5), nn.Linear(5, 3))
+    model(numbers).mean().backward()
+    serial = [weight.grad.clone() for weight in model.parameters()]
+    model.zero_grad(set_to_none=True)
+    fully_shard(model, mesh=mesh)
+    model(numbers.chunk(size())[rank()]).mean().backward()
+    for weight, expected in zip(model.parameters(), serial, strict=True):
+        torch.testing.assert_close(weight.grad.full_tensor(), expected)
+
+
+def check_a_group_can_be_made_again():
+    dist.destroy_process_group()
+    dist.init_process_group("han")
+    dist.barrier()
 
 
 # ---- mistakes -----------------------------------------------------------------------------------
