@@ -25,7 +25,7 @@ from expected import (
     same,
     same_bytes,
     size,
-)  # fmt: skip
+)
 from mpi4py import MPI
 from torch import nn
 from torch.distributed import ReduceOp
