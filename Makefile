@@ -118,6 +118,16 @@ WHEEL_impi := impi-rt
 	@.venv-pylops/bin/$(install) "han-collectives[mpich]" pylops-mpi
 	@touch $@
 
+# PyTorch has no wheel for some processors and versions of Python.
+.venv-torch/.installed: .venv-base/.tests
+	@echo "=== environment .venv-torch"
+	@$(call new,.venv-torch)
+	@rm -f .venv-torch/.skipped
+	@if .venv-torch/bin/$(install) "han-collectives[mpich,torch]"; then :; \
+	elif [ "$$(uname -m)" = x86_64 ]; then exit 1; \
+	else echo "skipped: no wheel of torch for $$(uname -m)" | tee .venv-torch/.skipped; fi
+	@touch $@
+
 # --- demo -----------------------------------------------------------------------------------
 
 RUN_4 = .venv/bin/mpiexec -n 4 .venv/bin/python
@@ -148,12 +158,12 @@ tables: $(foreach library,$(LIBRARIES),.venv-$(library)/.installed) ## Tune on t
 
 # --- tests ----------------------------------------------------------------------------------
 
-.PHONY: test check test-native test-python test-mpi test-cluster test-others
+.PHONY: test check test-native test-python test-mpi test-cluster test-others test-torch
 test: export HAN_TEST_CASES := $(CURDIR)/build/cases
 # One part after the other: ranks that wait yield their processor, and other work would take it.
 test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI, emulated cluster, those of other projects
 	@mkdir -p build; rm -f $(HAN_TEST_CASES); from=$$SECONDS; failed=0; \
-	for part in native python mpi cluster others; do \
+	for part in native python mpi cluster others torch; do \
 		$(MAKE) -k --no-print-directory test-$$part || failed=1; done; \
 	awk '{ n += $$1 } END { print "=== cases of all tests: " n }' $(HAN_TEST_CASES); \
 	echo "=== all tests: $$((SECONDS - from)) s"; exit $$failed
@@ -230,6 +240,12 @@ PYLOPS = $(if $(filter mpich,$(LIBRARIES)),.venv-pylops/.installed)
 test-others: $(LIBRARIES:%=.venv-%/.installed) $(PYLOPS) ## Tests of mpi4py and pylops-mpi, with han
 	@$(call step,tests of others,\
 		.venv-$(FIRST)/bin/python tests/others/run.py --share $(SHARE) $(LIBRARIES:%=--mpi %))
+
+TORCH = $(if $(filter mpich,$(LIBRARIES)),.venv-torch/.installed)
+
+test-torch: $(TORCH) ## Tests of the backend of torch.distributed, under MPICH
+	@[ -z "$(TORCH)" ] || { $(call step,tests of the backend of PyTorch,\
+		$(call with,torch,pytest tests/pytorch)); }
 
 # --- checks ---------------------------------------------------------------------------------
 

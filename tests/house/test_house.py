@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Each room may import itself and the rooms before it; the front is the files in han/ itself.
 ORDER = (
     "common", "model", "config", "tasks", "submodules", "tuning", "message", "ranks", "memory",
-    "trace", "runtime", "front", "measure", "plots", "cli",
+    "trace", "runtime", "front", "measure", "plots", "cli", "torch",
 )  # fmt: skip
 # Modules that a room below them loads by name, at first use.
 BY_NAME = {("han.common.pictures", "han.plots.tasks")}  # notebooks show pictures of plans
