@@ -89,6 +89,12 @@ new = [ -x $(1)/bin/python ] || .venv-base/bin/python -m venv --without-pip $(1)
 		then sed '1,3s|/\.venv-base/bin/|/$(1)/bin/|' $$file >$(1)/bin/$$name; chmod +x $(1)/bin/$$name; \
 		else ln -s ../../$$file $(1)/bin/$$name; fi; done
 
+.venv-base/.wheels: .venv-base/.installed
+	@echo "=== environment .venv-base: what wheels need"
+	@.venv-base/bin/$(install) "han-collectives[wheels]"
+	@$(without_mpi4py)
+	@touch $@
+
 .venv/.installed: .venv-base/.installed
 	@echo "=== environment .venv"
 	@$(call new,.venv)
@@ -158,12 +164,12 @@ tables: $(foreach library,$(LIBRARIES),.venv-$(library)/.installed) ## Tune on t
 
 # --- tests ----------------------------------------------------------------------------------
 
-.PHONY: test check test-native test-python test-mpi test-cluster test-others test-torch
+.PHONY: test check test-native test-python test-wheels test-mpi test-cluster test-others test-torch
 test: export HAN_TEST_CASES := $(CURDIR)/build/cases
 # One part after the other: ranks that wait yield their processor, and other work would take it.
-test: .venv-$(FIRST)/.installed ## All tests: C, Python, MPI, emulated cluster, those of other projects
+test: .venv-$(FIRST)/.installed ## All tests: C, Python, wheels, MPI, emulated cluster, those of other projects
 	@mkdir -p build; rm -f $(HAN_TEST_CASES); from=$$SECONDS; failed=0; \
-	for part in native python mpi cluster others torch; do \
+	for part in native python wheels mpi cluster others torch; do \
 		$(MAKE) -k --no-print-directory test-$$part || failed=1; done; \
 	awk '{ n += $$1 } END { print "=== cases of all tests: " n }' $(HAN_TEST_CASES); \
 	echo "=== all tests: $$((SECONDS - from)) s"; exit $$failed
@@ -185,6 +191,11 @@ test-python: export HAN_TEST_EXAMPLES ?= 0.5
 test-python: .venv-$(FIRST)/.installed ## Tests that need no mpiexec
 	@$(call step,Python tests,\
 		$(call with,$(FIRST),pytest tests $(SPREAD) --ignore=tests/mpi --ignore=tests/cluster))
+
+# This machine's compiler is quicker than zig's, and what is tried is the same.
+test-wheels: .venv-base/.wheels ## Wheels of the oldest and the newest Python here, with some tests
+	@$(call step,wheels,.venv-base/bin/python packaging/wheels.py --ends --own --test \
+		--out build/tested-wheels $(WHEEL_PYTHONS))
 
 # Sessions of tests under mpiexec: those that are ranks of one job, and those that start jobs of their
 # own and often wait.
@@ -262,6 +273,14 @@ lint: .venv-$(FIRST)/.installed ## Style and types: ruff, mypy, clang-format, th
 		printf '%s\n' han/native/*.c han/native/*/*.c | xargs -P $$(nproc) -I% \
 			$(CC) -std=c11 -O2 -Wall -Wextra -Werror -Ihan/native $(INCLUDE) -c % -o /dev/null || failed=1; \
 		wait $$!; [ $$failed = 0 ])
+
+# --- wheels ---------------------------------------------------------------------------------
+
+WHEEL_PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.13t python3.14 python3.14t
+
+.PHONY: wheels
+wheels: .venv-base/.wheels ## Wheels for the Pythons of this machine in dist/, each of them tried
+	@$(call step,wheels,.venv-base/bin/python packaging/wheels.py $(WHEEL_PYTHONS))
 
 # --- documentation --------------------------------------------------------------------------
 

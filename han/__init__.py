@@ -82,6 +82,10 @@ _NEEDS_MPI = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "_native":  # `from han import _native` asks here first
+        from han.common.library import compiled_part
+
+        return compiled_part()
     if name not in _NEEDS_MPI:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from han.common.library import require_mpi

@@ -120,7 +120,7 @@ class Commands(TyperGroup):
     def _loaded(self, row: Command) -> Any:
         try:
             return row.load()
-        except (ImportError, RuntimeError):
+        except (ImportError, RuntimeError, AttributeError):  # an old mpi4py has not all names
             require_mpi()
             raise
 

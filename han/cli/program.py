@@ -48,6 +48,7 @@ class UserProgram:
 
 
 def _install() -> None:
+    require_mpi()  # mpi4py may be too old
     from han.installed import install_at_import
 
     install_at_import()

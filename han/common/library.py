@@ -1,8 +1,11 @@
-"""Import MPI or PyTorch; if that fails, say what is missing and how to install it."""
+"""Import MPI, PyTorch and han's compiled part, or say what is missing and how to install it."""
 
 from __future__ import annotations
 
+import re
 import warnings
+from importlib import import_module
+from types import ModuleType
 
 from han.common.errors import MissingLibraryError
 
@@ -13,6 +16,29 @@ WAY_OUT = (
 )
 TORCH = (2, 13)  # the version of PyTorch that is tested; methods of older ones have other names
 TORCH_WAY_OUT = "pip install 'torch>=2.13,<2.14'"
+OLD_LIBRARY = re.compile(r"version `GLIBC_([\d.]+)' not found")  # as the loader says it
+BUILD = "pip install . in a checkout"
+
+
+def compiled_part() -> ModuleType:
+    """Return han._native; raises MissingLibraryError if this machine cannot load it."""
+    try:
+        return import_module("han._native")
+    except ImportError as problem:
+        raise MissingLibraryError(_unusable(problem)) from problem
+
+
+def _unusable(problem: ImportError) -> str:
+    """Return why the compiled part cannot be loaded, and the way out."""
+    needed = OLD_LIBRARY.search(str(problem))
+    if needed:
+        return (
+            f"han was built for machines with glibc {needed[1]} or newer, this one is older; "
+            f"build it here: {BUILD}"
+        )
+    if isinstance(problem, ModuleNotFoundError) and problem.name == "han._native":
+        return f"han's compiled part was not built for this Python; build it here: {BUILD}"
+    return f"han's compiled part cannot be loaded ({problem}); build it here: {BUILD}"
 
 
 def require_mpi() -> None:

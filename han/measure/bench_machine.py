@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
+import sysconfig
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -79,7 +81,7 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
         library=library_name(),
         library_version=library_text(),
         mpi4py=mpi4py.__version__,
-        python=platform.python_version(),
+        python=_python(),
         ranks=comm.size,
         nodes=len(set(hosts)),
         settings=settings(os.environ),
@@ -94,6 +96,15 @@ def look(comm: MPI.Intracomm, han: Comm | None) -> Machine:
         autogroups=autogroups(han),
         oversubscribed=han._han.parts.conditions.oversubscribed,
     )
+
+
+def _python() -> str:
+    """Return Python's version, and whether a free-threaded one has turned its lock on."""
+    version = platform.python_version()
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return version
+    on = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return f"{version} (free-threaded, lock {'on' if on else 'off'})"
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:

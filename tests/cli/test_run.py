@@ -206,4 +206,12 @@ def test_an_old_mpi4py_is_told_in_one_line(tmp_path):
     program = "import han\ntry:\n han.Comm\nexcept han.MissingLibraryError as e:\n print(e)"
     paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     said = python("-c", program, PYTHONPATH=paths).stdout
-    assert said.startswith("han needs mpi4py 4.0 or newer, this is 3.1.6; pip install")
+    wanted = "han needs mpi4py 4.0 or newer, this is 3.1.6; pip install 'mpi4py>=4'"
+    assert said.startswith(wanted)
+    (folder / "MPI.py").write_text("def Is_initialized():\n    return False\n")
+    imports = "from mpi4py import MPI"
+    for words in (["-c", "from han import Comm"], ["-m", "han", "run", "-c", imports]):
+        done = python(*words, PYTHONPATH=paths)
+        assert done.stderr.splitlines()[-1].endswith(f"MissingLibraryError: {wanted}")
+    done = python("-m", "han", "info", PYTHONPATH=paths)
+    assert done.stderr.splitlines() == [f"Error: {wanted}"]

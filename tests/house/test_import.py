@@ -165,6 +165,34 @@ print([m for m in {left} if m in sys.modules])
     assert printed(code) == "[]"
 
 
+OLD = "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by _native.so)"
+REFUSED = {
+    f"ImportError({OLD!r})": "han was built for machines with glibc 2.34 or newer",
+    "ImportError('no symbol x')": "han's compiled part cannot be loaded (no symbol x)",
+    "ModuleNotFoundError('', name='han._native')": "han's compiled part was not built for this",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("error", REFUSED)
+def test_a_compiled_part_that_cannot_be_loaded_is_told_in_one_line(error):
+    code = f"""
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "han._native":
+            raise {error}
+sys.meta_path.insert(0, Finder())
+sys.argv = ["han", "plan", "bcast", "8", "--ppn", "2"]
+from han.cli.main import main
+main()
+"""
+    done = python("-c", code)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: {REFUSED[error]}")
+    assert "pip install ." in line
+
+
 def test_a_compiled_part_of_another_version_is_refused():
     code = """
 import sys

@@ -84,7 +84,7 @@ def installed(name):
 def test_the_sdist_holds_what_the_commands_of_the_readme_use(sdist):
     names = committed(
         "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "setup.py", ".ci",
-        "tests", "examples", "docs", "configs", "han",
+        "tests", "examples", "docs", "configs", "han", "packaging",
     )  # fmt: skip
     assert not [name for name in names if not (sdist / name).is_file()]
     linked = committed(*LINKED)

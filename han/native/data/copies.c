@@ -136,7 +136,7 @@ __attribute__((target("avx2"))) static void stream_avx2(unsigned char *d, const 
 
 void han_copy_streaming(void *dst, const void *src, size_t n) {
 #ifdef __x86_64__
-    if (n >= STEP + 64 && __builtin_cpu_supports("avx2")) {
+    if (n >= STEP + 64 && han_vectors.avx2) {
         stream_avx2(dst, src, n);
         return;
     }
@@ -164,7 +164,7 @@ void han_copy_out(void *dst, const void *src, size_t n) {
 }
 
 #ifdef __x86_64__
-#define BEST(NAME) (__builtin_cpu_supports("avx2") ? NAME##_avx2 : NAME##_plain)
+#define BEST(NAME) (han_vectors.avx2 ? NAME##_avx2 : NAME##_plain)
 #else
 #define BEST(NAME) NAME##_plain
 #endif

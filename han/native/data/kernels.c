@@ -7,21 +7,11 @@
 #include <string.h>
 
 #include "data/kernels_table.h"
+#include "data/processor.h"
 
 #ifdef HAN_X86_64
-#include <cpuid.h>
-
-/* __builtin_cpu_supports also checks that the system saves the wide registers. */
-static bool has_avx2(void) {
-    unsigned eax, ebx, ecx, edx;
-    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) &&
-           (ecx & bit_F16C);
-}
-
-static bool has_avx512(void) {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
+static bool has_avx2(void) { return han_vectors.avx2; }
+static bool has_avx512(void) { return han_vectors.avx512; }
 #endif
 
 static bool always(void) { return true; }

@@ -36,6 +36,31 @@ static bool has_fast_strings(void) {
 }
 #endif
 
+#ifdef __x86_64__
+han_vector_sets han_vectors;
+
+/* The registers that the system saves, as bits of XCR0. */
+static uint64_t saved_registers(void) {
+    uint32_t low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+/* Not every compiler's runtime library has what __builtin_cpu_supports calls. */
+__attribute__((constructor)) static void look_for_vectors(void) {
+    enum { VECTORS = 0x6, WIDE_VECTORS = 0xe6 }; /* in XCR0 */
+    const unsigned first = bit_OSXSAVE | bit_AVX | bit_F16C;
+    const unsigned wide = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & first) != first) return;
+    uint64_t saved = saved_registers();
+    if ((saved & VECTORS) != VECTORS || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+    han_vectors.avx2 = b & bit_AVX2;
+    han_vectors.avx512 =
+        han_vectors.avx2 && (saved & WIDE_VECTORS) == WIDE_VECTORS && (b & wide) == wide;
+}
+#endif
+
 /* Every processor but AMD's counts as a mesh. For others than Intel's servers this is a guess. */
 bool han_on_mesh(void) {
 #ifdef HAN_MESH

@@ -15,6 +15,15 @@ bool han_on_mesh(void);
  * does not tell. */
 size_t han_cache_share(unsigned ranks);
 
+#ifdef __x86_64__
+/* Vectors that the processor has and whose registers the system saves; known when han is loaded. */
+typedef struct {
+    bool avx2;   /* with conversions of float16 */
+    bool avx512; /* F, BW, DQ and VL */
+} han_vector_sets;
+extern han_vector_sets han_vectors;
+#endif
+
 /* Tell the processor that this thread spins. */
 static inline void han_cpu_relax(void) {
 #if defined(__x86_64__)

@@ -124,11 +124,6 @@ static PyMethodDef module_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "han._native",     .m_doc = "han's compiled part.",
-    .m_size = -1,          .m_methods = module_methods,
-};
-
 static PyTypeObject *const types[] = {&BoardType,      &CallsType, &EagerType,  &EngineType,
                                       &OperationsType, &PlanType,  &ReaderType, &RefType};
 static PyMethodDef *const functions[] = {
@@ -136,15 +131,35 @@ static PyMethodDef *const functions[] = {
     han_joined_functions, han_kernel_functions, han_mapping_functions, han_packing_functions,
     han_rolled_functions, han_vector_functions};
 
-PyMODINIT_FUNC PyInit__native(void) {
-    import_array();
-    PyObject *m = PyModule_Create(&module);
-    int failed = !m || PyType_Ready(&RecordsType) || PyType_Ready(&DeliveryType) ||
+/* Fill a new module. */
+static int fill(PyObject *m) {
+    import_array1(-1);
+    int failed = PyType_Ready(&RecordsType) || PyType_Ready(&DeliveryType) ||
                  PyType_Ready(&PackerType) || han_py_add_numbers(m) || han_py_open_memory() ||
                  han_py_open_dlpack() || han_py_open_encoded() || han_py_open_vectors();
     for (size_t k = 0; !failed && k < sizeof types / sizeof *types; k++)
         failed = PyModule_AddType(m, types[k]);
     for (size_t k = 0; !failed && k < sizeof functions / sizeof *functions; k++)
         failed = PyModule_AddFunctions(m, functions[k]);
-    return failed ? NULL : m;
+    return failed ? -1 : 0;
 }
+
+/* Types and tables are the process's, so one interpreter has them, and Python's lock guards them:
+ * docs/decisions/free-threading.md. */
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, fill},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,       .m_name = "han._native", .m_doc = "han's compiled part.",
+    .m_methods = module_methods, .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&module); }
