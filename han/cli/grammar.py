@@ -8,10 +8,13 @@ from typing import Any
 from typer.core import TyperCommand
 
 from han.cli.older import renewed, tell
-from han.cli.words import is_size
-from han.model.collectives import calls
 
 JSON = "--json"
+
+
+def is_size(word: str) -> bool:
+    """Whether a word is a size or a range of sizes, not a name."""
+    return word[:1].isdigit()
 
 
 class Line(TyperCommand):
@@ -43,5 +46,7 @@ def printing(args: Sequence[str]) -> list[str]:
 
 def _names_file(word: str) -> bool:
     """Whether a word names a file, not an option, a collective or a size."""
+    from han.model.collectives import calls  # needs the compiled part, which may be missing
+
     called = word in calls() or (is_size(word) and "." not in word)
     return not word.startswith("--") and not called

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from han.cli.common import known_op, size_of
+from han.cli.grammar import is_size
 from han.common.errors import ArgumentError
 from han.model.collectives import calls, carried, expect_size
 
@@ -31,11 +32,6 @@ def calls_of(
     if "" in named:
         raise ArgumentError(f"{' '.join(words or ())!r}: a name or a size is missing at a comma")
     return Words(named or tuple(names), ",".join(filter(is_size, found)) or sizes)
-
-
-def is_size(word: str) -> bool:
-    """Whether a word is a size or a range of sizes, not a name."""
-    return word[:1].isdigit()
 
 
 def collective_of(words: Words) -> str:

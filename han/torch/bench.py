@@ -16,8 +16,8 @@ from mpi4py import MPI
 from torch import Tensor
 
 from han.cli import endings, options
-from han.cli.common import check_files
-from han.cli.measuring import keep, prints, tell_alone, tell_others
+from han.cli.common import check_files, keep, prints
+from han.cli.measuring import tell_alone, tell_others
 from han.cli.progress import progress
 from han.cli.words import calls_of
 from han.common.errors import ArgumentError, HanError, WrongResultError
