@@ -58,6 +58,7 @@ def stop_helper() -> None:
     """End the helper thread, for ever."""
 
 def open_door(
+    begin: Callable[[int], bool],
     first: Callable[..., tuple[int, object]],
     failed: Callable[[int, BaseException], int],
     free: Callable[[int], int],

@@ -10,6 +10,7 @@ import ctypes
 import sys
 import traceback
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 from mpi4py import MPI
@@ -17,21 +18,35 @@ from mpi4py import MPI
 from han import _native
 from han.comm import Comm
 from han.common.errors import ArgumentError, HanError, SharedMemoryError
+from han.message.dtypes import canonical, op_name, pair_name, type_name
 from han.message.unlocked import WIDE_HANDLES, set_handle
 from han.model.collectives import ROWS
+from han.model.element_types import PAIRS, WIDE, kernel
 from han.runtime.leaving import leave
 
 IN_PLACE = int(MPI.IN_PLACE) % 2**64
+LEFT = -1  # the call is MPI's: native/door/door.h
 PREDEFINED = (
     MPI.SUM, MPI.MAX, MPI.MIN, MPI.PROD, MPI.LAND, MPI.BAND, MPI.LOR, MPI.BOR, MPI.LXOR, MPI.BXOR,
     MPI.MAXLOC, MPI.MINLOC,
 )  # fmt: skip
 
+PREDEFINED_HANDLES = {op.handle for op in PREDEFINED}
+REDUCING = {
+    int(ROWS[name].code) for name in ("reduce", "allreduce", "scan", "exscan", "reduce_scatter")
+}
+MOST_CODES = 64  # of errors, as MPI has few; further ones get the code of their class
+
 _comms: dict[int, Comm] = {}
+_codes: dict[tuple[int, str], int] = {}
 _ops: dict[int, MPI.Op] = {op.handle: op for op in PREDEFINED}
 
 
 EQUAL, COUNTED, TYPED = range(3)  # how blocks are told: native/door/door.h
+
+
+class Refused(Exception):
+    """MPI is to refuse or to carry out a call, and to say what is wrong; nothing has started."""
 
 
 class Side(NamedTuple):
@@ -56,8 +71,11 @@ class Side(NamedTuple):
         """Return the buffer, of so many blocks, as mpi4py takes it."""
         if self.in_place:
             return MPI.IN_PLACE
-        datatype = MPI.Datatype.fromhandle(self.datatype)
-        return [_memory(self.data, self.n * blocks * datatype.Get_size()), self.n, datatype]
+        datatype = _datatype(self.datatype)
+        if self.n < 0:
+            raise Refused
+        data = _memory(self.data, self.n * blocks * datatype.Get_size(), datatype)
+        return [data, self.n, datatype]
 
 
 class Call(NamedTuple):
@@ -87,26 +105,71 @@ class Call(NamedTuple):
         if side.in_place:
             return MPI.IN_PLACE
         counts = self.numbers(side.counts, size)
-        places = self.numbers(side.places, size) if side.places else None
-        if self.form == TYPED:
-            types = [MPI.Datatype.fromhandle(h) for h in _handles(side.types, size)]
-            return [_memory(side.data, sys.maxsize), counts, places, types]
-        datatype = MPI.Datatype.fromhandle(side.datatype)
-        data, least = side.data, min(places) if places else 0
-        if places and least < 0:  # MPI allows it, mpi4py does not
-            data += least * datatype.Get_extent()[1]
-            places = [place - least for place in places]
-        return [_memory(data, sys.maxsize), counts, places, datatype]
+        if min(counts) < 0:
+            raise Refused
+        kinds = [*map(_datatype, _handles(side.types, size))] if self.form == TYPED else None
+        datatype = MPI.BYTE if kinds else _datatype(side.datatype)
+        data, places = side.data, None
+        if side.places:
+            data, places = _placed(data, counts, self.numbers(side.places, size), datatype)
+        whole = _memory(data, sys.maxsize if any(counts) else 0, datatype)
+        return [whole, counts, places, kinds or datatype]
 
 
-def _memory(address: int, nbytes: int) -> Any:
-    """Return the memory at an address. Without a size, MPI trusts the program's counts."""
-    return MPI.buffer.fromaddress(address, max(nbytes, 0)) if address else MPI.BOTTOM
+def _datatype(handle: int) -> MPI.Datatype:
+    datatype = MPI.Datatype.fromhandle(handle)
+    if datatype == MPI.DATATYPE_NULL:
+        raise Refused
+    return datatype
+
+
+def _memory(address: int, nbytes: int, datatype: MPI.Datatype) -> Any:
+    """Return the memory at an address; MPI_BOTTOM is for derived types."""
+    if address:
+        return MPI.buffer.fromaddress(address, nbytes)
+    if nbytes and datatype.is_predefined and datatype != MPI.BYTE:
+        raise Refused
+    return MPI.BOTTOM
+
+
+def _placed(
+    data: int, counts: list[int], places: list[int], datatype: MPI.Datatype
+) -> tuple[int, list[int]]:
+    """Return address and places of blocks, of which none is negative, as mpi4py wants them."""
+    used = [place for n, place in zip(counts, places, strict=True) if n]
+    least = min(0, *used, 0)
+    found = [place - least if n else 0 for n, place in zip(counts, places, strict=True)]
+    return data + least * datatype.Get_extent()[1], found
 
 
 def _handles(address: int, size: int) -> list[int]:
     kind = ctypes.c_size_t if WIDE_HANDLES else ctypes.c_uint
     return list((kind * size).from_address(address))
+
+
+@cache
+def _has(op: int, handle: int) -> bool:
+    """Return whether han has a predefined operation on a predefined type, as MPI may have it."""
+    name = op_name(canonical(MPI.Op.fromhandle(op)))
+    datatype = MPI.Datatype.fromhandle(handle)
+    if name in PAIRS:
+        return bool(pair_name(datatype))
+    kind = type_name(datatype)
+    return kernel(name, kind) is not None or name in WIDE.get(kind, ())
+
+
+def _check(call: Call, size: int) -> None:
+    """Refuse what MPI refuses, and what only MPI has; ranks that pass the same decide alike."""
+    if not 0 <= call.root < size:
+        raise Refused
+    if call.collective not in REDUCING:
+        return
+    if call.op == MPI.OP_NULL.handle:
+        raise Refused
+    handle = (call.recv if call.send.in_place else call.send).datatype
+    known = call.op in PREDEFINED_HANDLES and _datatype(handle).is_predefined
+    if known and not _has(call.op, handle):
+        raise Refused
 
 
 def _gather(comm: Comm, call: Call) -> None:
@@ -195,25 +258,44 @@ SERVED = {
 def open() -> bool:
     """Serve the library that was preloaded; return whether there is one."""
     return _native.open_door(
-        _first, _failed, _free, _forget, _end,
+        _begin, _first, _failed, _free, _forget, _end,
         tuple((op.handle, op) for op in PREDEFINED), WIDE_HANDLES, MPI.ERR_OTHER,
     )  # fmt: skip
+
+
+def _begin(handle: int) -> bool:
+    """Set a communicator up; return whether han can serve it. Collective.
+
+    MPI may have given the handle of another communicator, which was freed in a way that the library
+    did not see.
+    """
+    _comms.pop(handle, None)
+    try:
+        comm = Comm(MPI.Intracomm.fromhandle(handle))
+        comm._han  # noqa: B018  # sets it up
+    except (HanError, MPI.Exception) as error:
+        print(f"han: a communicator runs on MPI alone: {error}", file=sys.stderr, flush=True)
+        return False
+    _comms[handle] = comm
+    return True
 
 
 def _first(
     collective: int, send: tuple[int, ...], recv: tuple[int, ...], *rest: int
 ) -> tuple[int, object]:
-    """Serve a call; return MPI's code, and the look-up of repeated calls."""
+    """Serve a call; return MPI's code or LEFT, and the look-up of repeated calls."""
     call = Call(collective, Side(*send), Side(*recv), *rest)
-    try:
-        comm = _comms.get(call.comm)
-        if comm is None:
-            comm = _comms[call.comm] = Comm(MPI.Intracomm.fromhandle(call.comm))
-        SERVED[call.collective, call.form != EQUAL](comm, call)
-    except Exception as error:
-        return _failed(call.comm, error), None
+    comm = _comms[call.comm]
     state = comm._han
-    return MPI.SUCCESS, None if state.parts.given.statistics else state.calls
+    calls = None if state.parts.given.statistics else state.calls
+    try:
+        _check(call, comm.size)
+        SERVED[call.collective, call.form != EQUAL](comm, call)
+    except Refused:
+        return LEFT, calls
+    except Exception as error:
+        return _failed(call.comm, error), calls
+    return MPI.SUCCESS, calls
 
 
 def _failed(handle: int, error: BaseException) -> int:
@@ -225,12 +307,22 @@ def _failed(handle: int, error: BaseException) -> int:
         code = error.Get_error_code()
     else:
         text = f"han: {error}"
-        code = MPI.Add_error_code(_class_of(error))
-        MPI.Add_error_string(code, text[: MPI.MAX_ERROR_STRING - 1])
+        code = _code_of(_class_of(error), text[: MPI.MAX_ERROR_STRING - 1])
         if comm.Get_errhandler() == MPI.ERRORS_ARE_FATAL:
             print(text, file=sys.stderr, flush=True)
     comm.Call_errhandler(code)
     return code
+
+
+def _code_of(error_class: int, text: str) -> int:
+    """Return a code of MPI for an error, whose text MPI then tells."""
+    found = _codes.get((error_class, text))
+    if found is None:
+        if len(_codes) == MOST_CODES:
+            return error_class
+        found = _codes[error_class, text] = MPI.Add_error_code(error_class)
+        MPI.Add_error_string(found, text)
+    return found
 
 
 def _class_of(error: BaseException) -> int:

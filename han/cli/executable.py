@@ -23,8 +23,8 @@ def found(word: str) -> str | None:
 
     As for a shell, a word without a slash may also name a program in a folder of PATH.
     """
-    path = word if os.path.exists(word) else shutil.which(word)
-    if path is None or os.path.isdir(path) or not os.access(path, os.X_OK):
+    path = word if os.path.isfile(word) else shutil.which(word)
+    if path is None or not os.access(path, os.R_OK | os.X_OK):
         return None
     with open(path, "rb") as file:
         first = file.readline(256)

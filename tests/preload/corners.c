@@ -1,5 +1,6 @@
 /* Collectives of a C program, with known results: types, operations, roots, MPI_IN_PLACE, derived types,
  * the program's own operations, communicators that come and go. Prints what is wrong. */
+#include <locale.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,15 +240,73 @@ static void come_and_go(void) {
     }
 }
 
+/* A communicator that is freed while another one is: in a callback of its attributes. */
+static int free_inner(MPI_Comm comm, int key, void *inner, void *extra) {
+    (void)comm, (void)key, (void)extra;
+    return MPI_Comm_free(inner);
+}
+static void nested(void) {
+    int key, mine = rank, found;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_inner, &key, NULL);
+    for (int turn = 0; turn < 4; turn++) {
+        MPI_Comm outer, inner;
+        MPI_Comm_dup(MPI_COMM_WORLD, &outer);
+        MPI_Comm_dup(MPI_COMM_WORLD, &inner);
+        MPI_Comm_set_attr(outer, key, &inner);
+        for (int k = 0; k < 12; k++) {
+            MPI_Allreduce(&mine, &found, 1, MPI_INT, MPI_MAX, inner);
+            expect(found == size - 1, "allreduce of an inner communicator", turn);
+        }
+        MPI_Comm_free(&outer);
+    }
+    MPI_Comm_free_keyval(&key);
+}
+
+/* What MPI libraries have and han does not. */
+static void rare(void) {
+    char a = (char)(rank % 2), b;
+    for (int k = 0; k < 12; k++) {
+        b = -1;
+        MPI_Allreduce(&a, &b, 1, MPI_CHAR, MPI_MAX, MPI_COMM_WORLD);
+        expect(b == (size > 1), "max of characters", k);
+    }
+    int data[64], taken[64], ones[64], from[64], to[64];
+    MPI_Datatype types[64];
+    for (int r = 0; r < size; r++) {
+        data[r] = 10 * rank + r;
+        ones[r] = 1;
+        from[r] = (r - 1) * (int)sizeof(int);
+        to[r] = r * (int)sizeof(int);
+        types[r] = MPI_INT;
+    }
+    MPI_Alltoallw(data + 1, ones, from, types, taken, ones, to, types, MPI_COMM_WORLD);
+    for (int r = 0; r < size; r++) expect(taken[r] == 10 * r + rank, "places before the buffer", r);
+}
+
+static int class_of(int code) {
+    int class = 0;
+    if (code) MPI_Error_class(code, &class);
+    return class;
+}
+
+/* Calls that are wrong on this rank alone: MPI refuses them, and all goes on. */
 static void errors(void) {
     MPI_Comm own;
-    int a = 0, b, code, class;
+    int a = 1, b, n = 0;
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-    for (int k = 0; k < 20; k++) MPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, own);
-    code = MPI_Bcast(&a, 1, MPI_INT, size + 5, own);
-    MPI_Error_class(code, &class);
-    expect(class == MPI_ERR_ROOT || class == MPI_ERR_ARG, "error class of a wrong root", class);
+    for (int k = 0; k < 20; k++) {
+        if (k % 8 == rank) {
+            expect(class_of(MPI_Bcast(&a, -1, MPI_INT, 0, own)) == MPI_ERR_COUNT, "a count", k);
+            expect(class_of(MPI_Bcast(&a, 1, MPI_INT, size + 5, own)) == MPI_ERR_ROOT, "a root", k);
+            expect(class_of(MPI_Bcast(&a, 1, MPI_DATATYPE_NULL, 0, own)) == MPI_ERR_TYPE, "a type",
+                   k);
+            expect(class_of(MPI_Allreduce(&a, &b, 1, MPI_INT, MPI_OP_NULL, own)) == MPI_ERR_OP,
+                   "an op", k);
+        }
+        n += MPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, own);
+        expect(!n && b == size, "a call after wrong ones", k);
+    }
     MPI_Comm_free(&own);
 }
 
@@ -257,6 +316,9 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     everything(MPI_COMM_WORLD);
     come_and_go();
+    nested();
+    rare();
+    expect(!strcmp(setlocale(LC_ALL, NULL), "C"), "the locale", 0);
     if (argc > 1) errors();
     int all = 0;
     MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -17,18 +17,19 @@ enum { ERR_COUNT = 2 }; /* in MPICH and in Open MPI */
 /* Define a call and the one with large counts, which MPI libraries before MPI 4 do not have. `N` is the
  * type of counts, `D` that of displacements. `SMALL` calls MPI with counts that were large; its value is
  * MPI's code. */
-#define DEFINE(NAME, PARAMETERS, TYPES, ARGUMENTS, SMALL, ...)                            \
-    HAN_PUBLIC int MPI_##NAME PARAMETERS(int, int) {                                      \
-        int code = han_door_serve(&(han_door_call){__VA_ARGS__});                         \
-        return code != HAN_DOOR_LEFT ? code : HAN_MPIS(NAME, TYPES(int, int), ARGUMENTS); \
-    }                                                                                     \
-    HAN_PUBLIC int MPI_##NAME##_c PARAMETERS(int64_t, intptr_t) {                         \
-        static void *known;                                                               \
-        int code = han_door_serve(&(han_door_call){__VA_ARGS__, .large = true});          \
-        if (code != HAN_DOOR_LEFT) return code;                                           \
-        if (han_has(&known, "PMPI_" #NAME "_c"))                                          \
-            return HAN_MPIS(NAME##_c, TYPES(int64_t, intptr_t), ARGUMENTS);               \
-        return SMALL;                                                                     \
+#define DEFINE(NAME, PARAMETERS, TYPES, ARGUMENTS, SMALL, ...)                                    \
+    HAN_PUBLIC int MPI_##NAME PARAMETERS(int, int) {                                              \
+        int code = han_door_serve(&(han_door_call){__VA_ARGS__});                                 \
+        return code != HAN_DOOR_LEFT ? code                                                       \
+                                     : han_door_left(HAN_MPIS(NAME, TYPES(int, int), ARGUMENTS)); \
+    }                                                                                             \
+    HAN_PUBLIC int MPI_##NAME##_c PARAMETERS(int64_t, intptr_t) {                                 \
+        static void *known;                                                                       \
+        int code = han_door_serve(&(han_door_call){__VA_ARGS__, .large = true});                  \
+        if (code != HAN_DOOR_LEFT) return code;                                                   \
+        if (han_has(&known, "PMPI_" #NAME "_c"))                                                  \
+            return han_door_left(HAN_MPIS(NAME##_c, TYPES(int64_t, intptr_t), ARGUMENTS));        \
+        return han_door_left(SMALL);                                                              \
     }
 /* Call MPI's function with counts of its own type if the largest one fits. */
 #define FITTING(NAME, LARGEST, TYPES, ...) \
@@ -36,7 +37,7 @@ enum { ERR_COUNT = 2 }; /* in MPICH and in Open MPI */
 
 HAN_PUBLIC int MPI_Barrier(intptr_t comm) {
     int code = han_door_serve(&(han_door_call){.collective = HAN_C_BARRIER, .comm = H(comm)});
-    return code != HAN_DOOR_LEFT ? code : HAN_MPIS(Barrier, (intptr_t), comm);
+    return code != HAN_DOOR_LEFT ? code : han_door_left(HAN_MPIS(Barrier, (intptr_t), comm));
 }
 
 /* ---- whole messages -------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * attribute, so that a handle that MPI gives out again has none. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +10,9 @@
 
 #include "door/inside.h"
 
-/* han serves a communicator from this collective on: all ranks count alike. Those before cost less
- * than what it takes to set han up. */
-enum { SETTLED = 8 };
+/* han serves a communicator after so many collectives: all ranks count alike. These cost less than
+ * what it takes to set han up. */
+enum { SETTLED = 7 }; /* that MPI has carried out without an error */
 
 typedef struct {
     unsigned calls; /* collectives so far, until han serves it */
@@ -21,28 +22,41 @@ typedef struct {
 } known_comm;
 
 static const han_door_api *api;
-static _Thread_local int inside; /* han itself calls MPI */
-static bool shut;                /* han cannot be had here */
-static bool ended;               /* MPI is being finalized */
-static bool keyed;               /* there is a key */
+static _Thread_local int own;     /* han itself calls MPI */
+static _Thread_local int freeing; /* MPI frees a communicator, and deletes its attributes */
+static _Thread_local known_comm *counting; /* of the call that is MPI's, if it counts */
+static bool shut;                          /* han cannot be had here */
+static bool ended;                         /* MPI is being finalized */
+static bool keyed;                         /* there is a key */
 static int keyval;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-HAN_PUBLIC void han_door_open(const han_door_api *given) { api = given; }
+HAN_PUBLIC void han_door_open(const han_door_api *given) {
+    if (given->version == HAN_DOOR_VERSION) api = given;
+}
 
-/* The MPI library of a program that does not show its symbols, such as Python. */
-static const char *const LIBRARIES[] = {"libmpi.so.12",    "libmpi.so.40",    "libmpi.so",
-                                        "libmpi_abi.so.0", "libmpi_abi.so.1", NULL};
+/* A symbol that is looked for in the libraries of the process. */
+typedef struct {
+    const char *name;
+    void *found;
+} sought;
 
+static int look(struct dl_phdr_info *info, size_t size, void *closure) {
+    sought *s = closure;
+    (void)size;
+    if (!info->dlpi_name || !strstr(info->dlpi_name, "mpi")) return 0;
+    void *loaded = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (!loaded) return 0;
+    s->found = dlsym(loaded, s->name);
+    dlclose(loaded); /* the program keeps it */
+    return s->found != NULL;
+}
+
+/* Programs such as Python do not show the symbols of their MPI library. */
 void *han_find(const char *name) {
-    void *found = dlsym(RTLD_DEFAULT, name);
-    for (const char *const *library = LIBRARIES; !found && *library; library++) {
-        void *loaded = dlopen(*library, RTLD_LAZY | RTLD_NOLOAD);
-        if (!loaded) continue;
-        found = dlsym(loaded, name);
-        dlclose(loaded); /* the program keeps it */
-    }
-    return found;
+    sought s = {name, dlsym(RTLD_DEFAULT, name)};
+    if (!s.found) (void)dl_iterate_phdr(look, &s);
+    return s.found;
 }
 
 void *han_mpis(void **known, const char *name) {
@@ -64,8 +78,8 @@ bool han_wide(void) {
     if (wide < 0) {
         Dl_info of = {0};
         void *init = han_find("PMPI_Init");
-        bool standard =
-            init && dladdr(init, &of) && of.dli_fname && strstr(of.dli_fname, "mpi_abi");
+        const char *file = init && dladdr(init, &of) ? of.dli_fname : NULL;
+        bool standard = file && strstr(strrchr(file, '/') ? strrchr(file, '/') : file, "mpi_abi");
         wide = standard || han_find("ompi_mpi_comm_world");
     }
     return wide;
@@ -120,7 +134,8 @@ static known_comm *meet(han_handle comm) {
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-/* MPI_INT and MPI_MIN of the library, without mpi.h: the address of a symbol, or MPICH's number. */
+/* A constant of the library, without mpi.h: the address of a symbol of Open MPI, or the number of the
+ * standard ABI or of MPICH. */
 static intptr_t constant(const char *symbol, intptr_t standard, int mpich) {
     void *at = han_find(symbol);
     return at ? (intptr_t)at : han_wide() ? standard : mpich;
@@ -136,6 +151,12 @@ static bool all_say(han_handle comm, bool yes) {
            least;
 }
 
+static bool is_null(han_handle comm) {
+    static intptr_t null;
+    if (!null) null = constant("ompi_mpi_comm_null", 0x100, 0x04000000);
+    return comm == null;
+}
+
 /* Whether this process has han, which the first call tries to find. */
 static bool has_han(void) {
     pthread_mutex_lock(&opening);
@@ -146,21 +167,32 @@ static bool has_han(void) {
 
 /* Let han serve a communicator, if it can on all ranks: they come here in the same call. */
 static bool settle(known_comm *k, han_handle comm) {
-    k->served = all_say(comm, has_han());
+    k->served = all_say(comm, has_han()) && all_say(comm, api->begin(comm));
     k->alone = !k->served;
     return k->served;
 }
 
 int han_door_serve(const han_door_call *c) {
     int code = HAN_DOOR_LEFT;
-    if (inside || ended || !has_keyval()) return HAN_DOOR_LEFT;
+    counting = NULL;
+    if (own || freeing || ended || is_null(c->comm) || !has_keyval()) return HAN_DOOR_LEFT;
     known_comm *k = find(c->comm);
     if (!k && !(k = meet(c->comm))) return HAN_DOOR_LEFT;
-    if (k->alone || (!k->served && ++k->calls < SETTLED)) return HAN_DOOR_LEFT;
-    inside++;
+    if (k->alone) return HAN_DOOR_LEFT;
+    if (!k->served && k->calls < SETTLED) {
+        counting = k;
+        return HAN_DOOR_LEFT;
+    }
+    own++;
     if ((k->served || settle(k, c->comm)) && !(k->look_up && api->again(k->look_up, c, &code)))
         code = api->first(c, &k->look_up);
-    inside--;
+    own--;
+    return code;
+}
+
+int han_door_left(int code) {
+    if (!code && counting) counting->calls++;
+    counting = NULL;
     return code;
 }
 
@@ -168,35 +200,40 @@ int han_door_serve(const han_door_call *c) {
 
 static int release(intptr_t *at) {
     han_handle comm = han_wide() ? *at : (intptr_t)*(int *)at;
-    known_comm *k = inside || ended || !keyed ? NULL : find(comm);
-    return k && k->served ? api->free(comm) : 0;
+    known_comm *k = own || ended || !keyed || is_null(comm) ? NULL : find(comm);
+    if (!k || !k->served) return 0;
+    k->look_up = NULL;
+    own++;
+    int code = api->free(comm);
+    own--;
+    return code;
 }
 
 #define DEFINE_END(NAME)                                \
     HAN_PUBLIC int MPI_##NAME(intptr_t *comm) {         \
         int code = release(comm);                       \
-        inside++; /* attributes are deleted */          \
+        freeing++;                                      \
         int freed = HAN_MPIS(NAME, (intptr_t *), comm); \
-        inside--;                                       \
+        freeing--;                                      \
         return code ? code : freed;                     \
     }
 DEFINE_END(Comm_free)
 DEFINE_END(Comm_disconnect)
 
 HAN_PUBLIC int MPI_Op_free(intptr_t *op) {
-    if (api && !inside) {
-        inside++;
+    if (api && !own) {
+        own++;
         api->forget(han_wide() ? *op : (intptr_t)*(int *)op);
-        inside--;
+        own--;
     }
     return HAN_MPIS(Op_free, (intptr_t *), op);
 }
 
 HAN_PUBLIC int MPI_Finalize(void) {
-    inside++;
+    own++;
     if (api) api->end();
     ended = true;
     int code = HAN_MPIS(Finalize, (void));
-    inside--;
+    own--;
     return code;
 }

@@ -32,8 +32,11 @@ typedef struct {
 } han_door_call;
 
 /* What han._native does for the door. Codes are MPI's; HAN_DOOR_LEFT: the call is MPI's. */
-enum { HAN_DOOR_LEFT = -1 };
+enum { HAN_DOOR_LEFT = -1, HAN_DOOR_VERSION = 1 };
 typedef struct {
+    int version;
+    /* Set han up for a communicator; collective. Whether it can serve it. */
+    bool (*begin)(han_handle comm);
     /* Serve a call of a class that was served before, without Python; false: it is not known. */
     bool (*again)(void *calls, const han_door_call *, int *code);
     /* Serve any call, by Python, and tell what `again` takes from then on; NULL: nothing. */

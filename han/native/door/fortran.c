@@ -50,13 +50,15 @@ static common_name in_place = {.name = {"mpi_fortran_in_place_", "mpi_fortran_in
 static common_name bottom = {.name = {"mpi_fortran_bottom_", "mpi_fortran_bottom__",
                                       "mpi_fortran_bottom", "MPI_FORTRAN_BOTTOM"}};
 
+/* The library that has the name may be loaded after the first call. */
 static bool is(common_name *what, const void *given) {
     bool found = false;
     for (int k = 0; k < SPELLINGS; k++) {
-        if (!what->known) what->at[k] = dlsym(RTLD_DEFAULT, what->name[k]);
+        if (!what->known) what->at[k] = han_find(what->name[k]);
+        what->known |=
+            k == SPELLINGS - 1 && (what->at[0] || what->at[1] || what->at[2] || what->at[3]);
         found |= what->at[k] && what->at[k] == given;
     }
-    what->known = true;
     return found;
 }
 

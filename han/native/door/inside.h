@@ -27,6 +27,8 @@ bool han_wide(void);
 
 /* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
 int han_door_serve(const han_door_call *);
+/* Take notice of the code of a call that was left to MPI; returns it. */
+int han_door_left(int code);
 
 /* Start the interpreter, and let it open the door. False if the program is Python's; with a line on
  * stderr, if the interpreter or han cannot be had. */

@@ -23,9 +23,15 @@ static bool cannot(const char *why, const char *more) {
 /* A function of Python, wherever it is. */
 #define PYTHON(RESULT, NAME, TYPES) ((RESULT(*) TYPES)dlsym(python, #NAME))
 
-/* Start the interpreter without its handlers of signals; it keeps the program's locale and streams. */
+/* Start the interpreter without its handlers of signals. The program's locale and streams stay as they
+ * are. */
 static bool start(void *python, const char *executable) {
+    PyPreConfig before;
     PyConfig config;
+    PYTHON(void, PyPreConfig_InitPythonConfig, (PyPreConfig *))(&before);
+    before.parse_argv = before.configure_locale = before.coerce_c_locale = 0;
+    before.utf8_mode = 1;
+    (void)PYTHON(PyStatus, Py_PreInitialize, (const PyPreConfig *))(&before);
     PYTHON(void, PyConfig_InitPythonConfig, (PyConfig *))(&config);
     config.install_signal_handlers = 0;
     config.parse_argv = 0;
@@ -44,6 +50,7 @@ static bool start(void *python, const char *executable) {
 bool han_door_python(void) {
     int (*running)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     if (running && running()) return false; /* Python programs use han's communicators */
+    if (running) return cannot("it has a Python of its own", NULL);
     const char *library = getenv("HAN_PRELOAD_LIBPYTHON");
     const char *executable = getenv("HAN_PRELOAD_PYTHON");
     if (!library || !executable)

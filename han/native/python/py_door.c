@@ -17,6 +17,7 @@ enum { MOST_OPS = 16 };
 
 /* What han/preloaded.py gives. */
 static struct {
+    PyObject *begin;  /* (comm) -> whether han can serve it */
     PyObject *first;  /* (what a han_door_call says) -> (code, look-up or None) */
     PyObject *failed; /* (comm, error) -> code */
     PyObject *free;   /* (comm) -> code */
@@ -131,16 +132,18 @@ static int release(han_handle comm) { return call(door.free, "K", comm); }
 static void forget(han_handle op) { (void)call(door.forget, "K", op); }
 static void end(void) { (void)call(door.end, "", 0); }
 
-static const han_door_api api = {again, first, release, forget, end};
+static bool begin(han_handle comm) { return call(door.begin, "K", comm) == 1; }
+
+static const han_door_api api = {HAN_DOOR_VERSION, begin, again, first, release, forget, end};
 
 /* ---- open_door ------------------------------------------------------------------------------ */
 
-/* open_door(first, failed, free, forget, end, operations, wide, code): whether there is a door. */
+/* open_door(begin, first, failed, free, forget, end, operations, wide, code): whether there is a door. */
 static PyObject *open_door(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *f[5], *ops;
+    PyObject *f[6], *ops;
     han_door_open_fn *open = (han_door_open_fn *)dlsym(RTLD_DEFAULT, HAN_DOOR_OPEN);
-    if (!PyArg_ParseTuple(args, "OOOOOO!pi", &f[0], &f[1], &f[2], &f[3], &f[4], &PyTuple_Type, &ops,
-                          &door.wide, &door.other))
+    if (!PyArg_ParseTuple(args, "OOOOOOO!pi", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5],
+                          &PyTuple_Type, &ops, &door.wide, &door.other))
         return NULL;
     if (!open || door.first) return PyBool_FromLong(open != NULL);
     if (PyTuple_GET_SIZE(ops) > MOST_OPS)
@@ -153,16 +156,16 @@ static PyObject *open_door(PyObject *Py_UNUSED(module), PyObject *args) {
         door.op[k] = door.wide ? (han_handle)handle : (int)handle;
     }
     door.n_ops = (int)PyTuple_GET_SIZE(ops);
-    for (int k = 0; k < 5; k++) Py_INCREF(f[k]);
-    door.failed = f[1], door.free = f[2], door.forget = f[3], door.end = f[4];
-    door.first = f[0];
+    for (int k = 0; k < 6; k++) Py_INCREF(f[k]);
+    door.begin = f[0], door.first = f[1], door.failed = f[2], door.free = f[3];
+    door.forget = f[4], door.end = f[5];
     open(&api);
     Py_RETURN_TRUE;
 }
 
 PyMethodDef han_door_functions[] = {
     HAN_METHOD("open_door", open_door, METH_VARARGS,
-               "$module, first, failed, free, forget, end, operations, wide, code, /",
+               "$module, begin, first, failed, free, forget, end, operations, wide, code, /",
                "Serve the preloaded library; whether there is one."),
     {NULL, NULL, 0, NULL},
 };

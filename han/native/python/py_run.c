@@ -145,9 +145,12 @@ int han_py_run(EngineObject *self, PlanObject *plan, const void *send, void *rec
     return rc;
 }
 
-/* Report why a run does not go on: whether it may. Otherwise the lock is kept, with the exception. */
-static bool goes_on(EngineObject *self, enum han_status status, PyGILState_STATE *held) {
+/* Report why a run does not go on: whether it may. Otherwise the lock is kept, with the exception. What
+ * Python does then may empty the look-up, so the plan is kept for ever. */
+static bool goes_on(EngineObject *self, PlanObject *plan, enum han_status status,
+                    PyGILState_STATE *held) {
     *held = PyGILState_Ensure();
+    Py_INCREF(plan);
     if (han_py_report(self, status)) return false;
     PyGILState_Release(*held);
     return true;
@@ -171,9 +174,7 @@ bool han_py_run_unlocked(EngineObject *self, PlanObject *plan, const void *send,
     enum han_status status = han_py_try(self, &run);
     while (status != HAN_OK && run.status != HAN_OK) {
         status = han_progress(e, &run, true);
-        if (status > HAN_BLOCKED && !goes_on(self, status, held)) break;
+        if (status > HAN_BLOCKED && !goes_on(self, plan, status, held)) break;
     }
-    if (run.status == HAN_OK) return true;
-    if (run.left) Py_INCREF(plan); /* MPI or a peer may still write to its memory */
-    return false;
+    return run.status == HAN_OK;
 }
