@@ -88,9 +88,10 @@ def __getattr__(name: str) -> Any:
         return compiled_part()
     if name not in _NEEDS_MPI:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from han.common.library import require_mpi
+    from han.common.library import compiled_part, require_mpi
 
     require_mpi()
+    compiled_part()
     found = globals()[name] = getattr(import_module(_NEEDS_MPI[name]), name)
     return found
 

@@ -18,9 +18,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from han.cli import endings
-from han.cli.grammar import Line
 from han.common.errors import HanError
-from han.common.library import require_mpi
+from han.common.library import compiled_part, require_mpi
 from han.common.suggest import unknown
 from han.common.version import __version__
 from han.config import untraced
@@ -40,6 +39,8 @@ class Command:
 
     def load(self) -> Any:
         """Import the module, and return the command."""
+        from han.cli.grammar import Line  # loads the compiled part, which help does not need
+
         name = self.name.replace("-", "_")
         function = getattr(importlib.import_module(f"han.cli.{name}"), name)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -121,6 +122,7 @@ class Commands(TyperGroup):
         try:
             return row.load()
         except (ImportError, RuntimeError, AttributeError):  # an old mpi4py has not all names
+            compiled_part()
             require_mpi()
             raise
 

@@ -93,11 +93,11 @@ def test_the_sdist_holds_what_the_commands_of_the_readme_use(sdist):
 
 
 def test_the_wheel_holds_all_modules_and_tells_its_name_its_licence_and_its_extras(wheel):
-    holds_all_modules_and_no_sources(wheel)
+    holds_all_modules_and_no_other_sources(wheel)
     tells_its_name_its_licence_and_its_extras(wheel)
 
 
-def holds_all_modules_and_no_sources(wheel):
+def holds_all_modules_and_no_other_sources(wheel):
     held = set(wheel.namelist())
     modules = [installed(n) for n in committed("han", *LINKED) if n.endswith((".py", ".yaml"))]
     assert len(modules) > 100

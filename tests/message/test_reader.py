@@ -469,7 +469,7 @@ def test_reader_leaves_other_blocks_to_the_parser():
         [a, ([1, 2, 3], [5, 3, 0])], [a, ([1, 1, 1], 2)], [a, (None, [0, 2, 4])], [a, (1, 2, 3)],
         [a, [1, 2, 4]], [a, [1, 2]], [a, np.array([1, 2, 3], "f8")], [a, [1, 1, 1], OUTSIDE],
         a, [a], [a, "d"], [a, 2], [a, (2, 2)], [a, 2, 2, "d"], [a, (2, 2, 2)],
-        [a, array.array("i", [2, 2, 2])], [a, ([2, 2, 2], [0, 1, 4])],
+        [a, array.array("d", [2, 2, 2])], [a, ([2, 2, 2], [0, 1, 4])],
     ):  # fmt: skip
         check_vector(spec)
         assert read_vector(spec) is None, spec
