@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,8 +96,11 @@ static int copy_nothing(intptr_t comm, int key, void *extra, void *value, void *
     return 0;
 }
 
+static _Atomic unsigned dropped; /* communicators that MPI has freed */
+
 static int drop(intptr_t comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)extra;
+    atomic_fetch_add_explicit(&dropped, 1, memory_order_release);
     free(value);
     return 0;
 }
@@ -111,12 +115,25 @@ static bool has_keyval(void) {
     return keyed;
 }
 
+/* What this thread found last. It holds as long as MPI has freed no communicator. */
+static _Thread_local struct {
+    han_handle comm;
+    known_comm *known; /* NULL: nothing */
+    unsigned dropped;
+} last;
+
 static known_comm *find(han_handle comm) {
+    const unsigned now = atomic_load_explicit(&dropped, memory_order_acquire);
+    if (last.known && last.comm == comm && last.dropped == now) return last.known;
     known_comm *found = NULL;
     int flag = 0;
-    if (HAN_MPIS(Comm_get_attr, (intptr_t, int, void *, int *), comm, keyval, &found, &flag))
+    if (HAN_MPIS(Comm_get_attr, (intptr_t, int, void *, int *), comm, keyval, &found, &flag) ||
+        !flag)
         return NULL;
-    return flag ? found : NULL;
+    last.comm = comm;
+    last.known = found;
+    last.dropped = now;
+    return found;
 }
 
 static known_comm *meet(han_handle comm) {
