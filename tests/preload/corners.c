@@ -279,6 +279,7 @@ static void rare(void) {
         to[r] = r * (int)sizeof(int);
         types[r] = MPI_INT;
     }
+    if (size < 2) return; /* Open MPI may read elsewhere then */
     MPI_Alltoallw(data + 1, ones, from, types, taken, ones, to, types, MPI_COMM_WORLD);
     for (int r = 0; r < size; r++) expect(taken[r] == 10 * r + rank, "places before the buffer", r);
 }
