@@ -1,10 +1,16 @@
 /* Large data into cells: the data is right with each kind of store, and the kind follows the
  * costs. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/copies.h"
 #include "data/stores.h"
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #define MiB UINT64_C(1048576)
 
@@ -69,7 +75,35 @@ static void data_is_right(void) {
     }
 }
 
+/* Whether the upper halves of vector registers hold something, which makes the program's instructions
+ * of SSE slow; false where the processor does not tell. */
+static bool upper_halves_are_used(void) {
+#ifdef __x86_64__
+    unsigned a, b, c, d;
+    enum { OSXSAVE = 1 << 27, TELLS = 1 << 2, AVX = 1 << 2 };
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & OSXSAVE)) return false;
+    if (!__get_cpuid_count(0xd, 1, &a, &b, &c, &d) || !(a & TELLS)) return false;
+    __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(1));
+    return a & AVX;
+#else
+    return false;
+#endif
+}
+
+static void registers_are_left_clear(void) {
+    enum { BYTES = 1 << 19 };
+    static unsigned char from[BYTES], to[BYTES];
+    static void (*const copies[])(void *, const void *, size_t) = {
+        han_copy, han_copy_in, han_copy_paged, han_copy_streaming, han_copy_out};
+    for (size_t k = 0; k < sizeof copies / sizeof *copies; k++)
+        for (size_t n = 8; n <= BYTES; n *= 8) {
+            copies[k](to, from, n);
+            require(!upper_halves_are_used(), "registers are left clear");
+        }
+}
+
 int main(void) {
+    registers_are_left_clear();
     the_kind_of_store_follows_the_costs();
     a_long_interruption_counts_little();
     data_is_right();
