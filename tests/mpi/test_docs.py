@@ -62,11 +62,11 @@ SMALL = {  # options appended to a command, which override its own
     "--rounds": "1", "--iterations": "1", "--time": "0", "--calls": "2",
     "--budget": "3s",
 }  # fmt: skip
-COMMANDS = {  # without han run: test_programs.py; what needs a tuned table: test_tune.py
+COMMANDS = {  # without programs and tuned tables: test_programs.py, test_preload.py, test_tune.py
     command.words: command
     for page in PAGES
     for command in pages.commands(page)
-    if command.ranks and command.words[0] == "han" and command.words[1] != "run"
+    if command.ranks and command.words[0] == "han" and command.words[1] not in ("run", "bench-c")
     if "--tuned" not in command.words
 }
 
