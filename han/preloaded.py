@@ -35,6 +35,9 @@ PREDEFINED_HANDLES = {op.handle for op in PREDEFINED}
 REDUCING = {
     int(ROWS[name].code) for name in ("reduce", "allreduce", "scan", "exscan", "reduce_scatter")
 }
+ROOTED = {
+    int(ROWS[name].code) for name in ("bcast", "reduce", "gather", "scatter", "gatherv", "scatterv")
+}
 MOST_CODES = 64  # of errors, as MPI has few; further ones get the code of their class
 
 _comms: dict[int, Comm] = {}
@@ -158,10 +161,15 @@ def _has(op: int, handle: int) -> bool:
     return kernel(name, kind) is not None or name in WIDE.get(kind, ())
 
 
-def _check(call: Call, size: int) -> None:
+def _check(call: Call, rank: int, size: int) -> None:
     """Refuse what MPI refuses, and what only MPI has; ranks that pass the same decide alike."""
     if not 0 <= call.root < size:
         raise Refused
+    if rank == call.root or call.collective not in ROOTED:
+        elements = call.form != EQUAL or (call.send.n and call.recv.n)
+        same = call.send.data and call.send.data == call.recv.data and elements
+        if same and not WIDE_HANDLES:  # Open MPI does not look, and would wait for the others
+            raise Refused
     if call.collective not in REDUCING:
         return
     if call.op == MPI.OP_NULL.handle:
@@ -289,7 +297,7 @@ def _first(
     state = comm._han
     calls = None if state.parts.given.statistics else state.calls
     try:
-        _check(call, comm.size)
+        _check(call, comm.rank, comm.size)
         SERVED[call.collective, call.form != EQUAL](comm, call)
     except Refused:
         return LEFT, calls
