@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "door/door.h"
 #include "program.h"
 
 #define NAME(FUNCTION) #FUNCTION,

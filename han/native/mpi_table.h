@@ -7,6 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A symbol of the library that C programs preload (door.h). Where it is there, han's own calls of MPI must
+ * not go through MPI's public names. */
+#define HAN_DOOR_OPEN "han_door_open"
+
 /* An MPI handle: a sign-extended int or a pointer, as han_mpi.wide says. */
 typedef intptr_t han_handle;
 

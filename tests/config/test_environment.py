@@ -5,7 +5,10 @@ import pytest
 from han.config.environment import ENVIRONMENT, aborts, unknown_variables, warn_of_unknown
 from han.config.rc import SETTINGS, VARIABLES
 
-OTHERS = "HAN_ABORT", "HAN_ARENA", "HAN_CALIBRATE", "HAN_SHM_DIR"
+OTHERS = (
+    "HAN_ABORT", "HAN_ARENA", "HAN_CALIBRATE", "HAN_PRELOAD_LIBPYTHON", "HAN_PRELOAD_PYTHON",
+    "HAN_SHM_DIR",
+)  # fmt: skip
 
 
 def test_every_setting_has_a_variable_with_a_description():

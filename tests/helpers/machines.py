@@ -177,3 +177,13 @@ def draw_reaching(draw: Random, members: int) -> tuple[int, ...]:
     while prod(factors) < members:
         factors += (draw.randint(2, max(2, members)),)
     return factors
+
+
+def slow_links() -> MachineModel:
+    """Return four nodes of two ranks whose messages take long, as tests of searches need them."""
+    record = load_machine("emulated-1gbit").to_mapping()
+    record["levels"][1] |= {
+        "latency": "22.5us", "bandwidth": "2.4GB/s", "overhead": "24us", "copying": "2.7GB/s"
+    }  # fmt: skip
+    record["node"]["switch"] = "20us"
+    return load_machine(record)

@@ -13,6 +13,7 @@ MAY_INCLUDE = {
     "memory": {"", "memory"},
     "engine": {"", "data", "engine"},
     "simulate": {"", "simulate"},
+    "door": {"", "door"},
     "python": {"", "data", "memory", "engine", "simulate", "python"},
 }
 

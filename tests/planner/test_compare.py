@@ -160,11 +160,10 @@ def test_diff_of_stored_plans(tmp_path):
     assert both.endswith("# no difference: both are the same plan\n")
 
 
-def test_diff_on_a_terminal_is_a_table(monkeypatch, capsys):
+def test_diff_on_a_terminal_is_a_table():
     plans = planned("bcast", 64 * KiB, 4, 2), planned("bcast", 64 * KiB, 4, 1)
     table = rows(*(side(name, *plan) for name, plan in zip("ab", plans, strict=True)))
-    diff._show(["a", "b"], table, [])
-    shown = capsys.readouterr().out
+    shown = diff._text(["a", "b"], table, [])
     assert "4 ranks on 2" in shown
     assert "* " in shown
 

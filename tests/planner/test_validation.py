@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from commands import call, refuse
+from machines import slow_links
 
 from han.common.errors import ArgumentError, ConfigError, HanError
 from han.config.config import load_config
@@ -24,12 +25,7 @@ from han.tuning.validation import (
     measured_of,
 )
 
-RECORD = load_machine("emulated-1gbit").to_mapping()
-RECORD["levels"][1] |= {
-    "latency": "22.5us", "bandwidth": "2.4GB/s", "overhead": "24us", "copying": "2.7GB/s"
-}  # fmt: skip
-RECORD["node"]["switch"] = "20us"
-MACHINE = load_machine(RECORD)
+MACHINE = slow_links()
 WHERE = Where(MACHINE, 4, 2)
 SIZES = (8, 4096, 65536, 1 << 18)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from machines import slow_links
 from plans import rules_of
 from schedules import stage_times
 
@@ -46,8 +47,8 @@ class SimulatedLab:
     `measured` counts the bytes that were moved to measure something.
     """
 
-    def __init__(self, machine="emulated-1gbit", most=10**9):
-        self.machine = load_machine(machine)
+    def __init__(self, machine=None, most=10**9):
+        self.machine = slow_links() if machine is None else load_machine(machine)
         self.place = self.machine.place(2, 2)
         self.costs, self.errors, self.winners, self.most = Costs(), Errors(), Winners(), most
         self.observed = set()

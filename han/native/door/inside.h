@@ -2,7 +2,7 @@
 #ifndef HAN_DOOR_INSIDE_H
 #define HAN_DOOR_INSIDE_H
 
-#include "door/door.h"
+#include "door.h"
 
 #define HAN_PUBLIC __attribute__((visibility("default")))
 
@@ -29,9 +29,5 @@ bool han_wide(void);
 int han_door_serve(const han_door_call *);
 /* Take notice of the code of a call that was left to MPI; returns it. */
 int han_door_left(int code);
-
-/* Start the interpreter, and let it open the door. False if the program is Python's; with a line on
- * stderr, if the interpreter or han cannot be had. */
-bool han_door_python(void);
 
 #endif

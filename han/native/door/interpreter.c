@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "door/inside.h"
+#include "door/interpreter.h"
 
 /* The program initializes and finalizes MPI, and keeps its handlers of errors. */
 static const char START[] = "import mpi4py\n"

@@ -2,13 +2,12 @@
  * the spelling of the arguments and a call of this size, type and operation was made before. For
  * all other arguments, wrong ones too, the method returns False. The caller then parses the
  * arguments (han/message) and plans the call. */
-#include "python/module.h"
+#include "python/py_calls.h"
 
 #include <string.h>
 #include <structmember.h>
 
 #include "python/py_arguments.h"
-#include "python/py_calls.h"
 #include "python/py_delivery.h"
 #include "python/py_look_up.h"
 #include "python/py_own_blocks.h"

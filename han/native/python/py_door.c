@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "door/door.h"
+#include "door.h"
 #include "python/py_calls.h"
 #include "python/py_door_read.h"
 #include "python/py_run.h"

@@ -2,7 +2,7 @@
 #ifndef HAN_PY_DOOR_READ_H
 #define HAN_PY_DOOR_READ_H
 
-#include "door/door.h"
+#include "door.h"
 #include "python/py_arguments.h"
 
 /* Read a call; in `c` there are its collective and the object of its operation, and nothing else. `sizes`

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "door/inside.h"
+#include "door/interpreter.h"
 
 /* han serves a communicator after so many collectives: all ranks count alike. These cost less than
  * what it takes to set han up. */

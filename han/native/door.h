@@ -49,9 +49,7 @@ typedef struct {
     void (*end)(void);
 } han_door_api;
 
-/* The symbol that han._native looks for: it opens the door. Its presence tells that han's own calls
- * of MPI must not go through MPI's public names. */
-#define HAN_DOOR_OPEN "han_door_open"
+/* What HAN_DOOR_OPEN (mpi_table.h) names: it opens the door. */
 typedef void han_door_open_fn(const han_door_api *);
 
 #endif
