@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated
 
@@ -145,7 +145,11 @@ def main(
     torch.set_num_threads(1)
     settings = Settings(epochs, batch, hidden, seed)
     dist.init_process_group(backend.value)
+    if settings.batch < dist.get_world_size():
+        raise typer.BadParameter(f"--batch {settings.batch}: each rank needs a sample of a batch")
     data = load_data(settings)
+    warm = replace(settings, epochs=1)  # first calls count for neither time
+    descend(DistributedDataParallel(network(settings)), data, warm, talk=True)
     model = DistributedDataParallel(network(settings))
     seconds = slowest(descend(model, data, settings, talk=True))
     found, same = accuracy(model.module, data), same_weights(model.module)

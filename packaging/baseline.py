@@ -11,7 +11,10 @@ FUNCTION = re.compile(r"^[0-9a-f]+ <([\w.]+)>:$")
 # With vectors of AVX and later, or of SSE3 to SSE4.2, BMI and their kin: x86-64-v2 to v4
 BEYOND = re.compile(
     r"%[yz]mm|\tv[a-z0-9]+ .*%xmm|\t(pshufb|palign|pabs|phadd|pmulld|pblend|blendv?p|round[ps][sd]"
-    r"|ptest|pmovzx|pmovsx|popcnt|crc32|movbe|andn |bextr|pdep|pext |mulx|rorx|sarx|shlx|shrx)"
+    r"|ptest|pmovzx|pmovsx|popcnt|crc32|movbe|andn |bextr|pdep|pext |mulx|rorx|sarx|shlx|shrx"
+    r"|pm(?:in|ax)(?:s[bd]|u[wd])|pcmp(?:gt|eq)q|packusdw|p(?:extr|insr)[bdq]|insertps|dpp[sd]"
+    r"|h(?:add|sub)p[sd]|phsub|pmaddubsw|pmulhrsw|psign|movs[hl]dup|movddup|addsubp|lddqu"
+    r"|lzcnt|bls[ri]|blsmsk|bzhi|cmpxchg16b|vzeroupper)"
 )
 
 

@@ -55,7 +55,7 @@ def _libpython() -> Path:
     folder, architecture, *names = (str(one or "") for one in named)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     for name in (*names, f"libpython{version}.so.1.0"):
-        for place in (Path(folder), Path(folder, architecture)):
+        for place in (Path(folder), Path(folder, architecture), Path(sys.base_prefix, "lib")):
             if ".so" in name and (place / name).is_file():
                 return place / name
     raise MissingLibraryError(

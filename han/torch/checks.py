@@ -35,6 +35,8 @@ def splits(
     Raises ArgumentError unless they are `total`, and `part` for a rank if that is given.
     """
     if not given:
+        if rows % size:
+            raise ArgumentError(f"{step}: {rows} rows are not as many for each of {size} ranks")
         if total % size or part not in (None, total // size):
             parts = "equal parts" if part is None else f"parts of {part}"
             raise ArgumentError(f"{step}: {total} elements are not {size} {parts}, one a rank")

@@ -27,6 +27,7 @@ from torch.distributed.distributed_c10d import (
 )
 
 from han.comm import Comm
+from han.common.errors import ArgumentError
 from han.torch.checks import check_blocks, check_same, splits
 from han.torch.tensors import apart, flattened, joined, moved, only, operand
 from han.torch.works import Several, Watcher, Work, nothing
@@ -89,14 +90,14 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]  # without torch's types i
 
         Raises the error of a call that nobody has waited for.
         """
-        try:
-            for work in self._works:
-                if not work.is_completed():
-                    work.wait()
-        finally:
-            self._works.clear()
-            self._watcher.stop()
-            self.comm.Free()
+        for work in self._works:
+            work.finish()
+        self._watcher.stop()
+        errors = [error for work in self._works if (error := work.untold) is not None]
+        self._works.clear()
+        self.comm.Free()
+        if errors:
+            raise errors[0]
 
     def abort(self) -> None:
         """Make the group unusable on all its ranks."""
@@ -152,6 +153,8 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]  # without torch's types i
     ) -> Work:
         """Combine a tensor of all ranks; each rank gets its part of the result."""
         step = "reduce_scatter_single"
+        if output.dtype != input.dtype:
+            raise ArgumentError(f"{step}: output is {output.dtype}, input is {input.dtype}")
         counts = splits([], input.numel(), output.numel(), self.comm.size, step)
         return self._scatter_sum(output, input, counts, opts, step)
 
@@ -318,8 +321,8 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]  # without torch's types i
     ) -> Work:  # fmt: skip
         """Return the work of a request, and keep it until it is complete."""
         work = Work(name, outputs, request, deliver, **more)
-        while self._works and self._works[0].is_completed():
-            self._works.popleft()
+        kept = (one for one in self._works if not one.is_completed() or one.untold is not None)
+        self._works = deque(kept)
         self._works.append(work)
         return work
 

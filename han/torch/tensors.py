@@ -102,6 +102,11 @@ def checked(tensor: Tensor, step: str) -> Tensor:
         raise ArgumentTypeError(
             f"{step}: the tensor has the layout {tensor.layout}; pass tensor.to_dense()"
         )
+    if tensor.is_neg() or tensor.is_conj():
+        raise ArgumentTypeError(
+            f"{step}: the tensor is a view that PyTorch computes when it is read; pass "
+            "tensor.resolve_conj().resolve_neg()"
+        )
     return tensor.detach()
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from typing import Any
 
 import torch.distributed as dist
@@ -43,6 +43,7 @@ class Work(dist.Work):  # type: ignore[misc]  # without torch's types it is Any
         self._over: Any = None  # a future, and the one that the program has
         self._future: Any = None
         self._error: BaseException | None = None
+        self._told = False  # the program has the error
         self._lock = Lock()  # held by the thread that waits
 
     def wait(self, timeout: timedelta = NO_LIMIT) -> bool:
@@ -52,12 +53,18 @@ class Work(dist.Work):  # type: ignore[misc]  # without torch's types it is Any
         """
         if timeout > NO_LIMIT:
             self._wait_until(time.monotonic() + timeout.total_seconds(), timeout)
-        elif self._request is not None:
-            with self._lock:
-                self._finish("Wait")
+        else:
+            self.finish()
         if self._error is not None:
+            self._told = True
             raise self._error
         return True
+
+    def finish(self) -> None:
+        """Wait until the call is over; an error stays for who asks."""
+        if self._request is not None:
+            with self._lock:
+                self._finish("Wait")
 
     def is_completed(self) -> bool:
         """Make progress; return whether the call is over, with its result or with an error."""
@@ -74,7 +81,13 @@ class Work(dist.Work):  # type: ignore[misc]  # without torch's types it is Any
 
     def exception(self) -> BaseException | None:
         """Return the error of the call, or None."""
+        self._told = True
         return self._error
+
+    @property
+    def untold(self) -> BaseException | None:
+        """The error of the call if the program has not been given it."""
+        return None if self._told else self._error
 
     def result(self) -> list[Tensor]:
         """Wait until the call is complete; return the tensors that hold the result."""
@@ -126,7 +139,7 @@ class Work(dist.Work):  # type: ignore[misc]  # without torch's types it is Any
             self._deliver()
         except BaseException as error:
             self._error = error
-        self._request = None
+        self._request, self._deliver = None, nothing
 
 
 class Several(Work):
@@ -159,6 +172,9 @@ class Watcher:
 
     def watch(self, work: Work) -> None:
         """Set the future of `work` when it is complete."""
+        if self._thread is current_thread():  # a callback, which may wait for this work
+            Watcher(once=True).watch(work)
+            return
         self._works.put(work)
         if self._thread is None:
             self._thread = Thread(target=self._run, name="han-torch", daemon=True)

@@ -320,6 +320,33 @@ def check_a_group_can_be_made_again():
 # ---- mistakes -----------------------------------------------------------------------------------
 
 
+def check_a_callback_may_wait_for_another_call():
+    """As the hook of PowerSGD does."""
+    first, second = torch.ones(4), torch.full((4,), 2.0)
+
+    def after(future):
+        dist.all_reduce(second, async_op=True).get_future().wait()
+        return future.value()
+
+    dist.all_reduce(first, async_op=True).get_future().then(after).wait()
+    assert first.tolist() == [size()] * 4
+    assert second.tolist() == [2 * size()] * 4
+
+
+def check_calls_that_are_over_are_let_go():
+    early = torch.zeros(1)
+    pending = dist.irecv(early, (rank() - 1) % size(), tag=77) if size() > 1 else None
+    works = [dist.all_reduce(torch.ones(2), async_op=True) for _ in range(20)]
+    for work in works:
+        work.wait()
+    dist.all_reduce(torch.ones(2), async_op=True).wait()
+    assert len(dist.group.WORLD._works) < 5
+    if pending is not None:
+        dist.send(torch.full((1,), 3.0), (rank() + 1) % size(), tag=77)
+        pending.wait()
+        assert early.item() == 3
+
+
 def check_mistakes_that_all_ranks_make():
     floats, n = torch.zeros(3), size()
     whole = torch.zeros(3, dtype=torch.int64)
@@ -340,7 +367,18 @@ def check_mistakes_that_all_ranks_make():
         f"3 elements are not {n} parts of 5": lambda: dist.all_gather_single(
             floats, torch.zeros(5)
         ),
+        f"{n + 1} rows are not as many for each of {n} ranks": lambda: dist.all_to_all_single(
+            torch.zeros(n + 1, n), torch.zeros(n + 1, n)
+        ),
+        "output is torch.int32, input is torch.float32": lambda: dist.reduce_scatter_single(
+            torch.zeros(1, dtype=torch.int32), torch.zeros(n)
+        ),
+        "resolve_conj().resolve_neg()": lambda: dist.all_reduce(
+            torch.ones(3, dtype=torch.complex64).conj().imag
+        ),
     }.items():
+        if n == 1 and "rows" in said:
+            continue
         with pytest.raises(han.HanError) as caught:
             call()
         assert said in str(caught.value), str(caught.value)
