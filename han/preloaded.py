@@ -42,6 +42,7 @@ MOST_CODES = 64  # of errors, as MPI has few; further ones get the code of their
 
 _comms: dict[int, Comm] = {}
 _codes: dict[tuple[int, str], int] = {}
+_told: set[str] = set()
 _ops: dict[int, MPI.Op] = {op.handle: op for op in PREDEFINED}
 
 
@@ -278,14 +279,22 @@ def _begin(handle: int) -> bool:
     did not see.
     """
     _comms.pop(handle, None)
+    plain = MPI.Intracomm.fromhandle(handle)
     try:
-        comm = Comm(MPI.Intracomm.fromhandle(handle))
+        comm = Comm(plain)
         comm._han  # noqa: B018  # sets it up
     except (HanError, MPI.Exception) as error:
-        print(f"han: a communicator runs on MPI alone: {error}", file=sys.stderr, flush=True)
+        _tell(f"han: a communicator runs on MPI alone: {error}", plain.Get_rank())
         return False
     _comms[handle] = comm
     return True
+
+
+def _tell(text: str, rank: int) -> None:
+    """Print what all ranks of a communicator know, once: many communicators may meet the same."""
+    if not rank and text not in _told:
+        _told.add(text)
+        print(text, file=sys.stderr, flush=True)
 
 
 def _first(

@@ -99,6 +99,16 @@ def test_without_python_the_program_runs_on_mpi_alone(built, variables, said):
     assert f"han: this program runs on MPI alone: {said}" in done.stderr
 
 
+def test_without_a_configuration_the_program_runs_on_mpi_alone(built):
+    known = settings() | {"HAN_CONFIG": "/nowhere.yaml"}
+    words = [f"{name}={value}" for name, value in known.items()]
+    done = start(2, "env", *words, built("corners"))
+    check(done)
+    lines = [line for line in done.stderr.splitlines() if "runs on MPI alone" in line]
+    assert 1 <= len(lines) <= 2, "each rank that is the first one of a communicator tells it once"
+    assert "/nowhere.yaml: no such file" in lines[0].replace("'", "")
+
+
 def test_an_exit_in_the_middle_is_the_programs(built):
     done = start(2, *RUN, built("leaves"))
     assert done.returncode == 3
