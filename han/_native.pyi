@@ -59,11 +59,12 @@ def stop_helper() -> None:
 
 def open_door(
     begin: Callable[[int], bool],
-    first: Callable[..., tuple[int, object]],
+    first: Callable[..., tuple[int, object, object]],
     failed: Callable[[int, BaseException], int],
     free: Callable[[int], int],
     forget: Callable[[int], int],
     end: Callable[[], int],
+    rest: Callable[[], int],
     operations: tuple[tuple[int, object], ...],
     wide: bool,
     code: int,

@@ -181,6 +181,7 @@ class Attached(MPI.Intracomm):
     _plain: ClassVar[type[MPI.Intracomm]] = MPI.Intracomm  # mpi4py's class of the same kind
     _state: State | None = None
     _config: Any = None  # of a communicator without a State: what its State is made with
+    _of_c = False  # a C program's, which carries out by MPI what han leaves
 
     @property
     def _han(self) -> State:

@@ -15,7 +15,7 @@ from han.attached import Attached
 from han.message import parsers
 from han.message.message import in_place
 from han.message.parsers import Parser
-from han.runtime.left import NOTHING, HeldRequest, LeftRequest, left_request
+from han.runtime.left import NOTHING, HeldRequest, Left, LeftRequest, left_request
 from han.runtime.request import Request
 from han.runtime.state import Served
 from han.tasks.signature import ON_DEVICE
@@ -89,8 +89,11 @@ class Collectives(Attached):
     def _mpis(self, served: Served, name: str, *arguments: object) -> Any:
         """Call a method of mpi4py; `served` says why han leaves the call to it.
 
-        If the method raises, tell the other ranks, which may wait for this one.
+        If the method raises, tell the other ranks, which may wait for this one. Raises Left on
+        communicators of C programs, which call MPI themselves.
         """
+        if self._of_c:
+            raise Left
         with self._han.health.notices.leaving():
             return getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
 

@@ -16,7 +16,7 @@ from han.message import parsers
 from han.message.message import Message
 from han.message.neighbours import Edges, Form, message_of
 from han.message.parsers import Parser
-from han.runtime.left import HeldRequest, left_request
+from han.runtime.left import HeldRequest, Left, left_request
 from han.runtime.state import State
 from han.tasks.call import bytes_of
 from han.tasks.neighbours import Neighbours
@@ -159,7 +159,10 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
 
         A nonblocking call must not wait for other ranks. So it is the library's too if the
         communicator is not set up yet, or the ranks have not told each other their neighbours.
+        Raises Left as `_mpis` does.
         """
+        if self._of_c:
+            raise Left
         state = self._state or self._found()
         self._check_live()
         leaving = contextlib.nullcontext() if state is None else state.health.notices.leaving()

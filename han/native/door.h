@@ -12,6 +12,9 @@
 /* How the blocks of a call are told: they are alike, have counts of their own, or types of their own. */
 enum han_door_form { HAN_DOOR_EQUAL, HAN_DOOR_COUNTED, HAN_DOOR_TYPED };
 
+/* When a call is complete: as it returns, when its request is, or whenever MPI_Start has started it. */
+enum han_door_when { HAN_DOOR_NOW, HAN_DOOR_LATER, HAN_DOOR_STARTED };
+
 /* One side of a call. `counts` and `places` are numbers for each rank, of 64 bits in calls with large
  * counts; `types` are MPI's handles, one for each rank. */
 typedef struct {
@@ -21,14 +24,25 @@ typedef struct {
     const void *counts, *places, *types;
 } han_door_side;
 
+/* The request of a call: MPI's handle, by which MPI completes a started call, and otherwise one that is
+ * inactive; and what `start` takes, of a persistent one. */
+typedef struct {
+    han_handle handle;
+    void *persistent;
+} han_door_request;
+
 /* A call as the program made it. What its collective does not have is 0. */
 typedef struct {
     int collective; /* HAN_C_BCAST ... of program.h */
     enum han_door_form form;
+    enum han_door_when when;
     bool large;               /* counts are of 64 bits */
+    bool neighbours;          /* blocks are for neighbours of a topology */
     han_door_side send, recv; /* a broadcast has `recv` */
     han_handle op, comm;
     int root;
+    void *request;         /* the program's variable */
+    han_door_request made; /* what the call has made for it */
 } han_door_call;
 
 /* What han._native does for the door. Codes are MPI's; HAN_DOOR_LEFT: the call is MPI's. */
@@ -38,9 +52,13 @@ typedef struct {
     /* Set han up for a communicator; collective. Whether it can serve it. */
     bool (*begin)(han_handle comm);
     /* Serve a call of a class that was served before, without Python; false: it is not known. */
-    bool (*again)(void *calls, const han_door_call *, int *code);
+    bool (*again)(void *calls, han_door_call *, int *code);
     /* Serve any call, by Python, and tell what `again` takes from then on; NULL: nothing. */
-    int (*first)(const han_door_call *, void **calls);
+    int (*first)(han_door_call *, void **calls);
+    /* Start a persistent request; `active`: MPI's handle until it is complete. */
+    int (*start)(void *persistent, han_handle *active);
+    /* Free a persistent request. */
+    void (*drop)(void *persistent);
     /* Release what han holds for a communicator, before MPI frees it; collective. */
     int (*free)(han_handle comm);
     /* Forget an operation of the program, before MPI frees it. */

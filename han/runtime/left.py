@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+class Left(Exception):
+    """The MPI library is to carry out a call, by whoever called han; nothing has started."""
+
+
 class Nothing:
     """The look-up of a communicator that is not set up: it serves no call."""
 

@@ -84,5 +84,10 @@ def tell_limit(plan: _native.Plan, wait: Wait) -> None:
     )
 
 
+def accept_limit() -> None:
+    """Let `tell_limit` be silent: it is for users who choose how MPI is initialised."""
+    _told.append(True)
+
+
 def _any_thread_may() -> bool:
     return MPI.Query_thread() == MPI.THREAD_MULTIPLE

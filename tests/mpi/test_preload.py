@@ -61,8 +61,19 @@ def test_results_are_right_on_several_nodes(built):
     check(start(4, *RUN, built("corners"), HAN_CONFIG="virtual-2x2"))
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_results_of_requests_and_neighbours_are_right(built, ranks):
+    check(start(ranks, built("requests")))
+    check(start(ranks, *RUN, built("requests")))
+
+
+def test_results_of_requests_are_right_on_several_nodes(built):
+    check(start(4, *RUN, built("requests"), HAN_CONFIG="virtual-2x2"))
+
+
 def test_arguments_may_be_compared(built):
     check(start(2, *RUN, built("corners"), HAN_CHECK="1"))
+    check(start(2, *RUN, built("requests"), HAN_CHECK="1"))
 
 
 def test_statistics_tell_who_served(built, tmp_path):

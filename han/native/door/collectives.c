@@ -1,12 +1,15 @@
-/* MPI's collectives, as C programs call them. Those of MPI 4 with large counts have the same
- * arguments, of another width. */
+/* MPI's collectives, as C programs call them: each one also nonblocking and persistent. Those of MPI 4
+ * with large counts have the same arguments, of another width. */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "door/inside.h"
+#include "door/parameters.h"
 #include "program.h"
 
 enum { ERR_COUNT = 2 }; /* in MPICH and in Open MPI */
+enum { ERR_OTHER_MPICH = 15, ERR_OTHER = 16 };
 
 #define H(ARGUMENT) han_as_handle(ARGUMENT)
 #define LIST(...) __VA_ARGS__
@@ -14,104 +17,31 @@ enum { ERR_COUNT = 2 }; /* in MPICH and in Open MPI */
 #define SIDES(DATA, COUNTS, PLACES, TYPE) \
     {.data = DATA, .counts = COUNTS, .places = PLACES, .type = H(TYPE)}
 
-/* Define a call and the one with large counts, which MPI libraries before MPI 4 do not have. `N` is the
- * type of counts, `D` that of displacements. `SMALL` calls MPI with counts that were large; its value is
- * MPI's code. */
-#define DEFINE(NAME, PARAMETERS, TYPES, ARGUMENTS, SMALL, ...)                                    \
-    HAN_PUBLIC int MPI_##NAME PARAMETERS(int, int) {                                              \
-        int code = han_door_serve(&(han_door_call){__VA_ARGS__});                                 \
-        return code != HAN_DOOR_LEFT ? code                                                       \
-                                     : han_door_left(HAN_MPIS(NAME, TYPES(int, int), ARGUMENTS)); \
-    }                                                                                             \
-    HAN_PUBLIC int MPI_##NAME##_c PARAMETERS(int64_t, intptr_t) {                                 \
-        static void *known;                                                                       \
-        int code = han_door_serve(&(han_door_call){__VA_ARGS__, .large = true});                  \
-        if (code != HAN_DOOR_LEFT) return code;                                                   \
-        if (han_has(&known, "PMPI_" #NAME "_c"))                                                  \
-            return han_door_left(HAN_MPIS(NAME##_c, TYPES(int64_t, intptr_t), ARGUMENTS));        \
-        return han_door_left(SMALL);                                                              \
-    }
-/* Call MPI's function with counts of its own type if the largest one fits. */
-#define FITTING(NAME, LARGEST, TYPES, ...) \
-    ((LARGEST) > INT_MAX ? ERR_COUNT : HAN_MPIS(NAME, TYPES(int, int), __VA_ARGS__))
-
-HAN_PUBLIC int MPI_Barrier(intptr_t comm) {
-    int code = han_door_serve(&(han_door_call){.collective = HAN_C_BARRIER, .comm = H(comm)});
-    return code != HAN_DOOR_LEFT ? code : han_door_left(HAN_MPIS(Barrier, (intptr_t), comm));
+static int missing(const char *name) {
+    fprintf(stderr, "han: the MPI library has no %s\n", name);
+    return han_wide() ? ERR_OTHER : ERR_OTHER_MPICH;
 }
 
-/* ---- whole messages -------------------------------------------------------------------------- */
+/* Call MPI's own function, which an older library may not have. */
+#define CALL(NAME, TYPES, ...)                                              \
+    ({                                                                      \
+        static void *known;                                                 \
+        han_has(&known, "PMPI_" #NAME) ? ((int(*) TYPES)known)(__VA_ARGS__) \
+                                       : missing("MPI_" #NAME);             \
+    })
 
-#define ROOTED(N, D) (void *buf, N n, intptr_t type, int root, intptr_t comm)
-#define ROOTED_TYPES(N, D) (void *, N, intptr_t, int, intptr_t)
-
-DEFINE(Bcast, ROOTED, ROOTED_TYPES, LIST(buf, n, type, root, comm),
-       FITTING(Bcast, n, ROOTED_TYPES, buf, (int)n, type, root, comm), .collective = HAN_C_BCAST,
-       .recv = SIDE(buf, n, type), .root = root, .comm = H(comm))
-
-#define REDUCED(N, D) \
-    (const void *send, void *recv, N n, intptr_t type, intptr_t op, int root, intptr_t comm)
-#define REDUCED_TYPES(N, D) (const void *, void *, N, intptr_t, intptr_t, int, intptr_t)
-DEFINE(Reduce, REDUCED, REDUCED_TYPES, LIST(send, recv, n, type, op, root, comm),
-       FITTING(Reduce, n, REDUCED_TYPES, send, recv, (int)n, type, op, root, comm),
-       .collective = HAN_C_REDUCE, .send = SIDE(send, n, type), .recv = SIDE(recv, n, type),
-       .op = H(op), .root = root, .comm = H(comm))
-
-#define COMBINED(N, D) \
-    (const void *send, void *recv, N n, intptr_t type, intptr_t op, intptr_t comm)
-#define COMBINED_TYPES(N, D) (const void *, void *, N, intptr_t, intptr_t, intptr_t)
-#define DEFINE_COMBINED(NAME, NUMBER)                                                      \
-    DEFINE(NAME, COMBINED, COMBINED_TYPES, LIST(send, recv, n, type, op, comm),            \
-           FITTING(NAME, n, COMBINED_TYPES, send, recv, (int)n, type, op, comm),           \
-           .collective = NUMBER, .send = SIDE(send, n, type), .recv = SIDE(recv, n, type), \
-           .op = H(op), .comm = H(comm))
-DEFINE_COMBINED(Allreduce, HAN_C_ALLREDUCE)
-DEFINE_COMBINED(Scan, HAN_C_SCAN)
-DEFINE_COMBINED(Exscan, HAN_C_EXSCAN)
-DEFINE_COMBINED(Reduce_scatter_block, HAN_C_REDUCE_SCATTER)
-
-/* ---- equal blocks ---------------------------------------------------------------------------- */
-
-#define LARGER(A, B) ((A) > (B) ? (A) : (B))
-#define BLOCKS_ROOTED(N, D)                                                                    \
-    (const void *send, N n_send, intptr_t send_type, void *recv, N n_recv, intptr_t recv_type, \
-     int root, intptr_t comm)
-#define BLOCKS_ROOTED_TYPES(N, D) (const void *, N, intptr_t, void *, N, intptr_t, int, intptr_t)
-#define DEFINE_BLOCKS_ROOTED(NAME, NUMBER)                                               \
-    DEFINE(NAME, BLOCKS_ROOTED, BLOCKS_ROOTED_TYPES,                                     \
-           LIST(send, n_send, send_type, recv, n_recv, recv_type, root, comm),           \
-           FITTING(NAME, LARGER(n_send, n_recv), BLOCKS_ROOTED_TYPES, send, (int)n_send, \
-                   send_type, recv, (int)n_recv, recv_type, root, comm),                 \
-           .collective = NUMBER, .send = SIDE(send, n_send, send_type),                  \
-           .recv = SIDE(recv, n_recv, recv_type), .root = root, .comm = H(comm))
-DEFINE_BLOCKS_ROOTED(Gather, HAN_C_GATHER)
-DEFINE_BLOCKS_ROOTED(Scatter, HAN_C_SCATTER)
-
-#define BLOCKS(N, D)                                                                           \
-    (const void *send, N n_send, intptr_t send_type, void *recv, N n_recv, intptr_t recv_type, \
-     intptr_t comm)
-#define BLOCKS_TYPES(N, D) (const void *, N, intptr_t, void *, N, intptr_t, intptr_t)
-#define DEFINE_BLOCKS(NAME, NUMBER)                                                                \
-    DEFINE(NAME, BLOCKS, BLOCKS_TYPES,                                                             \
-           LIST(send, n_send, send_type, recv, n_recv, recv_type, comm),                           \
-           FITTING(NAME, LARGER(n_send, n_recv), BLOCKS_TYPES, send, (int)n_send, send_type, recv, \
-                   (int)n_recv, recv_type, comm),                                                  \
-           .collective = NUMBER, .send = SIDE(send, n_send, send_type),                            \
-           .recv = SIDE(recv, n_recv, recv_type), .comm = H(comm))
-DEFINE_BLOCKS(Allgather, HAN_C_ALLGATHER)
-DEFINE_BLOCKS(Alltoall, HAN_C_ALLTOALL)
-
-/* ---- blocks of their own sizes ---------------------------------------------------------------- */
+/* ---- calls with large counts of libraries that have none -------------------------------------- */
 
 /* Numbers of 64 bits as ints, in memory that the caller frees; NULL if one does not fit, or there are
  * none. */
-static int *narrowed(intptr_t comm, const int64_t *numbers, bool *fit) {
+static int *narrowed(intptr_t comm, const void *numbers, bool *fit) {
     int size = 0;
+    const int64_t *wide = numbers;
     if (!numbers || HAN_MPIS(Comm_size, (intptr_t, int *), comm, &size)) return NULL;
     int *found = malloc(sizeof *found * (size_t)size + 1);
     for (int r = 0; found && r < size; r++) {
-        *fit = *fit && numbers[r] >= INT_MIN && numbers[r] <= INT_MAX;
-        found[r] = (int)numbers[r];
+        *fit = *fit && wide[r] >= INT_MIN && wide[r] <= INT_MAX;
+        found[r] = (int)wide[r];
     }
     *fit = *fit && found;
     return found;
@@ -121,95 +51,190 @@ static const void *of_root(intptr_t comm, int root, const void *numbers) {
     int rank = 0;
     return !HAN_MPIS(Comm_rank, (intptr_t, int *), comm, &rank) && rank == root ? numbers : NULL;
 }
-/* Carry out a call of MPI with the ints `a`, `b`, `c` and `d` for counts and displacements of 64 bits. */
-#define NARROWED(COMM, A, B, C, D, CALL)                  \
-    ({                                                    \
-        bool fit = true;                                  \
-        int *a = narrowed(COMM, (const void *)(A), &fit); \
-        int *b = narrowed(COMM, (const void *)(B), &fit); \
-        int *c = narrowed(COMM, (const void *)(C), &fit); \
-        int *d = narrowed(COMM, (const void *)(D), &fit); \
-        int narrow_code = fit ? (CALL) : ERR_COUNT;       \
-        free(a), free(b), free(c), free(d);               \
-        narrow_code;                                      \
+/* Call MPI's function with ints: with `a`, `b`, `c` and `d` for the counts and displacements, if the
+ * LARGEST count and all of these fit. MPI reads them until a request is complete, of which nobody tells
+ * the door: they are kept then. */
+#define CALL_SMALL(NAME, WHEN, TYPES, LARGEST, A, B, C, D, ...)               \
+    ({                                                                        \
+        bool fit = (LARGEST) <= INT_MAX;                                      \
+        int *a = narrowed(comm, A, &fit), *b = narrowed(comm, B, &fit);       \
+        int *c = narrowed(comm, C, &fit), *d = narrowed(comm, D, &fit);       \
+        int small_code = fit ? CALL(NAME, TYPES, __VA_ARGS__) : ERR_COUNT;    \
+        if (WHEN == HAN_DOOR_NOW || !fit) free(a), free(b), free(c), free(d); \
+        (void)a, (void)b, (void)c, (void)d;                                   \
+        small_code;                                                           \
     })
 
-#define GATHERV(N, D)                                                                              \
-    (const void *send, N n_send, intptr_t send_type, void *recv, const N *counts, const D *places, \
-     intptr_t recv_type, int root, intptr_t comm)
-#define GATHERV_TYPES(N, D) \
-    (const void *, N, intptr_t, void *, const N *, const D *, intptr_t, int, intptr_t)
-DEFINE(Gatherv, GATHERV, GATHERV_TYPES,
+/* ---- what defines a call ---------------------------------------------------------------------- */
+
+/* Define a call and the one with large counts. P(N, D) are the parameters with counts of type N and
+ * displacements of type D, P_TYPES their types; EXTRA... belong to a request. SMALL are the arguments
+ * with ints, NUMBERS what CALL_SMALL needs for them. */
+#define BOTH(NAME, WHEN, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, SMALL, NUMBERS, ...)   \
+    HAN_PUBLIC int MPI_##NAME(P(int, int) EXTRA) {                                                 \
+        int code = han_door_serve(&(han_door_call){__VA_ARGS__});                                  \
+        return code != HAN_DOOR_LEFT ? code                                                        \
+                                     : han_door_left(CALL(NAME, (P##_TYPES(int, int) EXTRA_TYPES), \
+                                                          ARGUMENTS EXTRA_ARGUMENTS));             \
+    }                                                                                              \
+    HAN_PUBLIC int MPI_##NAME##_c(P(int64_t, intptr_t) EXTRA) {                                    \
+        static void *large;                                                                        \
+        int code = han_door_serve(&(han_door_call){__VA_ARGS__, .large = true});                   \
+        if (code != HAN_DOOR_LEFT) return code;                                                    \
+        if (han_has(&large, "PMPI_" #NAME "_c"))                                                   \
+            return han_door_left(CALL(NAME##_c, (P##_TYPES(int64_t, intptr_t) EXTRA_TYPES),        \
+                                      ARGUMENTS EXTRA_ARGUMENTS));                                 \
+        return han_door_left(CALL_SMALL(NAME, WHEN, (P##_TYPES(int, int) EXTRA_TYPES), NUMBERS,    \
+                                        SMALL EXTRA_ARGUMENTS));                                   \
+    }
+#define DEFINE(NAME, LOWER, P, ARGUMENTS, SMALL, NUMBERS, ...)                                  \
+    BOTH(NAME, HAN_DOOR_NOW, P, , , , LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), __VA_ARGS__) \
+    BOTH(I##LOWER, HAN_DOOR_LATER, P, LIST(, void *request), LIST(, void *), LIST(, request),   \
+         LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), __VA_ARGS__, .when = HAN_DOOR_LATER,      \
+         .request = request)                                                                    \
+    BOTH(NAME##_init, HAN_DOOR_STARTED, P, LIST(, intptr_t info, void *request),                \
+         LIST(, intptr_t, void *), LIST(, info, request), LIST(ARGUMENTS), LIST(SMALL),         \
+         LIST(NUMBERS), __VA_ARGS__, .when = HAN_DOOR_STARTED, .request = request)
+#define NO_NUMBERS(LARGEST) LARGEST, NULL, NULL, NULL, NULL
+
+/* A barrier has no counts. */
+#define DEFINE_BARRIER(NAME, PARAMETERS, TYPES, ARGUMENTS, ...)                            \
+    HAN_PUBLIC int MPI_##NAME PARAMETERS {                                                 \
+        int code = han_door_serve(                                                         \
+            &(han_door_call){.collective = HAN_C_BARRIER, .comm = H(comm), __VA_ARGS__});  \
+        return code != HAN_DOOR_LEFT ? code : han_door_left(CALL(NAME, TYPES, ARGUMENTS)); \
+    }
+DEFINE_BARRIER(Barrier, (intptr_t comm), (intptr_t), comm)
+DEFINE_BARRIER(Ibarrier, (intptr_t comm, void *request), (intptr_t, void *), LIST(comm, request),
+               .when = HAN_DOOR_LATER, .request = request)
+DEFINE_BARRIER(Barrier_init, (intptr_t comm, intptr_t info, void *request),
+               (intptr_t, intptr_t, void *), LIST(comm, info, request), .when = HAN_DOOR_STARTED,
+               .request = request)
+
+/* ---- whole messages -------------------------------------------------------------------------- */
+
+DEFINE(Bcast, bcast, ROOTED, LIST(buf, n, type, root, comm), LIST(buf, (int)n, type, root, comm),
+       NO_NUMBERS(n), .collective = HAN_C_BCAST, .recv = SIDE(buf, n, type), .root = root,
+       .comm = H(comm))
+
+DEFINE(Reduce, reduce, REDUCED, LIST(send, recv, n, type, op, root, comm),
+       LIST(send, recv, (int)n, type, op, root, comm), NO_NUMBERS(n), .collective = HAN_C_REDUCE,
+       .send = SIDE(send, n, type), .recv = SIDE(recv, n, type), .op = H(op), .root = root,
+       .comm = H(comm))
+
+#define DEFINE_COMBINED(NAME, LOWER, NUMBER)                                              \
+    DEFINE(NAME, LOWER, COMBINED, LIST(send, recv, n, type, op, comm),                    \
+           LIST(send, recv, (int)n, type, op, comm), NO_NUMBERS(n), .collective = NUMBER, \
+           .send = SIDE(send, n, type), .recv = SIDE(recv, n, type), .op = H(op), .comm = H(comm))
+DEFINE_COMBINED(Allreduce, allreduce, HAN_C_ALLREDUCE)
+DEFINE_COMBINED(Scan, scan, HAN_C_SCAN)
+DEFINE_COMBINED(Exscan, exscan, HAN_C_EXSCAN)
+DEFINE_COMBINED(Reduce_scatter_block, reduce_scatter_block, HAN_C_REDUCE_SCATTER)
+
+/* ---- equal blocks ---------------------------------------------------------------------------- */
+
+#define LARGER(A, B) ((A) > (B) ? (A) : (B))
+#define DEFINE_BLOCKS_ROOTED(NAME, LOWER, NUMBER)                                        \
+    DEFINE(NAME, LOWER, BLOCKS_ROOTED,                                                   \
+           LIST(send, n_send, send_type, recv, n_recv, recv_type, root, comm),           \
+           LIST(send, (int)n_send, send_type, recv, (int)n_recv, recv_type, root, comm), \
+           NO_NUMBERS(LARGER(n_send, n_recv)), .collective = NUMBER,                     \
+           .send = SIDE(send, n_send, send_type), .recv = SIDE(recv, n_recv, recv_type), \
+           .root = root, .comm = H(comm))
+DEFINE_BLOCKS_ROOTED(Gather, gather, HAN_C_GATHER)
+DEFINE_BLOCKS_ROOTED(Scatter, scatter, HAN_C_SCATTER)
+
+#define DEFINE_BLOCKS(NAME, LOWER, NUMBER)                                                    \
+    DEFINE(NAME, LOWER, BLOCKS, LIST(send, n_send, send_type, recv, n_recv, recv_type, comm), \
+           LIST(send, (int)n_send, send_type, recv, (int)n_recv, recv_type, comm),            \
+           NO_NUMBERS(LARGER(n_send, n_recv)), .collective = NUMBER,                          \
+           .send = SIDE(send, n_send, send_type), .recv = SIDE(recv, n_recv, recv_type),      \
+           .comm = H(comm))
+DEFINE_BLOCKS(Allgather, allgather, HAN_C_ALLGATHER)
+DEFINE_BLOCKS(Alltoall, alltoall, HAN_C_ALLTOALL)
+
+/* ---- blocks of their own sizes ---------------------------------------------------------------- */
+
+DEFINE(Gatherv, gatherv, GATHERV,
        LIST(send, n_send, send_type, recv, counts, places, recv_type, root, comm),
-       NARROWED(comm, of_root(comm, root, counts), of_root(comm, root, places), NULL, NULL,
-                FITTING(Gatherv, n_send, GATHERV_TYPES, send, (int)n_send, send_type, recv, a, b,
-                        recv_type, root, comm)),
+       LIST(send, (int)n_send, send_type, recv, a, b, recv_type, root, comm),
+       LIST(n_send, of_root(comm, root, counts), of_root(comm, root, places), NULL, NULL),
        .collective = HAN_C_GATHERV, .form = HAN_DOOR_COUNTED, .send = SIDE(send, n_send, send_type),
        .recv = SIDES(recv, counts, places, recv_type), .root = root, .comm = H(comm))
 
-#define SCATTERV(N, D)                                                                             \
-    (const void *send, const N *counts, const D *places, intptr_t send_type, void *recv, N n_recv, \
-     intptr_t recv_type, int root, intptr_t comm)
-#define SCATTERV_TYPES(N, D) \
-    (const void *, const N *, const D *, intptr_t, void *, N, intptr_t, int, intptr_t)
-DEFINE(Scatterv, SCATTERV, SCATTERV_TYPES,
+DEFINE(Scatterv, scatterv, SCATTERV,
        LIST(send, counts, places, send_type, recv, n_recv, recv_type, root, comm),
-       NARROWED(comm, of_root(comm, root, counts), of_root(comm, root, places), NULL, NULL,
-                FITTING(Scatterv, n_recv, SCATTERV_TYPES, send, a, b, send_type, recv, (int)n_recv,
-                        recv_type, root, comm)),
+       LIST(send, a, b, send_type, recv, (int)n_recv, recv_type, root, comm),
+       LIST(n_recv, of_root(comm, root, counts), of_root(comm, root, places), NULL, NULL),
        .collective = HAN_C_SCATTERV, .form = HAN_DOOR_COUNTED,
        .send = SIDES(send, counts, places, send_type), .recv = SIDE(recv, n_recv, recv_type),
        .root = root, .comm = H(comm))
 
-#define ALLGATHERV(N, D)                                                                           \
-    (const void *send, N n_send, intptr_t send_type, void *recv, const N *counts, const D *places, \
-     intptr_t recv_type, intptr_t comm)
-#define ALLGATHERV_TYPES(N, D) \
-    (const void *, N, intptr_t, void *, const N *, const D *, intptr_t, intptr_t)
-DEFINE(Allgatherv, ALLGATHERV, ALLGATHERV_TYPES,
+DEFINE(Allgatherv, allgatherv, ALLGATHERV,
        LIST(send, n_send, send_type, recv, counts, places, recv_type, comm),
-       NARROWED(comm, counts, places, NULL, NULL,
-                FITTING(Allgatherv, n_send, ALLGATHERV_TYPES, send, (int)n_send, send_type, recv, a,
-                        b, recv_type, comm)),
-       .collective = HAN_C_ALLGATHER, .form = HAN_DOOR_COUNTED,
-       .send = SIDE(send, n_send, send_type), .recv = SIDES(recv, counts, places, recv_type),
-       .comm = H(comm))
+       LIST(send, (int)n_send, send_type, recv, a, b, recv_type, comm),
+       LIST(n_send, counts, places, NULL, NULL), .collective = HAN_C_ALLGATHER,
+       .form = HAN_DOOR_COUNTED, .send = SIDE(send, n_send, send_type),
+       .recv = SIDES(recv, counts, places, recv_type), .comm = H(comm))
 
-#define SCATTERED(N, D) \
-    (const void *send, void *recv, const N *counts, intptr_t type, intptr_t op, intptr_t comm)
-#define SCATTERED_TYPES(N, D) (const void *, void *, const N *, intptr_t, intptr_t, intptr_t)
-DEFINE(Reduce_scatter, SCATTERED, SCATTERED_TYPES, LIST(send, recv, counts, type, op, comm),
-       NARROWED(comm, counts, NULL, NULL, NULL,
-                FITTING(Reduce_scatter, 0, SCATTERED_TYPES, send, recv, a, type, op, comm)),
+DEFINE(Reduce_scatter, reduce_scatter, SCATTERED, LIST(send, recv, counts, type, op, comm),
+       LIST(send, recv, a, type, op, comm), LIST(0, counts, NULL, NULL, NULL),
        .collective = HAN_C_REDUCE_SCATTER, .form = HAN_DOOR_COUNTED,
        .send = SIDES(send, counts, NULL, type), .recv = SIDES(recv, counts, NULL, type),
        .op = H(op), .comm = H(comm))
 
-#define ALLTOALLV(N, D)                                                                \
-    (const void *send, const N *n_send, const D *from, intptr_t send_type, void *recv, \
-     const N *n_recv, const D *to, intptr_t recv_type, intptr_t comm)
-#define ALLTOALLV_TYPES(N, D) \
-    (const void *, const N *, const D *, intptr_t, void *, const N *, const D *, intptr_t, intptr_t)
-DEFINE(Alltoallv, ALLTOALLV, ALLTOALLV_TYPES,
+DEFINE(Alltoallv, alltoallv, ALLTOALLV,
        LIST(send, n_send, from, send_type, recv, n_recv, to, recv_type, comm),
-       NARROWED(comm, n_send, from, n_recv, to,
-                FITTING(Alltoallv, 0, ALLTOALLV_TYPES, send, a, b, send_type, recv, c, d, recv_type,
-                        comm)),
+       LIST(send, a, b, send_type, recv, c, d, recv_type, comm), LIST(0, n_send, from, n_recv, to),
        .collective = HAN_C_ALLTOALLV, .form = HAN_DOOR_COUNTED,
        .send = SIDES(send, n_send, from, send_type), .recv = SIDES(recv, n_recv, to, recv_type),
        .comm = H(comm))
 
-#define ALLTOALLW(N, D)                                                                    \
-    (const void *send, const N *n_send, const D *from, const void *send_types, void *recv, \
-     const N *n_recv, const D *to, const void *recv_types, intptr_t comm)
-#define ALLTOALLW_TYPES(N, D)                                                                      \
-    (const void *, const N *, const D *, const void *, void *, const N *, const D *, const void *, \
-     intptr_t)
-DEFINE(Alltoallw, ALLTOALLW, ALLTOALLW_TYPES,
+DEFINE(Alltoallw, alltoallw, ALLTOALLW,
        LIST(send, n_send, from, send_types, recv, n_recv, to, recv_types, comm),
-       NARROWED(comm, n_send, from, n_recv, to,
-                FITTING(Alltoallw, 0, ALLTOALLW_TYPES, send, a, b, send_types, recv, c, d,
-                        recv_types, comm)),
-       .collective = HAN_C_ALLTOALLV, .form = HAN_DOOR_TYPED,
+       LIST(send, a, b, send_types, recv, c, d, recv_types, comm),
+       LIST(0, n_send, from, n_recv, to), .collective = HAN_C_ALLTOALLV, .form = HAN_DOOR_TYPED,
        .send = {.data = send, .counts = n_send, .places = from, .types = send_types},
        .recv = {.data = recv, .counts = n_recv, .places = to, .types = recv_types}, .comm = H(comm))
+
+/* ---- neighbours; those with large counts are the library's ------------------------------------- */
+
+#define NEIGHBOURS(NAME, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, ...)                   \
+    HAN_PUBLIC int MPI_##NAME(P(int, int) EXTRA) {                                                 \
+        int code = han_door_serve(&(han_door_call){__VA_ARGS__, .neighbours = true});              \
+        return code != HAN_DOOR_LEFT ? code                                                        \
+                                     : han_door_left(CALL(NAME, (P##_TYPES(int, int) EXTRA_TYPES), \
+                                                          ARGUMENTS EXTRA_ARGUMENTS));             \
+    }
+#define DEFINE_NEIGHBOURS(NAME, P, ARGUMENTS, ...)                                            \
+    NEIGHBOURS(Neighbor_##NAME, P, , , , LIST(ARGUMENTS), __VA_ARGS__)                        \
+    NEIGHBOURS(Ineighbor_##NAME, P, LIST(, void *request), LIST(, void *), LIST(, request),   \
+               LIST(ARGUMENTS), __VA_ARGS__, .when = HAN_DOOR_LATER, .request = request)      \
+    NEIGHBOURS(Neighbor_##NAME##_init, P, LIST(, intptr_t info, void *request),               \
+               LIST(, intptr_t, void *), LIST(, info, request), LIST(ARGUMENTS), __VA_ARGS__, \
+               .when = HAN_DOOR_STARTED, .request = request)
+DEFINE_NEIGHBOURS(allgather, BLOCKS, LIST(send, n_send, send_type, recv, n_recv, recv_type, comm),
+                  .collective = HAN_C_ALLGATHER, .send = SIDE(send, n_send, send_type),
+                  .recv = SIDE(recv, n_recv, recv_type), .comm = H(comm))
+DEFINE_NEIGHBOURS(alltoall, BLOCKS, LIST(send, n_send, send_type, recv, n_recv, recv_type, comm),
+                  .collective = HAN_C_ALLTOALL, .send = SIDE(send, n_send, send_type),
+                  .recv = SIDE(recv, n_recv, recv_type), .comm = H(comm))
+DEFINE_NEIGHBOURS(allgatherv, ALLGATHERV,
+                  LIST(send, n_send, send_type, recv, counts, places, recv_type, comm),
+                  .collective = HAN_C_ALLGATHER, .form = HAN_DOOR_COUNTED,
+                  .send = SIDE(send, n_send, send_type),
+                  .recv = SIDES(recv, counts, places, recv_type), .comm = H(comm))
+DEFINE_NEIGHBOURS(alltoallv, ALLTOALLV,
+                  LIST(send, n_send, from, send_type, recv, n_recv, to, recv_type, comm),
+                  .collective = HAN_C_ALLTOALLV, .form = HAN_DOOR_COUNTED,
+                  .send = SIDES(send, n_send, from, send_type),
+                  .recv = SIDES(recv, n_recv, to, recv_type), .comm = H(comm))
+/* Its places are addresses. */
+#define ALLTOALLW_FAR(N, D) ALLTOALLW(N, intptr_t)
+#define ALLTOALLW_FAR_TYPES(N, D) ALLTOALLW_TYPES(N, intptr_t)
+DEFINE_NEIGHBOURS(alltoallw, ALLTOALLW_FAR,
+                  LIST(send, n_send, from, send_types, recv, n_recv, to, recv_types, comm),
+                  .collective = HAN_C_ALLTOALLV, .form = HAN_DOOR_TYPED,
+                  .send = {.data = send, .counts = n_send, .places = from, .types = send_types},
+                  .recv = {.data = recv, .counts = n_recv, .places = to, .types = recv_types},
+                  .comm = H(comm))

@@ -8,29 +8,16 @@
 #include <stdlib.h>
 
 #include "door/inside.h"
+#include "door/parameters.h"
 
+#define DECLARE(NAME, LOWER, P)                           \
+    int MPI_##NAME(P##_TYPES(int, int));                  \
+    int MPI_I##LOWER(P##_TYPES(int, int), void *request); \
+    int MPI_##NAME##_init(P##_TYPES(int, int), intptr_t info, void *request);
+HAN_DOOR_COLLECTIVES(DECLARE)
 int MPI_Barrier(intptr_t);
-int MPI_Bcast(void *, int, intptr_t, int, intptr_t);
-int MPI_Reduce(const void *, void *, int, intptr_t, intptr_t, int, intptr_t);
-int MPI_Allreduce(const void *, void *, int, intptr_t, intptr_t, intptr_t);
-int MPI_Scan(const void *, void *, int, intptr_t, intptr_t, intptr_t);
-int MPI_Exscan(const void *, void *, int, intptr_t, intptr_t, intptr_t);
-int MPI_Reduce_scatter_block(const void *, void *, int, intptr_t, intptr_t, intptr_t);
-int MPI_Gather(const void *, int, intptr_t, void *, int, intptr_t, int, intptr_t);
-int MPI_Scatter(const void *, int, intptr_t, void *, int, intptr_t, int, intptr_t);
-int MPI_Allgather(const void *, int, intptr_t, void *, int, intptr_t, intptr_t);
-int MPI_Alltoall(const void *, int, intptr_t, void *, int, intptr_t, intptr_t);
-int MPI_Gatherv(const void *, int, intptr_t, void *, const int *, const int *, intptr_t, int,
-                intptr_t);
-int MPI_Scatterv(const void *, const int *, const int *, intptr_t, void *, int, intptr_t, int,
-                 intptr_t);
-int MPI_Allgatherv(const void *, int, intptr_t, void *, const int *, const int *, intptr_t,
-                   intptr_t);
-int MPI_Alltoallv(const void *, const int *, const int *, intptr_t, void *, const int *,
-                  const int *, intptr_t, intptr_t);
-int MPI_Alltoallw(const void *, const int *, const int *, const void *, void *, const int *,
-                  const int *, const void *, intptr_t);
-int MPI_Reduce_scatter(const void *, void *, const int *, intptr_t, intptr_t, intptr_t);
+int MPI_Ibarrier(intptr_t, void *request);
+int MPI_Barrier_init(intptr_t, intptr_t info, void *request);
 int MPI_Comm_free(intptr_t *);
 int MPI_Comm_disconnect(intptr_t *);
 int MPI_Op_free(intptr_t *);
@@ -79,110 +66,133 @@ static void *next(void **known, const char *name) {
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-/* Define a call by the code of C's, and by the names that Open MPI's modules use. */
-#define DEFINE(NAME, PARAMETERS, ARGUMENTS, ...)                          \
-    HAN_PUBLIC void mpi_##NAME##_ PARAMETERS {                            \
+/* Define a function, by the names that Fortran and Open MPI's modules use. Its work is `*code`'s
+ * expression; MPICH's own function calls that of C. */
+#define FUNCTION(NAME, PARAMETERS, ARGUMENTS, ...)                        \
+    HAN_PUBLIC void mpi_##NAME##_(PARAMETERS, int *code) {                \
         static void *known;                                               \
         void *mpich = han_wide() ? NULL : next(&known, "mpi_" #NAME "_"); \
         if (mpich)                                                        \
-            ((void(*) PARAMETERS)mpich) ARGUMENTS;                        \
+            ((void (*)(PARAMETERS, int *))mpich)(ARGUMENTS, code);        \
         else                                                              \
             *code = (__VA_ARGS__);                                        \
     }                                                                     \
-    HAN_PUBLIC void ompi_##NAME##_f PARAMETERS { mpi_##NAME##_ ARGUMENTS; }
+    HAN_PUBLIC void ompi_##NAME##_f(PARAMETERS, int *code) { mpi_##NAME##_(ARGUMENTS, code); }
 
-DEFINE(barrier, (int *comm, int *code), (comm, code), MPI_Barrier(comm_of(comm)))
-DEFINE(bcast, (void *buf, int *n, int *type, int *root, int *comm, int *code),
-       (buf, n, type, root, comm, code),
-       MPI_Bcast(buffer(buf), *n, type_of(type), *root, comm_of(comm)))
-DEFINE(reduce,
-       (void *send, void *recv, int *n, int *type, int *op, int *root, int *comm, int *code),
-       (send, recv, n, type, op, root, comm, code),
-       MPI_Reduce(buffer(send), buffer(recv), *n, type_of(type), op_of(op), *root, comm_of(comm)))
+/* The code of a call that makes a request, whose handle it tells. */
+#define REQUEST(CALL)                                                                  \
+    ({                                                                                 \
+        intptr_t made = 0;                                                             \
+        int request_code = CALL;                                                       \
+        if (!request_code) *request = HAN_MPIS_OF(int, Request_c2f, (intptr_t), made); \
+        request_code;                                                                  \
+    })
 
-#define DEFINE_COMBINED(NAME, C)                                                             \
-    DEFINE(NAME, (void *send, void *recv, int *n, int *type, int *op, int *comm, int *code), \
-           (send, recv, n, type, op, comm, code),                                            \
-           C(buffer(send), buffer(recv), *n, type_of(type), op_of(op), comm_of(comm)))
-DEFINE_COMBINED(allreduce, MPI_Allreduce)
-DEFINE_COMBINED(scan, MPI_Scan)
-DEFINE_COMBINED(exscan, MPI_Exscan)
-DEFINE_COMBINED(reduce_scatter_block, MPI_Reduce_scatter_block)
+#define LIST(...) __VA_ARGS__
+/* Define a collective: blocking, nonblocking and persistent. */
+#define DEFINE(NAME, C, PARAMETERS, ARGUMENTS, ...)                                             \
+    FUNCTION(NAME, LIST(PARAMETERS), LIST(ARGUMENTS), MPI_##C(__VA_ARGS__))                     \
+    FUNCTION(i##NAME, LIST(PARAMETERS, int *request), LIST(ARGUMENTS, request),                 \
+             REQUEST(MPI_I##NAME(__VA_ARGS__, &made)))                                          \
+    FUNCTION(NAME##_init, LIST(PARAMETERS, int *info, int *request),                            \
+             LIST(ARGUMENTS, info, request),                                                    \
+             REQUEST(MPI_##C##_init(__VA_ARGS__, HAN_MPIS_OF(intptr_t, Info_f2c, (int), *info), \
+                                    &made)))
 
-#define DEFINE_ROOTED(NAME, C)                                                                     \
-    DEFINE(NAME,                                                                                   \
-           (void *send, int *n_send, int *send_type, void *recv, int *n_recv, int *recv_type,      \
-            int *root, int *comm, int *code),                                                      \
-           (send, n_send, send_type, recv, n_recv, recv_type, root, comm, code),                   \
-           C(buffer(send), *n_send, type_of(send_type), buffer(recv), *n_recv, type_of(recv_type), \
-             *root, comm_of(comm)))
-DEFINE_ROOTED(gather, MPI_Gather)
-DEFINE_ROOTED(scatter, MPI_Scatter)
+DEFINE(barrier, Barrier, LIST(int *comm), comm, comm_of(comm))
+DEFINE(bcast, Bcast, LIST(void *buf, int *n, int *type, int *root, int *comm),
+       LIST(buf, n, type, root, comm), buffer(buf), *n, type_of(type), *root, comm_of(comm))
+DEFINE(reduce, Reduce,
+       LIST(void *send, void *recv, int *n, int *type, int *op, int *root, int *comm),
+       LIST(send, recv, n, type, op, root, comm), buffer(send), buffer(recv), *n, type_of(type),
+       op_of(op), *root, comm_of(comm))
 
-#define DEFINE_BLOCKS(NAME, C)                                                                     \
-    DEFINE(NAME,                                                                                   \
-           (void *send, int *n_send, int *send_type, void *recv, int *n_recv, int *recv_type,      \
-            int *comm, int *code),                                                                 \
-           (send, n_send, send_type, recv, n_recv, recv_type, comm, code),                         \
-           C(buffer(send), *n_send, type_of(send_type), buffer(recv), *n_recv, type_of(recv_type), \
-             comm_of(comm)))
-DEFINE_BLOCKS(allgather, MPI_Allgather)
-DEFINE_BLOCKS(alltoall, MPI_Alltoall)
+#define DEFINE_COMBINED(NAME, C)                                                               \
+    DEFINE(NAME, C, LIST(void *send, void *recv, int *n, int *type, int *op, int *comm),       \
+           LIST(send, recv, n, type, op, comm), buffer(send), buffer(recv), *n, type_of(type), \
+           op_of(op), comm_of(comm))
+DEFINE_COMBINED(allreduce, Allreduce)
+DEFINE_COMBINED(scan, Scan)
+DEFINE_COMBINED(exscan, Exscan)
+DEFINE_COMBINED(reduce_scatter_block, Reduce_scatter_block)
 
-DEFINE(reduce_scatter,
-       (void *send, void *recv, int *counts, int *type, int *op, int *comm, int *code),
-       (send, recv, counts, type, op, comm, code),
-       MPI_Reduce_scatter(buffer(send), buffer(recv), counts, type_of(type), op_of(op),
-                          comm_of(comm)))
-DEFINE(gatherv,
-       (void *send, int *n_send, int *send_type, void *recv, int *counts, int *places,
-        int *recv_type, int *root, int *comm, int *code),
-       (send, n_send, send_type, recv, counts, places, recv_type, root, comm, code),
-       MPI_Gatherv(buffer(send), *n_send, type_of(send_type), buffer(recv), counts, places,
-                   type_of(recv_type), *root, comm_of(comm)))
-DEFINE(scatterv,
-       (void *send, int *counts, int *places, int *send_type, void *recv, int *n_recv,
-        int *recv_type, int *root, int *comm, int *code),
-       (send, counts, places, send_type, recv, n_recv, recv_type, root, comm, code),
-       MPI_Scatterv(buffer(send), counts, places, type_of(send_type), buffer(recv), *n_recv,
-                    type_of(recv_type), *root, comm_of(comm)))
-DEFINE(allgatherv,
-       (void *send, int *n_send, int *send_type, void *recv, int *counts, int *places,
-        int *recv_type, int *comm, int *code),
-       (send, n_send, send_type, recv, counts, places, recv_type, comm, code),
-       MPI_Allgatherv(buffer(send), *n_send, type_of(send_type), buffer(recv), counts, places,
-                      type_of(recv_type), comm_of(comm)))
-DEFINE(alltoallv,
-       (void *send, int *n_send, int *from, int *send_type, void *recv, int *n_recv, int *to,
-        int *recv_type, int *comm, int *code),
-       (send, n_send, from, send_type, recv, n_recv, to, recv_type, comm, code),
-       MPI_Alltoallv(buffer(send), n_send, from, type_of(send_type), buffer(recv), n_recv, to,
-                     type_of(recv_type), comm_of(comm)))
+#define DEFINE_ROOTED(NAME, C)                                                                    \
+    DEFINE(NAME, C,                                                                               \
+           LIST(void *send, int *n_send, int *send_type, void *recv, int *n_recv, int *recv_type, \
+                int *root, int *comm),                                                            \
+           LIST(send, n_send, send_type, recv, n_recv, recv_type, root, comm), buffer(send),      \
+           *n_send, type_of(send_type), buffer(recv), *n_recv, type_of(recv_type), *root,         \
+           comm_of(comm))
+DEFINE_ROOTED(gather, Gather)
+DEFINE_ROOTED(scatter, Scatter)
+
+#define DEFINE_BLOCKS(NAME, C)                                                                    \
+    DEFINE(NAME, C,                                                                               \
+           LIST(void *send, int *n_send, int *send_type, void *recv, int *n_recv, int *recv_type, \
+                int *comm),                                                                       \
+           LIST(send, n_send, send_type, recv, n_recv, recv_type, comm), buffer(send), *n_send,   \
+           type_of(send_type), buffer(recv), *n_recv, type_of(recv_type), comm_of(comm))
+DEFINE_BLOCKS(allgather, Allgather)
+DEFINE_BLOCKS(alltoall, Alltoall)
+
+DEFINE(reduce_scatter, Reduce_scatter,
+       LIST(void *send, void *recv, int *counts, int *type, int *op, int *comm),
+       LIST(send, recv, counts, type, op, comm), buffer(send), buffer(recv), counts, type_of(type),
+       op_of(op), comm_of(comm))
+DEFINE(gatherv, Gatherv,
+       LIST(void *send, int *n_send, int *send_type, void *recv, int *counts, int *places,
+            int *recv_type, int *root, int *comm),
+       LIST(send, n_send, send_type, recv, counts, places, recv_type, root, comm), buffer(send),
+       *n_send, type_of(send_type), buffer(recv), counts, places, type_of(recv_type), *root,
+       comm_of(comm))
+DEFINE(scatterv, Scatterv,
+       LIST(void *send, int *counts, int *places, int *send_type, void *recv, int *n_recv,
+            int *recv_type, int *root, int *comm),
+       LIST(send, counts, places, send_type, recv, n_recv, recv_type, root, comm), buffer(send),
+       counts, places, type_of(send_type), buffer(recv), *n_recv, type_of(recv_type), *root,
+       comm_of(comm))
+DEFINE(allgatherv, Allgatherv,
+       LIST(void *send, int *n_send, int *send_type, void *recv, int *counts, int *places,
+            int *recv_type, int *comm),
+       LIST(send, n_send, send_type, recv, counts, places, recv_type, comm), buffer(send), *n_send,
+       type_of(send_type), buffer(recv), counts, places, type_of(recv_type), comm_of(comm))
+DEFINE(alltoallv, Alltoallv,
+       LIST(void *send, int *n_send, int *from, int *send_type, void *recv, int *n_recv, int *to,
+            int *recv_type, int *comm),
+       LIST(send, n_send, from, send_type, recv, n_recv, to, recv_type, comm), buffer(send), n_send,
+       from, type_of(send_type), buffer(recv), n_recv, to, type_of(recv_type), comm_of(comm))
 
 /* Types of all ranks, in memory that the caller frees. */
-static intptr_t *types_of(const int *types, intptr_t comm) {
+static intptr_t *types_of(const int *types, const int *comm) {
     int size = 0;
-    (void)HAN_MPIS(Comm_size, (intptr_t, int *), comm, &size);
+    (void)HAN_MPIS(Comm_size, (intptr_t, int *), comm_of(comm), &size);
     intptr_t *found = calloc((size_t)size + 1, sizeof *found);
     for (int r = 0; found && r < size; r++) found[r] = type_of(&types[r]);
     return found;
 }
-static int alltoallw(void *send, int *n_send, int *from, int *send_types, void *recv, int *n_recv,
-                     int *to, int *recv_types, int *comm) {
-    const bool there = is(&in_place, send); /* then nothing else is said of what is sent */
-    intptr_t *sent = there ? NULL : types_of(send_types, comm_of(comm));
-    intptr_t *taken = types_of(recv_types, comm_of(comm));
-    int code = MPI_Alltoallw(buffer(send), n_send, from, sent, buffer(recv), n_recv, to, taken,
-                             comm_of(comm));
-    free(sent);
-    free(taken);
-    return code;
-}
-DEFINE(alltoallw,
-       (void *send, int *n_send, int *from, int *send_types, void *recv, int *n_recv, int *to,
-        int *recv_types, int *comm, int *code),
-       (send, n_send, from, send_types, recv, n_recv, to, recv_types, comm, code),
-       alltoallw(send, n_send, from, send_types, recv, n_recv, to, recv_types, comm))
+/* The code of a call with types. With MPI_IN_PLACE nothing else is said of what is sent. MPI may read
+ * the types until a request is complete, of which nobody tells the door: they are KEPT then. */
+#define TYPED(KEPT, CALL)                                                         \
+    ({                                                                            \
+        intptr_t *sent = is(&in_place, send) ? NULL : types_of(send_types, comm); \
+        intptr_t *taken = types_of(recv_types, comm);                             \
+        int typed_code = CALL;                                                    \
+        if (!KEPT) free(sent), free(taken);                                       \
+        typed_code;                                                               \
+    })
+#define W_PARAMETERS                                                                       \
+    void *send, int *n_send, int *from, int *send_types, void *recv, int *n_recv, int *to, \
+        int *recv_types, int *comm
+#define W_ARGUMENTS send, n_send, from, send_types, recv, n_recv, to, recv_types, comm
+#define W_OF_C buffer(send), n_send, from, sent, buffer(recv), n_recv, to, taken, comm_of(comm)
+FUNCTION(alltoallw, LIST(W_PARAMETERS), LIST(W_ARGUMENTS), TYPED(false, MPI_Alltoallw(W_OF_C)))
+FUNCTION(ialltoallw, LIST(W_PARAMETERS, int *request), LIST(W_ARGUMENTS, request),
+         TYPED(true, REQUEST(MPI_Ialltoallw(W_OF_C, &made))))
+FUNCTION(alltoallw_init, LIST(W_PARAMETERS, int *info, int *request),
+         LIST(W_ARGUMENTS, info, request),
+         TYPED(true,
+               REQUEST(MPI_Alltoallw_init(W_OF_C, HAN_MPIS_OF(intptr_t, Info_f2c, (int), *info),
+                                          &made))))
 
 /* ---- ends ----------------------------------------------------------------------------------- */
 
@@ -200,7 +210,16 @@ static int op_end(int *fortran) {
     return code;
 }
 
-DEFINE(comm_free, (int *comm, int *code), (comm, code), comm_end(MPI_Comm_free, comm))
-DEFINE(comm_disconnect, (int *comm, int *code), (comm, code), comm_end(MPI_Comm_disconnect, comm))
-DEFINE(op_free, (int *op, int *code), (op, code), op_end(op))
-DEFINE(finalize, (int *code), (code), MPI_Finalize())
+FUNCTION(comm_free, int *comm, comm, comm_end(MPI_Comm_free, comm))
+FUNCTION(comm_disconnect, int *comm, comm, comm_end(MPI_Comm_disconnect, comm))
+FUNCTION(op_free, int *op, op, op_end(op))
+
+HAN_PUBLIC void mpi_finalize_(int *code) {
+    static void *known;
+    void *mpich = han_wide() ? NULL : next(&known, "mpi_finalize_");
+    if (mpich)
+        ((void (*)(int *))mpich)(code);
+    else
+        *code = MPI_Finalize();
+}
+HAN_PUBLIC void ompi_finalize_f(int *code) { mpi_finalize_(code); }

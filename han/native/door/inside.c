@@ -12,6 +12,7 @@
 
 #include "door/inside.h"
 #include "door/interpreter.h"
+#include "door/requests.h"
 
 /* han serves a communicator after so many collectives: all ranks count alike. These cost less than
  * what it takes to set han up. */
@@ -201,14 +202,15 @@ static bool settle(known_comm *k, han_handle comm) {
     return k->served;
 }
 
-int han_door_serve(const han_door_call *c) {
+int han_door_serve(han_door_call *c) {
     int code = HAN_DOOR_LEFT;
     counting = NULL;
     if (own || freeing || ended || is_null(c->comm) || !has_keyval()) return HAN_DOOR_LEFT;
     known_comm *k = find(c->comm);
     if (!k && !(k = meet(c->comm))) return HAN_DOOR_LEFT;
     if (k->alone) return HAN_DOOR_LEFT;
-    if (!k->served && k->calls < settled()) {
+    /* A nonblocking call must not wait for other ranks. */
+    if (!k->served && (k->calls < settled() || c->when == HAN_DOOR_LATER)) {
         counting = k;
         return HAN_DOOR_LEFT;
     }
@@ -216,7 +218,21 @@ int han_door_serve(const han_door_call *c) {
     if ((k->served || settle(k, c->comm)) && !(k->look_up && api->again(k->look_up, c, &code)))
         code = api->first(c, &k->look_up);
     own--;
+    if (!code && c->when) han_door_keep(c);
     return code;
+}
+
+int han_door_start(void *persistent, han_handle *active) {
+    own++;
+    int code = api->start(persistent, active);
+    own--;
+    return code;
+}
+
+void han_door_drop(void *persistent) {
+    own++;
+    api->drop(persistent);
+    own--;
 }
 
 int han_door_left(int code) {

@@ -26,8 +26,11 @@ han_handle han_as_handle(intptr_t);
 bool han_wide(void);
 
 /* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
-int han_door_serve(const han_door_call *);
+int han_door_serve(han_door_call *);
 /* Take notice of the code of a call that was left to MPI; returns it. */
 int han_door_left(int code);
+/* Start a persistent request, and free one. */
+int han_door_start(void *persistent, han_handle *active);
+void han_door_drop(void *persistent);
 
 #endif

@@ -192,6 +192,11 @@ PlanObject *han_py_calls_known(PyObject *calls, const han_call *c) {
     return plan;
 }
 
+PyObject *han_py_calls_request(PyObject *calls, han_call *c, bool again) {
+    CallsObject *self = (CallsObject *)calls;
+    return again ? persistent(self, c) : run(self, c, nonblocking);
+}
+
 /* ---- han._native.Calls -------------------------------------------------------------------- */
 
 /* X(method, reader, collective, number of arguments, their names) */

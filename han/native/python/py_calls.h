@@ -10,5 +10,7 @@ const han_caller *han_py_calls_caller(PyObject *calls);
 EngineObject *han_py_calls_engine(PyObject *calls);
 /* The plan of a call, borrowed, or NULL if Python must make one. Without the interpreter's lock. */
 PlanObject *han_py_calls_known(PyObject *calls, const han_call *);
+/* Start a request, or make a persistent one; False if Python must, NULL with an exception. */
+PyObject *han_py_calls_request(PyObject *calls, han_call *, bool persistent);
 
 #endif

@@ -11,6 +11,7 @@
 #include "door.h"
 #include "python/py_calls.h"
 #include "python/py_door_read.h"
+#include "python/py_request_object.h"
 #include "python/py_run.h"
 
 enum { MOST_OPS = 16 };
@@ -18,11 +19,12 @@ enum { MOST_OPS = 16 };
 /* What han/preloaded.py gives. */
 static struct {
     PyObject *begin;  /* (comm) -> whether han can serve it */
-    PyObject *first;  /* (what a han_door_call says) -> (code, look-up or None) */
+    PyObject *first;  /* (what a han_door_call says) -> (code, look-up or None, request or None) */
     PyObject *failed; /* (comm, error) -> code */
     PyObject *free;   /* (comm) -> code */
     PyObject *forget; /* (op) */
     PyObject *end;    /* () */
+    PyObject *rest;   /* () -> the handle of a request that is inactive */
     int n_ops;
     han_handle op[MOST_OPS]; /* MPI's own operations, and their objects */
     PyObject *op_object[MOST_OPS];
@@ -55,6 +57,9 @@ static int code_in(PyObject *answer) {
 static unsigned long long shown(han_handle handle) {
     return door.wide ? (unsigned long long)handle : (unsigned)handle;
 }
+static han_handle handle_of(unsigned long long as_shown) {
+    return door.wide ? (han_handle)as_shown : (int)as_shown;
+}
 
 /* The code of the exception that was raised in a call on a communicator. */
 static int code_of_error(han_handle comm) {
@@ -83,9 +88,81 @@ static bool run(void *calls, const han_door_call *d, const han_call *c, int *cod
     return true;
 }
 
+/* ---- requests ------------------------------------------------------------------------------- */
+
+/* A persistent request, and the communicator whose handler of errors hears of it. */
+typedef struct {
+    PyObject *request;
+    han_handle comm;
+} persistent;
+
+/* Give the door a request that was started; 0, or -1 with an exception. */
+static int give_started(PyObject *request, han_door_call *d) {
+    uint64_t handle = han_request_handle(request);
+    if (handle == han_request_class.null)
+        return HAN_RAISE(PyExc_SystemError, "the MPI library makes no request");
+    han_request_hold(request);
+    d->made.handle = handle_of(handle);
+    return 0;
+}
+
+/* Give the door a persistent request. */
+static int give_persistent(PyObject *request, han_door_call *d) {
+    PyObject *handle = PyObject_CallNoArgs(door.rest);
+    persistent *made = handle ? PyMem_Malloc(sizeof *made) : NULL;
+    if (handle && !made) PyErr_NoMemory();
+    if (made) {
+        *made = (persistent){Py_NewRef(request), d->comm};
+        d->made.persistent = made;
+        d->made.handle = handle_of(PyLong_AsUnsignedLongLong(handle));
+    }
+    Py_XDECREF(handle);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int give(PyObject *request, han_door_call *d) {
+    return (d->when == HAN_DOOR_LATER ? give_started : give_persistent)(request, d);
+}
+
+/* Make the request of a call that was read: whether its plan is known. */
+static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *made = han_py_calls_request(calls, c, d->when == HAN_DOOR_STARTED);
+    bool known = made != Py_False;
+    *code = 0;
+    if (!made || (known && give(made, d))) *code = code_of_error(d->comm);
+    Py_XDECREF(made);
+    PyGILState_Release(gil);
+    return known;
+}
+
+static int start(void *given, han_handle *active) {
+    const persistent *p = given;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *answer = PyObject_CallMethod(p->request, "Start", NULL);
+    int code = answer ? 0 : code_of_error(p->comm);
+    *active = handle_of(han_request_handle(p->request));
+    Py_XDECREF(answer);
+    PyGILState_Release(gil);
+    return code;
+}
+
+static void drop(void *given) {
+    persistent *p = given;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *answer = PyObject_CallMethod(p->request, "Free", NULL);
+    if (!answer) PyErr_Print();
+    Py_XDECREF(answer);
+    Py_DECREF(p->request);
+    PyMem_Free(p);
+    PyGILState_Release(gil);
+}
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
 enum { FEW = 64 }; /* ranks whose sizes are on the stack */
 
-static bool again(void *calls, const han_door_call *d, int *code) {
+static bool again(void *calls, han_door_call *d, int *code) {
     const han_caller *caller = han_py_calls_caller(calls);
     EngineObject *engine = han_py_calls_engine(calls);
     uint64_t few[HAN_OWN_NUMBERS * FEW], *sizes = few;
@@ -94,27 +171,29 @@ static bool again(void *calls, const han_door_call *d, int *code) {
     if (n > HAN_OWN_NUMBERS * FEW && !(sizes = malloc(n * sizeof *sizes))) return false;
     memset(sizes, 0, n * sizeof *sizes);
     han_call c = {.key = {.collective = d->collective, .op = d->op ? op_of(d->op) : NULL}};
-    bool known =
-        han_door_read(caller, d, engine->mpi.in_place, sizes, &c) && run(calls, d, &c, code);
+    bool known = han_door_read(caller, d, engine->mpi.in_place, sizes, &c) &&
+                 (d->when ? requested(calls, d, &c, code) : run(calls, d, &c, code));
     if (sizes != few) free(sizes);
     return known;
 }
 
-static int first(const han_door_call *d, void **calls) {
+static int first(han_door_call *d, void **calls) {
     PyGILState_STATE gil = PyGILState_Ensure();
     int code = door.other;
-    PyObject *found = NULL;
+    PyObject *found = NULL, *made = NULL;
 #define SIDE(S)                                                                               \
     (unsigned long long)(uintptr_t)(S).data, (long long)(S).n, shown((S).type),               \
         (unsigned long long)(uintptr_t)(S).counts, (unsigned long long)(uintptr_t)(S).places, \
         (unsigned long long)(uintptr_t)(S).types
-    PyObject *answer = PyObject_CallFunction(door.first, "i(KLKKKK)(KLKKKK)KKiii", d->collective,
-                                             SIDE(d->send), SIDE(d->recv), shown(d->op),
-                                             shown(d->comm), d->root, (int)d->form, (int)d->large);
-    if (!answer || !PyArg_ParseTuple(answer, "iO", &code, &found))
+    PyObject *answer =
+        PyObject_CallFunction(door.first, "i(KLKKKK)(KLKKKK)KKiiiii", d->collective, SIDE(d->send),
+                              SIDE(d->recv), shown(d->op), shown(d->comm), d->root, (int)d->form,
+                              (int)d->when, (int)d->large, (int)d->neighbours);
+    if (!answer || !PyArg_ParseTuple(answer, "iOO", &code, &found, &made))
         PyErr_Print();
     else if (*calls != found) /* the communicator's State owns it as long as the door uses it */
         *calls = found == Py_None ? NULL : found;
+    if (made && made != Py_None && give(made, d)) code = code_of_error(d->comm);
     Py_XDECREF(answer);
     PyGILState_Release(gil);
     return code;
@@ -134,15 +213,17 @@ static void end(void) { (void)call(door.end, "", 0); }
 
 static bool begin(han_handle comm) { return call(door.begin, "K", comm) == 1; }
 
-static const han_door_api api = {HAN_DOOR_VERSION, begin, again, first, release, forget, end};
+static const han_door_api api = {HAN_DOOR_VERSION, begin,  again, first, start, drop,
+                                 release,          forget, end};
 
 /* ---- open_door ------------------------------------------------------------------------------ */
 
-/* open_door(begin, first, failed, free, forget, end, operations, wide, code): whether there is a door. */
+/* open_door(begin, first, failed, free, forget, end, rest, operations, wide, code): whether there is a
+ * door. */
 static PyObject *open_door(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *f[6], *ops;
+    PyObject *f[7], *ops;
     han_door_open_fn *open = (han_door_open_fn *)dlsym(RTLD_DEFAULT, HAN_DOOR_OPEN);
-    if (!PyArg_ParseTuple(args, "OOOOOOO!pi", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5],
+    if (!PyArg_ParseTuple(args, "OOOOOOOO!pi", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6],
                           &PyTuple_Type, &ops, &door.wide, &door.other))
         return NULL;
     if (!open || door.first) return PyBool_FromLong(open != NULL);
@@ -153,19 +234,19 @@ static PyObject *open_door(PyObject *Py_UNUSED(module), PyObject *args) {
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(ops, k), "KO", &handle, &door.op_object[k]))
             return NULL;
         Py_INCREF(door.op_object[k]);
-        door.op[k] = door.wide ? (han_handle)handle : (int)handle;
+        door.op[k] = handle_of(handle);
     }
     door.n_ops = (int)PyTuple_GET_SIZE(ops);
-    for (int k = 0; k < 6; k++) Py_INCREF(f[k]);
+    for (int k = 0; k < 7; k++) Py_INCREF(f[k]);
     door.begin = f[0], door.first = f[1], door.failed = f[2], door.free = f[3];
-    door.forget = f[4], door.end = f[5];
+    door.forget = f[4], door.end = f[5], door.rest = f[6];
     open(&api);
     Py_RETURN_TRUE;
 }
 
 PyMethodDef han_door_functions[] = {
     HAN_METHOD("open_door", open_door, METH_VARARGS,
-               "$module, begin, first, failed, free, forget, end, operations, wide, code, /",
+               "$module, begin, first, failed, free, forget, end, rest, operations, wide, code, /",
                "Serve the preloaded library; whether there is one."),
     {NULL, NULL, 0, NULL},
 };

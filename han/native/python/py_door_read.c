@@ -214,6 +214,7 @@ static bool read_own_sizes(const han_caller *self, const han_door_call *d, const
     const int32_t root = d->root, me = self->rank;
     c->key.nbytes = HAN_OWN_NBYTES;
     c->key.uneven = true;
+    c->numbers = HAN_OWN_NUMBERS * (uint32_t)self->size;
     if (d->collective == HAN_C_ALLTOALLV)
         return d->send.data != in_place &&
                reads_sizes(self, &d->recv, d->large, &c->recv, b.takes, b.to) &&

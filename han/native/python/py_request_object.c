@@ -92,12 +92,27 @@ static int error_code(PyObject *o) {
     return (int)code;
 }
 
+uint64_t han_request_handle(PyObject *o) {
+    const request *self = han_request_fields(o);
+    return self->token ? han_token_handle(self->token) : han_request_class.null;
+}
+
+void han_request_hold(PyObject *o) {
+    han_request_fields(o)->held = true;
+    Py_INCREF(o);
+}
+
 int han_request_ended(PyObject *o) {
     request *self = han_request_fields(o);
     if (!self->active) return 0;
     int rc = self->run.status == HAN_OK ? han_request_unpack(self)
                                         : han_py_report(self->engine, HAN_E_FAILED);
-    return rc ? error_code(o) : 0;
+    int code = rc ? error_code(o) : 0;
+    if (self->held) {
+        self->held = false;
+        Py_DECREF(o);
+    }
+    return code;
 }
 
 /* Part with the token. If the program has not completed the request, a copy of the handle may. */

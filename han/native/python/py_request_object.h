@@ -18,6 +18,7 @@ typedef struct {
     bool active, started;
     bool ended;      /* `end` was called for this run */
     bool persistent; /* may be started again; other requests release their buffers when complete */
+    bool held;       /* MPI owns it, until it asks how the run has ended */
 } request;
 
 /* The class, which is made at run time: it extends mpi4py's by the fields of `request`. */
@@ -44,6 +45,10 @@ void han_request_arm(PyObject *);
 void han_request_synchronise(PyObject *);
 /* The run is over and `end` was called: MPI need not complete the request. */
 void han_request_settle(PyObject *);
+/* MPI's handle of a request that was started; MPI_REQUEST_NULL if it has none. */
+uint64_t han_request_handle(PyObject *);
+/* Keep a request alive until MPI completes it. */
+void han_request_hold(PyObject *);
 /* Call `end`, once a run. 0, or -1 with an exception. */
 int han_request_unpack(request *);
 /* MPI completes the request: unpack, or return MPI's code for the error. */

@@ -1,0 +1,261 @@
+"""Calls of C and Fortran programs, as arguments of ``han.Comm``'s methods."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mpi4py import MPI
+
+from han.message.dtypes import canonical, op_name, pair_name, type_name
+from han.message.unlocked import WIDE_HANDLES
+from han.model.collectives import ROWS
+from han.model.element_types import PAIRS, WIDE, kernel
+from han.runtime.left import Left
+
+if TYPE_CHECKING:
+    from han.comm import Comm
+
+IN_PLACE = int(MPI.IN_PLACE) % 2**64
+EQUAL, COUNTED, TYPED = range(3)  # how blocks are told: native/door.h
+NOW, LATER, STARTED = range(3)  # when a call is complete
+PREDEFINED = (
+    MPI.SUM, MPI.MAX, MPI.MIN, MPI.PROD, MPI.LAND, MPI.BAND, MPI.LOR, MPI.BOR, MPI.LXOR, MPI.BXOR,
+    MPI.MAXLOC, MPI.MINLOC,
+)  # fmt: skip
+PREDEFINED_HANDLES = {op.handle for op in PREDEFINED}
+REDUCING = {
+    int(ROWS[name].code) for name in ("reduce", "allreduce", "scan", "exscan", "reduce_scatter")
+}
+ROOTED = {
+    int(ROWS[name].code) for name in ("bcast", "reduce", "gather", "scatter", "gatherv", "scatterv")
+}
+OPS: dict[int, MPI.Op] = {op.handle: op for op in PREDEFINED}  # and those of the program
+
+
+class Side(NamedTuple):
+    """One side of a call: addresses, a number of elements, MPI's handles.
+
+    `counts`, `places` and `types` are addresses of numbers and handles, one for each rank, or 0.
+    """
+
+    data: int
+    n: int
+    datatype: int
+    counts: int
+    places: int
+    types: int
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the program passed MPI_IN_PLACE."""
+        return self.data == IN_PLACE
+
+    def whole(self, blocks: int = 1) -> Any:
+        """Return the buffer, of so many blocks, as mpi4py takes it."""
+        if self.in_place:
+            return MPI.IN_PLACE
+        datatype = _datatype(self.datatype)
+        if self.n < 0:
+            raise Left
+        data = _memory(self.data, self.n * blocks * datatype.Get_size(), datatype)
+        return [data, self.n, datatype]
+
+
+class Call(NamedTuple):
+    """A call as the program made it."""
+
+    collective: int
+    send: Side
+    recv: Side
+    op: int
+    comm: int
+    root: int
+    form: int
+    when: int
+    large: int
+    neighbours: int
+
+    @property
+    def reducing(self) -> MPI.Op:
+        """The operation. One object stands for it until the program frees it."""
+        return OPS.get(self.op) or OPS.setdefault(self.op, MPI.Op.fromhandle(self.op))
+
+    def numbers(self, address: int, size: int, wide: bool = False) -> list[int]:
+        """Return numbers at an address; `wide`: of 64 bits in any call."""
+        kind = ctypes.c_int64 if self.large or wide else ctypes.c_int
+        return list((kind * size).from_address(address)) if size else []
+
+    def blocks(self, side: Side, size: int) -> Any:
+        """Return a buffer of blocks with counts, and maybe places and types, of their own."""
+        if side.in_place:
+            return MPI.IN_PLACE
+        counts = self.numbers(side.counts, size)
+        if min(counts, default=0) < 0:
+            raise Left
+        typed = self.form == TYPED
+        kinds = [*map(_datatype, _handles(side.types, size))] if typed else None
+        datatype = MPI.BYTE if typed else _datatype(side.datatype)
+        data, places = side.data, None
+        if side.places:
+            found = self.numbers(side.places, size, bool(typed and self.neighbours))
+            data, places = _placed(data, counts, found, datatype)
+        whole = _memory(data, sys.maxsize if any(counts) else 0, datatype)
+        return [whole, counts, places, datatype if kinds is None else kinds]
+
+
+def _datatype(handle: int) -> MPI.Datatype:
+    datatype = MPI.Datatype.fromhandle(handle)
+    if datatype == MPI.DATATYPE_NULL:
+        raise Left
+    return datatype
+
+
+def _memory(address: int, nbytes: int, datatype: MPI.Datatype) -> Any:
+    """Return the memory at an address; MPI_BOTTOM is for derived types."""
+    if address:
+        return MPI.buffer.fromaddress(address, nbytes)
+    if nbytes and datatype.is_predefined and datatype != MPI.BYTE:
+        raise Left
+    return MPI.BOTTOM
+
+
+def _placed(
+    data: int, counts: list[int], places: list[int], datatype: MPI.Datatype
+) -> tuple[int, list[int]]:
+    """Return address and places of blocks, of which none is negative, as mpi4py wants them."""
+    used = [place for n, place in zip(counts, places, strict=True) if n]
+    least = min(0, *used, 0)
+    found = [place - least if n else 0 for n, place in zip(counts, places, strict=True)]
+    return data + least * datatype.Get_extent()[1], found
+
+
+def _handles(address: int, size: int) -> list[int]:
+    kind = ctypes.c_size_t if WIDE_HANDLES else ctypes.c_uint
+    return list((kind * size).from_address(address)) if size else []
+
+
+def _reduce_scatter(comm: Comm, call: Call) -> tuple[Any, ...]:
+    counts = call.numbers(call.send.counts, comm.size)
+    own = call.recv._replace(n=counts[comm.rank])
+    whole = call.recv._replace(n=sum(counts))
+    recv = whole if call.send.in_place else own
+    send = call.send._replace(n=sum(counts))
+    return send.whole(), recv.whole(), counts, call.reducing
+
+
+def _at_root(comm: Comm, call: Call, make: Callable[[], Any]) -> Any:
+    return make() if comm.rank == call.root else None
+
+
+def _counted(comm: Comm, call: Call) -> tuple[Any, Any]:
+    return call.blocks(call.send, comm.size), call.blocks(call.recv, comm.size)
+
+
+def _combined(comm: Comm, call: Call) -> tuple[Any, ...]:
+    return call.send.whole(), call.recv.whole(), call.reducing
+
+
+Arguments = Callable[[Any, Call], tuple[Any, ...]]
+# Names of mpi4py's methods, without the prefix and the suffix of requests, and their arguments.
+WHOLE: dict[str, tuple[str, Arguments]] = {
+    "barrier": ("Barrier", lambda comm, call: ()),
+    "bcast": ("Bcast", lambda comm, call: (call.recv.whole(), call.root)),
+    "reduce": ("Reduce", lambda comm, call: (
+        call.send.whole(), _at_root(comm, call, call.recv.whole), call.reducing, call.root
+    )),
+    "allreduce": ("Allreduce", _combined),
+    "scan": ("Scan", _combined),
+    "exscan": ("Exscan", _combined),
+    "gather": ("Gather", lambda comm, call: (
+        call.send.whole(), _at_root(comm, call, lambda: call.recv.whole(comm.size)), call.root
+    )),
+    "scatter": ("Scatter", lambda comm, call: (
+        _at_root(comm, call, lambda: call.send.whole(comm.size)), call.recv.whole(), call.root
+    )),
+    "allgather": ("Allgather", lambda comm, call: (call.send.whole(), call.recv.whole(comm.size))),
+    "alltoall": ("Alltoall", lambda comm, call: (
+        call.send.whole(comm.size), call.recv.whole(comm.size)
+    )),
+    "reduce_scatter": ("Reduce_scatter_block", lambda comm, call: (
+        call.send.whole(comm.size), call.recv.whole(comm.size if call.send.in_place else 1),
+        call.reducing,
+    )),
+}  # fmt: skip
+PARTED: dict[str, tuple[str, Arguments]] = {  # with counts
+    "gatherv": ("Gatherv", lambda comm, call: (
+        call.send.whole(), _at_root(comm, call, lambda: call.blocks(call.recv, comm.size)),
+        call.root,
+    )),
+    "scatterv": ("Scatterv", lambda comm, call: (
+        _at_root(comm, call, lambda: call.blocks(call.send, comm.size)), call.recv.whole(),
+        call.root,
+    )),
+    "allgather": ("Allgatherv", lambda comm, call: (
+        call.send.whole(), call.blocks(call.recv, comm.size)
+    )),
+    "alltoallv": ("Alltoallv", _counted),
+    "reduce_scatter": ("Reduce_scatter", _reduce_scatter),
+}  # fmt: skip
+TYPED_ONES: dict[str, tuple[str, Arguments]] = {"alltoallv": ("Alltoallw", _counted)}
+# Between neighbours; their calls have no MPI_IN_PLACE.
+NEIGHBOURS: dict[tuple[str, int], tuple[str, Arguments]] = {
+    ("allgather", EQUAL): ("Neighbor_allgather", lambda comm, call: (
+        call.send.whole(), call.recv.whole(comm.indegree)
+    )),
+    ("alltoall", EQUAL): ("Neighbor_alltoall", lambda comm, call: (
+        call.send.whole(comm.outdegree), call.recv.whole(comm.indegree)
+    )),
+    ("allgather", COUNTED): ("Neighbor_allgatherv", lambda comm, call: (
+        call.send.whole(), call.blocks(call.recv, comm.indegree)
+    )),
+    ("alltoallv", COUNTED): ("Neighbor_alltoallv", lambda comm, call: (
+        call.blocks(call.send, comm.outdegree), call.blocks(call.recv, comm.indegree)
+    )),
+    ("alltoallv", TYPED): ("Neighbor_alltoallw", lambda comm, call: (
+        call.blocks(call.send, comm.outdegree), call.blocks(call.recv, comm.indegree)
+    )),
+}  # fmt: skip
+METHODS = {
+    (int(ROWS[name].code), form, False): method
+    for form, methods in ((EQUAL, WHOLE), (COUNTED, PARTED), (TYPED, TYPED_ONES))
+    for name, method in methods.items()
+} | {(int(ROWS[name].code), form, True): NEIGHBOURS[name, form] for name, form in NEIGHBOURS}
+
+
+def method_of(name: str, when: int) -> str:
+    """Return the name of a method that returns when the call is complete, or a request."""
+    return {NOW: name, LATER: f"I{name.lower()}", STARTED: f"{name}_init"}[when]
+
+
+@cache
+def _has(op: int, handle: int) -> bool:
+    """Return whether han has a predefined operation on a predefined type, as MPI may have it."""
+    name = op_name(canonical(MPI.Op.fromhandle(op)))
+    datatype = MPI.Datatype.fromhandle(handle)
+    if name in PAIRS:
+        return bool(pair_name(datatype))
+    kind = type_name(datatype)
+    return kernel(name, kind) is not None or name in WIDE.get(kind, ())
+
+
+def expect_served(call: Call, rank: int, size: int) -> None:
+    """Raise Left for what MPI refuses, and for what only MPI has; all ranks decide alike."""
+    if not 0 <= call.root < size:
+        raise Left
+    if rank == call.root or call.collective not in ROOTED:
+        elements = call.form != EQUAL or (call.send.n and call.recv.n)
+        same = call.send.data and call.send.data == call.recv.data and elements
+        if same and not WIDE_HANDLES:  # Open MPI does not look, and would wait for the others
+            raise Left
+    if call.collective not in REDUCING:
+        return
+    if call.op == MPI.OP_NULL.handle:
+        raise Left
+    handle = (call.recv if call.send.in_place else call.send).datatype
+    known = call.op in PREDEFINED_HANDLES and _datatype(handle).is_predefined
+    if known and not _has(call.op, handle):
+        raise Left
