@@ -57,6 +57,9 @@ typedef struct {
     int (*first)(han_door_call *, void **calls);
     /* Start a persistent request; `active`: MPI's handle until it is complete. */
     int (*start)(void *persistent, han_handle *active);
+    /* Complete a request that was started; `block`: wait for it. 1, or 0 if it is not complete, or
+     * HAN_DOOR_LEFT: MPI must. */
+    int (*finish)(han_handle, bool block);
     /* Free a persistent request. */
     void (*drop)(void *persistent);
     /* Release what han holds for a communicator, before MPI frees it; collective. */

@@ -8,6 +8,10 @@ void mpi_reduce_(void *, void *, int *, int *, int *, int *, int *, int *);
 void mpi_barrier_(int *, int *);
 void mpi_allgather_(void *, int *, int *, void *, int *, int *, int *, int *);
 void mpi_comm_free_(int *, int *);
+void mpi_iallreduce_(void *, void *, int *, int *, int *, int *, int *, int *);
+void mpi_bcast_init_(void *, int *, int *, int *, int *, int *, int *, int *);
+void mpi_ialltoallw_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *, int *);
+void mpi_start_(int *, int *);
 void mpi_alltoallv_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
 void mpi_alltoallw_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
 int mpi_fortran_in_place_, mpi_fortran_bottom_; /* common memory of Open MPI's Fortran library */
@@ -46,6 +50,22 @@ int main(int argc, char **argv) {
         mpi_alltoallw_(&mpi_fortran_in_place_, NULL, NULL, NULL, all, ones, bytes, types, &comm,
                        &code);
         for (int r = 0; r < size; r++) wrong += all[r] != sent[r];
+        int request, info = MPI_Info_c2f(MPI_INFO_NULL);
+        mpi_iallreduce_(&rank, &found, &one, &type, &op, &comm, &request, &code);
+        MPI_Request started = MPI_Request_f2c(request);
+        wrong += code || MPI_Wait(&started, MPI_STATUS_IGNORE) || found != total - size * k;
+        mpi_ialltoallw_(sent, ones, bytes, types, all, ones, bytes, types, &comm, &request, &code);
+        started = MPI_Request_f2c(request);
+        wrong += code || MPI_Wait(&started, MPI_STATUS_IGNORE);
+        for (int r = 0; r < size; r++) wrong += all[r] != 10 * r + rank;
+        mpi_bcast_init_(&mine, &one, &type, &root, &comm, &info, &request, &code);
+        MPI_Request again = MPI_Request_f2c(request);
+        for (int turn = 0; turn < 3; turn++) {
+            mine = rank + turn;
+            mpi_start_(&request, &code);
+            wrong += code || MPI_Wait(&again, MPI_STATUS_IGNORE) || mine != turn;
+        }
+        MPI_Request_free(&again);
         mpi_barrier_(&comm, &code);
     }
     mpi_comm_free_(&comm, &code);

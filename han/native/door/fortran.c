@@ -2,8 +2,6 @@
  * own functions call those of C, so they are called here. Those of Open MPI do not, so their
  * work is done here: handles are numbers, and names in common memory stand for MPI_IN_PLACE and
  * MPI_BOTTOM. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -59,24 +57,19 @@ static intptr_t comm_of(const int *f) { return HAN_MPIS_OF(intptr_t, Comm_f2c, (
 static intptr_t type_of(const int *f) { return HAN_MPIS_OF(intptr_t, Type_f2c, (int), *f); }
 static intptr_t op_of(const int *f) { return HAN_MPIS_OF(intptr_t, Op_f2c, (int), *f); }
 
-static void *next(void **known, const char *name) {
-    if (!*known) *known = dlsym(RTLD_NEXT, name);
-    return *known;
-}
-
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 /* Define a function, by the names that Fortran and Open MPI's modules use. Its work is `*code`'s
  * expression; MPICH's own function calls that of C. */
-#define FUNCTION(NAME, PARAMETERS, ARGUMENTS, ...)                        \
-    HAN_PUBLIC void mpi_##NAME##_(PARAMETERS, int *code) {                \
-        static void *known;                                               \
-        void *mpich = han_wide() ? NULL : next(&known, "mpi_" #NAME "_"); \
-        if (mpich)                                                        \
-            ((void (*)(PARAMETERS, int *))mpich)(ARGUMENTS, code);        \
-        else                                                              \
-            *code = (__VA_ARGS__);                                        \
-    }                                                                     \
+#define FUNCTION(NAME, PARAMETERS, ARGUMENTS, ...)                            \
+    HAN_PUBLIC void mpi_##NAME##_(PARAMETERS, int *code) {                    \
+        static void *known;                                                   \
+        void *mpich = han_wide() ? NULL : han_next(&known, "mpi_" #NAME "_"); \
+        if (mpich)                                                            \
+            ((void (*)(PARAMETERS, int *))mpich)(ARGUMENTS, code);            \
+        else                                                                  \
+            *code = (__VA_ARGS__);                                            \
+    }                                                                         \
     HAN_PUBLIC void ompi_##NAME##_f(PARAMETERS, int *code) { mpi_##NAME##_(ARGUMENTS, code); }
 
 /* The code of a call that makes a request, whose handle it tells. */
@@ -216,7 +209,7 @@ FUNCTION(op_free, int *op, op, op_end(op))
 
 HAN_PUBLIC void mpi_finalize_(int *code) {
     static void *known;
-    void *mpich = han_wide() ? NULL : next(&known, "mpi_finalize_");
+    void *mpich = han_wide() ? NULL : han_next(&known, "mpi_finalize_");
     if (mpich)
         ((void (*)(int *))mpich)(code);
     else

@@ -73,13 +73,19 @@ void *han_find(const char *name) {
     return s.found;
 }
 
-void *han_mpis(void **known, const char *name) {
-    void *found = han_find(name);
+/* Keep a function; end the program if there is none. */
+static void *expect(void **known, void *found, const char *name) {
     if (!found) {
         fprintf(stderr, "han: the MPI library has no %s\n", name);
         abort();
     }
     return *known = found;
+}
+
+void *han_mpis(void **known, const char *name) { return expect(known, han_find(name), name); }
+
+void *han_next(void **known, const char *name) {
+    return *known ? *known : expect(known, dlsym(RTLD_NEXT, name), name);
 }
 
 bool han_has(void **known, const char *name) {
@@ -164,9 +170,7 @@ static known_comm *meet(han_handle comm) {
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-/* A constant of the library, without mpi.h: the address of a symbol of Open MPI, or the number of the
- * standard ABI or of MPICH. */
-static intptr_t constant(const char *symbol, intptr_t standard, int mpich) {
+intptr_t han_constant(const char *symbol, intptr_t standard, int mpich) {
     void *at = han_find(symbol);
     return at ? (intptr_t)at : han_wide() ? standard : mpich;
 }
@@ -174,8 +178,8 @@ static intptr_t constant(const char *symbol, intptr_t standard, int mpich) {
 /* Whether all ranks of a communicator say yes; collective. */
 static bool all_say(han_handle comm, bool yes) {
     int mine = yes, least = 0;
-    intptr_t type = constant("ompi_mpi_int", 0x209, 0x4c000405);
-    intptr_t op = constant("ompi_mpi_op_min", 0x22, 0x58000002);
+    intptr_t type = han_constant("ompi_mpi_int", 0x209, 0x4c000405);
+    intptr_t op = han_constant("ompi_mpi_op_min", 0x22, 0x58000002);
     return !HAN_MPIS(Allreduce, (const void *, void *, int, intptr_t, intptr_t, intptr_t), &mine,
                      &least, 1, type, op, comm) &&
            least;
@@ -183,7 +187,7 @@ static bool all_say(han_handle comm, bool yes) {
 
 static bool is_null(han_handle comm) {
     static intptr_t null;
-    if (!null) null = constant("ompi_mpi_comm_null", 0x100, 0x04000000);
+    if (!null) null = han_constant("ompi_mpi_comm_null", 0x100, 0x04000000);
     return comm == null;
 }
 
@@ -227,6 +231,14 @@ int han_door_start(void *persistent, han_handle *active) {
     int code = api->start(persistent, active);
     own--;
     return code;
+}
+
+int han_door_finish(han_handle request, bool block) {
+    if (!api || own) return HAN_DOOR_LEFT;
+    own++;
+    int done = api->finish(request, block);
+    own--;
+    return done;
 }
 
 void han_door_drop(void *persistent) {

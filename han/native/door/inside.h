@@ -29,8 +29,14 @@ bool han_wide(void);
 int han_door_serve(han_door_call *);
 /* Take notice of the code of a call that was left to MPI; returns it. */
 int han_door_left(int code);
-/* Start a persistent request, and free one. */
+/* The same as in door.h. */
 int han_door_start(void *persistent, han_handle *active);
+int han_door_finish(han_handle, bool block);
 void han_door_drop(void *persistent);
+/* A constant of the library, without mpi.h: the address of a symbol of Open MPI, or the number of the
+ * standard ABI or of MPICH. */
+intptr_t han_constant(const char *symbol, intptr_t standard, int mpich);
+/* The next definition of a Fortran function; ends the program if there is none. */
+void *han_next(void **known, const char *name);
 
 #endif

@@ -69,6 +69,24 @@ void han_door_keep(const han_door_call *c) {
     atomic_fetch_add(&alive, 1);
 }
 
+/* Complete a request of han's without MPI: whether it is complete. */
+static bool finish(void *requests, int k, enum han_cells cells, bool block) {
+    static han_handle null;
+    if (!null) null = han_constant("ompi_request_null", 0x180, 0x2c000000);
+    const han_handle h = get(requests, k, cells);
+    kept *one = find(h);
+    if ((one && !one->runs) || han_door_finish(one ? one->active : h, block) <= 0) return false;
+    if (one)
+        one->runs = false;
+    else
+        set(requests, k, cells, null);
+    return true;
+}
+
+void han_door_finish_all(void *requests, int n, enum han_cells cells, bool block) {
+    for (int k = 0; k < n; k++) (void)finish(requests, k, cells, block);
+}
+
 void han_door_show(han_shown *s, void *requests, int n, enum han_cells cells) {
     s->n = 0;
     if (!atomic_load_explicit(&alive, memory_order_relaxed) || !requests || n < 1) return;
@@ -128,28 +146,33 @@ void han_door_forget(void *request, enum han_cells cells) {
 /* ---- MPI's functions -------------------------------------------------------------------------- */
 
 #define LIST(...) __VA_ARGS__
-#define DEFINE(NAME, PARAMETERS, TYPES, ARGUMENTS, N)  \
-    HAN_PUBLIC int MPI_##NAME(PARAMETERS) {            \
-        han_shown s;                                   \
-        han_door_show(&s, requests, N, HAN_C_CELLS);   \
-        int code = HAN_MPIS(NAME, (TYPES), ARGUMENTS); \
-        han_door_hide(&s);                             \
-        return code;                                   \
+/* BEFORE: what is done first. */
+#define DEFINE(NAME, BEFORE, PARAMETERS, TYPES, ARGUMENTS, N) \
+    HAN_PUBLIC int MPI_##NAME(PARAMETERS) {                   \
+        han_shown s;                                          \
+        BEFORE;                                               \
+        han_door_show(&s, requests, N, HAN_C_CELLS);          \
+        int code = HAN_MPIS(NAME, (TYPES), ARGUMENTS);        \
+        han_door_hide(&s);                                    \
+        return code;                                          \
     }
-DEFINE(Wait, LIST(void *requests, void *status), LIST(void *, void *), LIST(requests, status), 1)
-DEFINE(Test, LIST(void *requests, int *flag, void *status), LIST(void *, int *, void *),
+DEFINE(Wait, han_door_finish_all(requests, 1, HAN_C_CELLS, true),
+       LIST(void *requests, void *status), LIST(void *, void *), LIST(requests, status), 1)
+DEFINE(Test, han_door_finish_all(requests, 1, HAN_C_CELLS, false),
+       LIST(void *requests, int *flag, void *status), LIST(void *, int *, void *),
        LIST(requests, flag, status), 1)
-DEFINE(Waitall, LIST(int n, void *requests, void *statuses), LIST(int, void *, void *),
+DEFINE(Waitall, han_door_finish_all(requests, n, HAN_C_CELLS, true),
+       LIST(int n, void *requests, void *statuses), LIST(int, void *, void *),
        LIST(n, requests, statuses), n)
-DEFINE(Testall, LIST(int n, void *requests, int *flag, void *statuses),
+DEFINE(Testall, (void)0, LIST(int n, void *requests, int *flag, void *statuses),
        LIST(int, void *, int *, void *), LIST(n, requests, flag, statuses), n)
-DEFINE(Waitany, LIST(int n, void *requests, int *index, void *status),
+DEFINE(Waitany, (void)0, LIST(int n, void *requests, int *index, void *status),
        LIST(int, void *, int *, void *), LIST(n, requests, index, status), n)
-DEFINE(Testany, LIST(int n, void *requests, int *index, int *flag, void *status),
+DEFINE(Testany, (void)0, LIST(int n, void *requests, int *index, int *flag, void *status),
        LIST(int, void *, int *, int *, void *), LIST(n, requests, index, flag, status), n)
-DEFINE(Waitsome, LIST(int n, void *requests, int *m, int *indices, void *statuses),
+DEFINE(Waitsome, (void)0, LIST(int n, void *requests, int *m, int *indices, void *statuses),
        LIST(int, void *, int *, int *, void *), LIST(n, requests, m, indices, statuses), n)
-DEFINE(Testsome, LIST(int n, void *requests, int *m, int *indices, void *statuses),
+DEFINE(Testsome, (void)0, LIST(int n, void *requests, int *m, int *indices, void *statuses),
        LIST(int, void *, int *, int *, void *), LIST(n, requests, m, indices, statuses), n)
 
 HAN_PUBLIC int MPI_Request_get_status(intptr_t request, int *flag, void *status) {

@@ -18,6 +18,9 @@ typedef struct {
 
 /* Give the program the request that a call has made. */
 void han_door_keep(const han_door_call *);
+/* Complete those of han's requests that are under way, before MPI completes all others; `block`: wait for
+ * them. For MPI's functions that complete all, or one. */
+void han_door_finish_all(void *requests, int n, enum han_cells, bool block);
 /* Put MPI's handles of what is under way into an array, and afterwards the program's own back. */
 void han_door_show(han_shown *, void *requests, int n, enum han_cells);
 void han_door_hide(han_shown *);

@@ -147,6 +147,19 @@ static int start(void *given, han_handle *active) {
     return code;
 }
 
+/* MPI tells the errors of a run that has failed. */
+static int finish(han_handle handle, bool block) {
+    if (!han_token_owner(shown(handle))) return HAN_DOOR_LEFT;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *request = Py_XNewRef(han_token_owner(shown(handle)));
+    int done = request ? han_request_finish(request, block) : -1;
+    if (done < 0) PyErr_Clear();
+    if (done > 0) han_request_let_go(request);
+    Py_XDECREF(request);
+    PyGILState_Release(gil);
+    return done < 0 ? HAN_DOOR_LEFT : done;
+}
+
 static void drop(void *given) {
     persistent *p = given;
     PyGILState_STATE gil = PyGILState_Ensure();
@@ -213,8 +226,8 @@ static void end(void) { (void)call(door.end, "", 0); }
 
 static bool begin(han_handle comm) { return call(door.begin, "K", comm) == 1; }
 
-static const han_door_api api = {HAN_DOOR_VERSION, begin,  again, first, start, drop,
-                                 release,          forget, end};
+static const han_door_api api = {HAN_DOOR_VERSION, begin, again,   first,  start,
+                                 finish,           drop,  release, forget, end};
 
 /* ---- open_door ------------------------------------------------------------------------------ */
 

@@ -123,6 +123,13 @@ static PyObject *request_test(PyObject *o, PyObject *const *args, Py_ssize_t n, 
     return complete(o, status);
 }
 
+int han_request_finish(PyObject *o, bool block) {
+    PyObject *done = block ? request_wait(o, NULL, 0, NULL) : request_test(o, NULL, 0, NULL);
+    int complete = !done ? -1 : done == Py_True;
+    Py_XDECREF(done);
+    return complete;
+}
+
 static PyObject *request_peek(PyObject *o, PyObject *Py_UNUSED(none)) {
     if (unusable(o)) return NULL;
     int done = progress(o);

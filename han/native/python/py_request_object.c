@@ -102,16 +102,20 @@ void han_request_hold(PyObject *o) {
     Py_INCREF(o);
 }
 
+void han_request_let_go(PyObject *o) {
+    request *self = han_request_fields(o);
+    if (!self->held) return;
+    self->held = false;
+    Py_DECREF(o);
+}
+
 int han_request_ended(PyObject *o) {
     request *self = han_request_fields(o);
     if (!self->active) return 0;
     int rc = self->run.status == HAN_OK ? han_request_unpack(self)
                                         : han_py_report(self->engine, HAN_E_FAILED);
     int code = rc ? error_code(o) : 0;
-    if (self->held) {
-        self->held = false;
-        Py_DECREF(o);
-    }
+    han_request_let_go(o);
     return code;
 }
 

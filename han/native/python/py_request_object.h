@@ -18,7 +18,7 @@ typedef struct {
     bool active, started;
     bool ended;      /* `end` was called for this run */
     bool persistent; /* may be started again; other requests release their buffers when complete */
-    bool held;       /* MPI owns it, until it asks how the run has ended */
+    bool held;       /* a C program's: nobody owns it, until it is complete */
 } request;
 
 /* The class, which is made at run time: it extends mpi4py's by the fields of `request`. */
@@ -47,8 +47,12 @@ void han_request_synchronise(PyObject *);
 void han_request_settle(PyObject *);
 /* MPI's handle of a request that was started; MPI_REQUEST_NULL if it has none. */
 uint64_t han_request_handle(PyObject *);
-/* Keep a request alive until MPI completes it. */
+/* Keep a request alive until it is complete. */
 void han_request_hold(PyObject *);
+void han_request_let_go(PyObject *);
+/* Wait until a request is complete (`block`), or make progress: 1, or 0 if it is not complete, or -1 with
+ * an exception. */
+int han_request_finish(PyObject *, bool block);
 /* Call `end`, once a run. 0, or -1 with an exception. */
 int han_request_unpack(request *);
 /* MPI completes the request: unpack, or return MPI's code for the error. */

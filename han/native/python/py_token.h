@@ -23,6 +23,9 @@ void han_tokens_open(const han_mpi *, han_status_fields, han_ended);
 /* A token for the request `owner`, at rest: MPI finds it complete. NULL: MPI made no request. */
 han_token *han_token_take(PyObject *owner, EngineObject *, han_run *);
 uint64_t han_token_handle(const han_token *);
+/* The request with a handle, borrowed, whose run is under way, or has finished and nobody has asked yet;
+ * NULL if there is none. */
+PyObject *han_token_owner(uint64_t handle);
 /* A run is under way. False if MPI has completed the request: the token cannot be used again. */
 bool han_token_arm(han_token *);
 /* The run is over, and MPI need not know. */
