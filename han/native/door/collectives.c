@@ -6,6 +6,7 @@
 
 #include "door/inside.h"
 #include "door/parameters.h"
+#include "door/requests.h"
 #include "program.h"
 
 enum { ERR_COUNT = 2 }; /* in MPICH and in Open MPI */
@@ -16,6 +17,13 @@ enum { ERR_OTHER_MPICH = 15, ERR_OTHER = 16 };
 #define SIDE(DATA, N, TYPE) {.data = DATA, .n = N, .type = H(TYPE)}
 #define SIDES(DATA, COUNTS, PLACES, TYPE) \
     {.data = DATA, .counts = COUNTS, .places = PLACES, .type = H(TYPE)}
+
+/* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
+static int serve(han_door_call *c) {
+    int code = han_door_serve(c);
+    if (!code && c->when) han_door_keep(c);
+    return code;
+}
 
 static int missing(const char *name) {
     fprintf(stderr, "han: the MPI library has no %s\n", name);
@@ -72,14 +80,14 @@ static const void *of_root(intptr_t comm, int root, const void *numbers) {
  * with ints, NUMBERS what CALL_SMALL needs for them. */
 #define BOTH(NAME, WHEN, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, SMALL, NUMBERS, ...)   \
     HAN_PUBLIC int MPI_##NAME(P(int, int) EXTRA) {                                                 \
-        int code = han_door_serve(&(han_door_call){__VA_ARGS__});                                  \
+        int code = serve(&(han_door_call){__VA_ARGS__});                                           \
         return code != HAN_DOOR_LEFT ? code                                                        \
                                      : han_door_left(CALL(NAME, (P##_TYPES(int, int) EXTRA_TYPES), \
                                                           ARGUMENTS EXTRA_ARGUMENTS));             \
     }                                                                                              \
     HAN_PUBLIC int MPI_##NAME##_c(P(int64_t, intptr_t) EXTRA) {                                    \
         static void *large;                                                                        \
-        int code = han_door_serve(&(han_door_call){__VA_ARGS__, .large = true});                   \
+        int code = serve(&(han_door_call){__VA_ARGS__, .large = true});                            \
         if (code != HAN_DOOR_LEFT) return code;                                                    \
         if (han_has(&large, "PMPI_" #NAME "_c"))                                                   \
             return han_door_left(CALL(NAME##_c, (P##_TYPES(int64_t, intptr_t) EXTRA_TYPES),        \
@@ -98,11 +106,11 @@ static const void *of_root(intptr_t comm, int root, const void *numbers) {
 #define NO_NUMBERS(LARGEST) LARGEST, NULL, NULL, NULL, NULL
 
 /* A barrier has no counts. */
-#define DEFINE_BARRIER(NAME, PARAMETERS, TYPES, ARGUMENTS, ...)                            \
-    HAN_PUBLIC int MPI_##NAME PARAMETERS {                                                 \
-        int code = han_door_serve(                                                         \
-            &(han_door_call){.collective = HAN_C_BARRIER, .comm = H(comm), __VA_ARGS__});  \
-        return code != HAN_DOOR_LEFT ? code : han_door_left(CALL(NAME, TYPES, ARGUMENTS)); \
+#define DEFINE_BARRIER(NAME, PARAMETERS, TYPES, ARGUMENTS, ...)                                 \
+    HAN_PUBLIC int MPI_##NAME PARAMETERS {                                                      \
+        int code =                                                                              \
+            serve(&(han_door_call){.collective = HAN_C_BARRIER, .comm = H(comm), __VA_ARGS__}); \
+        return code != HAN_DOOR_LEFT ? code : han_door_left(CALL(NAME, TYPES, ARGUMENTS));      \
     }
 DEFINE_BARRIER(Barrier, (intptr_t comm), (intptr_t), comm)
 DEFINE_BARRIER(Ibarrier, (intptr_t comm, void *request), (intptr_t, void *), LIST(comm, request),
@@ -201,7 +209,7 @@ DEFINE(Alltoallw, alltoallw, ALLTOALLW,
 
 #define NEIGHBOURS(NAME, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, ...)                   \
     HAN_PUBLIC int MPI_##NAME(P(int, int) EXTRA) {                                                 \
-        int code = han_door_serve(&(han_door_call){__VA_ARGS__, .neighbours = true});              \
+        int code = serve(&(han_door_call){__VA_ARGS__, .neighbours = true});                       \
         return code != HAN_DOOR_LEFT ? code                                                        \
                                      : han_door_left(CALL(NAME, (P##_TYPES(int, int) EXTRA_TYPES), \
                                                           ARGUMENTS EXTRA_ARGUMENTS));             \

@@ -12,7 +12,6 @@
 
 #include "door/inside.h"
 #include "door/interpreter.h"
-#include "door/requests.h"
 
 /* han serves a communicator after so many collectives: all ranks count alike. These cost less than
  * what it takes to set han up. */
@@ -222,7 +221,6 @@ int han_door_serve(han_door_call *c) {
     if ((k->served || settle(k, c->comm)) && !(k->look_up && api->again(k->look_up, c, &code)))
         code = api->first(c, &k->look_up);
     own--;
-    if (!code && c->when) han_door_keep(c);
     return code;
 }
 

@@ -50,9 +50,6 @@ uint64_t han_request_handle(PyObject *);
 /* Keep a request alive until it is complete. */
 void han_request_hold(PyObject *);
 void han_request_let_go(PyObject *);
-/* Wait until a request is complete (`block`), or make progress: 1, or 0 if it is not complete, or -1 with
- * an exception. */
-int han_request_finish(PyObject *, bool block);
 /* Call `end`, once a run. 0, or -1 with an exception. */
 int han_request_unpack(request *);
 /* MPI completes the request: unpack, or return MPI's code for the error. */

@@ -29,13 +29,11 @@ struct han_token {
     uint32_t fruitless;         /* polls by MPI in a row */
     uint64_t since, slow;       /* for checks while MPI waits: the first one, the next one */
     han_token *next, *previous; /* among those with an owner; `next` also in the pool */
-    han_token *chained;         /* with handles of the same chain */
 };
 
 enum {
     MOST_POOLED = 1024,
     BATCH = 16,
-    CHAINS = 256,          /* for all handles */
     PATIENCE_NS = 5000000, /* between two checks of a token */
     FORGET_NS = 100000000, /* MPI has not asked for so long: it did not wait */
 };
@@ -46,8 +44,7 @@ static struct {
     han_ended ended;
     han_token *pool;
     int pooled;
-    atomic_flag lock; /* for the list, the chains, and for changes of states */
-    han_token *chains[CHAINS];
+    atomic_flag lock;    /* for the list, and for changes of states */
     han_token list;      /* its ends */
     _Atomic int shown;   /* in the list */
     _Atomic int telling; /* completions that MPI is being told of */
@@ -121,33 +118,12 @@ static void hide(han_token *t) {
     }
 }
 
-/* ---- tokens by their handles ---------------------------------------------------------------- */
-
-static han_token **chain_of(uint64_t handle) {
-    return &tokens.chains[handle * 0x9e3779b97f4a7c15u >> 56];
-}
-
-static void chain(han_token *t) {
-    han_lock(&tokens.lock);
-    t->chained = *chain_of(t->handle);
-    *chain_of(t->handle) = t;
-    han_unlock(&tokens.lock);
-}
-
-static void discard(han_token *t) {
-    han_lock(&tokens.lock);
-    han_token **at = chain_of(t->handle);
-    while (*at != t) at = &(*at)->chained;
-    *at = t->chained;
-    han_unlock(&tokens.lock);
-    free(t);
-}
-
+/* Programs mostly wait for the oldest request first. */
 PyObject *han_token_owner(uint64_t handle) {
     PyObject *owner = NULL;
     if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return NULL;
     han_lock(&tokens.lock);
-    for (han_token *t = *chain_of(handle); t && !owner; t = t->chained)
+    for (han_token *t = tokens.list.previous; t != &tokens.list && !owner; t = t->previous)
         if (t->handle == handle && armed(t)) owner = t->owner;
     han_unlock(&tokens.lock);
     return owner;
@@ -228,7 +204,7 @@ static int freed(void *state) {
     set_state(t, GONE);
     bool dropped = !t->owner && !t->ours;
     han_unlock(&tokens.lock);
-    if (dropped) discard(t);
+    if (dropped) free(t);
     return 0;
 }
 
@@ -326,12 +302,9 @@ static han_token *new_token(void) {
         rc = han_grequest_start(tokens.mpi, &callbacks, t, &t->handle);
         Py_END_ALLOW_THREADS
     }
-    if (rc) {
-        free(t);
-        return NULL;
-    }
-    chain(t);
-    return t;
+    if (!rc) return t;
+    free(t);
+    return NULL;
 }
 
 han_token *han_token_take(PyObject *owner, EngineObject *engine, han_run *run) {
@@ -383,7 +356,7 @@ static void finish(han_token *t) {
         han_wait(tokens.mpi, &handle);
         Py_END_ALLOW_THREADS
     }
-    if (han_token_gone(t)) discard(t); /* else MPI has failed, and may still use it */
+    if (han_token_gone(t)) free(t); /* else MPI has failed, and may still use it */
 }
 
 void han_token_give(han_token *t) {
@@ -406,7 +379,7 @@ void han_token_drop(han_token *t) {
     bool gone = t->state == GONE, must = mark_complete(t);
     uint64_t handle = t->handle;
     han_unlock(&tokens.lock);
-    if (gone) discard(t);
+    if (gone) free(t);
     if (!must) return;
     Py_BEGIN_ALLOW_THREADS
     tell(handle);
