@@ -65,7 +65,7 @@ def open_door(
     forget: Callable[[int], int],
     end: Callable[[], int],
     rest: Callable[[], int],
-    operations: tuple[tuple[int, object], ...],
+    operations: dict[int, Any],
     wide: bool,
     code: int,
     /,

@@ -12,7 +12,7 @@ import traceback
 from mpi4py import MPI
 
 from han import _native
-from han.c_calls import METHODS, OPS, PREDEFINED, Call, Side, expect_served, method_of
+from han.c_calls import METHODS, OPS, Call, Side, expect_served, method_of
 from han.comm import Comm
 from han.common.errors import ArgumentError, HanError, SharedMemoryError
 from han.message.unlocked import WIDE_HANDLES, set_handle
@@ -33,7 +33,7 @@ def open() -> bool:
     accept_limit()  # requests of MPI do not progress meanwhile either
     return _native.open_door(
         _begin, _first, _failed, _free, _forget, _end, _rest,
-        tuple((op.handle, op) for op in PREDEFINED), WIDE_HANDLES, MPI.ERR_OTHER,
+        OPS, WIDE_HANDLES, MPI.ERR_OTHER,
     )  # fmt: skip
 
 

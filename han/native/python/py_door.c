@@ -14,7 +14,7 @@
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 
-enum { MOST_OPS = 16 };
+enum { MOST_OPS = 32 }; /* whose calls need no Python */
 
 /* What han/preloaded.py gives. */
 static struct {
@@ -25,8 +25,8 @@ static struct {
     PyObject *forget; /* (op) */
     PyObject *end;    /* () */
     PyObject *rest;   /* () -> the handle of a request that is inactive */
-    int n_ops;
-    han_handle op[MOST_OPS]; /* MPI's own operations, and their objects */
+    PyObject *ops;    /* the objects of operations, by their handles */
+    han_handle op[MOST_OPS]; /* some of these; 0: none */
     PyObject *op_object[MOST_OPS];
     int wide;  /* handles are pointers */
     int other; /* MPI's code of an error that Python could not tell */
@@ -35,12 +35,41 @@ static struct {
 /* ---- a repeated call ------------------------------------------------------------------------ */
 
 static PyObject *op_of(han_handle op) {
-    for (int k = 0; k < door.n_ops; k++)
+    for (int k = 0; k < MOST_OPS; k++)
         if (door.op[k] == op) return door.op_object[k];
     return NULL;
 }
 
 /* ---- answers of Python ---------------------------------------------------------------------- */
+
+/* A handle as mpi4py shows it: an int without its sign, or a pointer. */
+static unsigned long long shown(han_handle handle) {
+    return door.wide ? (unsigned long long)handle : (unsigned)handle;
+}
+static han_handle handle_of(unsigned long long as_shown) {
+    return door.wide ? (han_handle)as_shown : (int)as_shown;
+}
+
+/* Learn the object of an operation that Python has used; 0 is none. */
+static void learn_op(han_handle op) {
+    int k = 0;
+    if (!op || op_of(op)) return;
+    while (k < MOST_OPS && door.op[k]) k++;
+    PyObject *key = PyLong_FromUnsignedLongLong(shown(op));
+    PyObject *object = key && k < MOST_OPS ? PyDict_GetItemWithError(door.ops, key) : NULL;
+    Py_XDECREF(key);
+    if (!object) return;
+    door.op_object[k] = Py_NewRef(object);
+    door.op[k] = op;
+}
+
+static void unlearn_op(han_handle op) {
+    for (int k = 0; k < MOST_OPS; k++)
+        if (door.op[k] == op) {
+            door.op[k] = 0;
+            Py_CLEAR(door.op_object[k]);
+        }
+}
 
 /* MPI's code that a function of Python returns; drops the answer. With an exception, `other`. */
 static int code_in(PyObject *answer) {
@@ -51,14 +80,6 @@ static int code_in(PyObject *answer) {
     }
     Py_XDECREF(answer);
     return code;
-}
-
-/* A handle as mpi4py shows it: an int without its sign, or a pointer. */
-static unsigned long long shown(han_handle handle) {
-    return door.wide ? (unsigned long long)handle : (unsigned)handle;
-}
-static han_handle handle_of(unsigned long long as_shown) {
-    return door.wide ? (han_handle)as_shown : (int)as_shown;
 }
 
 /* The code of the exception that was raised in a call on a communicator. */
@@ -206,6 +227,7 @@ static int first(han_door_call *d, void **calls) {
         PyErr_Print();
     else if (*calls != found) /* the communicator's State owns it as long as the door uses it */
         *calls = found == Py_None ? NULL : found;
+    learn_op(d->op);
     if (made && made != Py_None && give(made, d)) code = code_of_error(d->comm);
     Py_XDECREF(answer);
     PyGILState_Release(gil);
@@ -221,7 +243,12 @@ static int call(PyObject *function, const char *format, han_handle handle) {
 }
 
 static int release(han_handle comm) { return call(door.free, "K", comm); }
-static void forget(han_handle op) { (void)call(door.forget, "K", op); }
+static void forget(han_handle op) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    unlearn_op(op);
+    (void)call(door.forget, "K", op);
+    PyGILState_Release(gil);
+}
 static void end(void) { (void)call(door.end, "", 0); }
 
 static bool begin(han_handle comm) { return call(door.begin, "K", comm) == 1; }
@@ -237,19 +264,10 @@ static PyObject *open_door(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *f[7], *ops;
     han_door_open_fn *open = (han_door_open_fn *)dlsym(RTLD_DEFAULT, HAN_DOOR_OPEN);
     if (!PyArg_ParseTuple(args, "OOOOOOOO!pi", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6],
-                          &PyTuple_Type, &ops, &door.wide, &door.other))
+                          &PyDict_Type, &ops, &door.wide, &door.other))
         return NULL;
     if (!open || door.first) return PyBool_FromLong(open != NULL);
-    if (PyTuple_GET_SIZE(ops) > MOST_OPS)
-        return PyErr_Format(PyExc_ValueError, "at most %d operations", MOST_OPS);
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(ops); k++) {
-        unsigned long long handle;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(ops, k), "KO", &handle, &door.op_object[k]))
-            return NULL;
-        Py_INCREF(door.op_object[k]);
-        door.op[k] = handle_of(handle);
-    }
-    door.n_ops = (int)PyTuple_GET_SIZE(ops);
+    door.ops = Py_NewRef(ops);
     for (int k = 0; k < 7; k++) Py_INCREF(f[k]);
     door.begin = f[0], door.first = f[1], door.failed = f[2], door.free = f[3];
     door.forget = f[4], door.end = f[5], door.rest = f[6];
