@@ -72,6 +72,12 @@ def open_door(
 ) -> bool:
     """Serve the preloaded library; return whether there is one."""
 
+def by_mpi(function: Callable[..., Any], /, *arguments: object) -> Any:
+    """Call a function that calls MPI; the preloaded library leaves its calls to MPI."""
+
+def lose(handle: int, /) -> None:
+    """Let the preloaded library forget what han held for a communicator."""
+
 def close_requests() -> None:
     """Let requests call MPI no more: it is about to be finalized."""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PERMANENT = (MPI.COMM_WORLD, MPI.COMM_SELF)  # MPI does not free them
 _keyval: list[int] = []  # MPI's key of the attribute that holds a State; made at first use
+at_drop: list[Callable[[int], object]] = []  # called with the handle of a communicator
 _later: list[weakref.ref[Any]] = []  # children that MPI may not have made yet, as han.Comm
 
 
@@ -111,6 +112,8 @@ def in_step(comm: MPI.Intracomm) -> Iterator[None]:
 def drop(comm: MPI.Comm) -> None:
     """Close the State of a communicator if it is not closed; forget it."""
     comm.Delete_attr(_key())
+    for hear in at_drop:
+        hear(comm.handle)
 
 
 def attach(comm: MPI.Intracomm, config: Any, count: Count) -> State:

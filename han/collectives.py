@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from han._native import by_mpi
 from han.attached import Attached
 from han.message import parsers
 from han.message.message import in_place
@@ -65,7 +66,8 @@ class Collectives(Attached):
         state, name = self._found(), f"I{parser.name.lower()}"
         if state is None:
             self._check_live()
-            request = getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
+            method = getattr(self._plain, name)
+            request = by_mpi(method, self, *parsers.for_mpi(arguments))
             return HeldRequest(request, arguments)
         served, request = state.start(parser, *arguments)
         if served is Served.BY_HAN and request is not None:
@@ -95,7 +97,7 @@ class Collectives(Attached):
         if self._of_c:
             raise Left
         with self._han.health.notices.leaving():
-            return getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
+            return by_mpi(getattr(self._plain, name), self, *parsers.for_mpi(arguments))
 
     # ---- blocking ---------------------------------------------------------------------------
 

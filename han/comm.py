@@ -10,6 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han import arguments
+from han._native import by_mpi
 from han.attached import PERMANENT, attach, drop, kept, revoke
 from han.common.errors import ArgumentTypeError, HanError, RevokedError
 from han.communicators import KINDS, Communicators
@@ -92,7 +93,7 @@ class Comm(Communicators):
 
     def _attached(self, config: Any) -> State:
         """Return the State of this communicator; make it if there is none (collective)."""
-        return attach(MPI.Intracomm(self), config, _count)
+        return by_mpi(attach, MPI.Intracomm(self), config, _count)  # type: ignore[no-any-return]
 
     @staticmethod
     def _bare(comm: MPI.Comm, other: type[Comm] | None = None) -> Comm:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
+from han._native import by_mpi
 from han.collectives import Collectives, Started
 from han.common.errors import ArgumentError, HanError
 from han.message import parsers
@@ -167,7 +168,8 @@ class NeighbourCollectives(MPI.Topocomm, Collectives):
         self._check_live()
         leaving = contextlib.nullcontext() if state is None else state.health.notices.leaving()
         with leaving:
-            request = getattr(self._plain, name)(self, *parsers.for_mpi(arguments))
+            method = getattr(self._plain, name)
+            request = by_mpi(method, self, *parsers.for_mpi(arguments))
         if request is None or (state is None and isinstance(request, MPI.Prequest)):
             return request
         if state is None:

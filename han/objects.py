@@ -258,7 +258,7 @@ class Objects(ObjectMoves):
 
     def _mpi4pys(self, name: str, *arguments: Any) -> Any:
         """Call mpi4py's method."""
-        return getattr(MPI.Intracomm, name)(self, *arguments)
+        return _native.by_mpi(getattr(MPI.Intracomm, name), self, *arguments)
 
     def _pickled(self, name: str, *arguments: Any) -> Any:
         """Call mpi4py's method; if such calls are frequent here, set the communicator up first."""

@@ -1,4 +1,4 @@
-"""Calls of C and Fortran programs, which the preloaded library (native/door) brings.
+"""Calls of MPI in C and Fortran, which the preloaded library (native/door) brings.
 
 The library serves repeated calls by itself. First calls, and those with derived types or the
 program's own operations, come here.
@@ -6,12 +6,15 @@ program's own operations, come here.
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import sys
 import traceback
 
 from mpi4py import MPI
 
 from han import _native
+from han.attached import at_drop
 from han.c_calls import METHODS, OPS, Call, Side, expect_served, method_of
 from han.comm import Comm
 from han.common.errors import ArgumentError, HanError, SharedMemoryError
@@ -28,13 +31,27 @@ _codes: dict[tuple[int, str], int] = {}
 _told: set[str] = set()
 
 
+def start() -> None:
+    """Serve a program of C or Fortran, which has started this interpreter."""
+    accept_limit()  # requests of MPI do not progress meanwhile either
+    open()
+
+
 def open() -> bool:
     """Serve the library that was preloaded; return whether there is one."""
-    accept_limit()  # requests of MPI do not progress meanwhile either
-    return _native.open_door(
-        _begin, _first, _failed, _free, _forget, _end, _rest,
-        OPS, WIDE_HANDLES, MPI.ERR_OTHER,
+    opened = _native.open_door(
+        _begin, _first, _failed, _free, _forget, _end, _rest, OPS, WIDE_HANDLES, MPI.ERR_OTHER
     )  # fmt: skip
+    if opened and _lose not in at_drop:
+        at_drop.append(_lose)
+        atexit.unregister(leave)  # the library calls `_end`
+    return opened
+
+
+def _lose(handle: int) -> None:
+    """Hear that a han.Comm of the program has released what han holds for a communicator."""
+    _comms.pop(handle, None)
+    _native.lose(handle)
 
 
 def _begin(handle: int) -> bool:
@@ -82,6 +99,9 @@ def _first(
     except Left:
         return LEFT, calls, None
     except Exception as error:
+        return _failed(call.comm, error), calls, None
+    except KeyboardInterrupt as error:  # a Python program's, which hears it after the call
+        _thread.interrupt_main()
         return _failed(call.comm, error), calls, None
     return MPI.SUCCESS, calls, request
 

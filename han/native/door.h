@@ -73,4 +73,12 @@ typedef struct {
 /* What HAN_DOOR_OPEN (mpi_table.h) names: it opens the door. */
 typedef void han_door_open_fn(const han_door_api *);
 
+/* Symbols of the library, for a program whose Python calls han and MPI. While the number of this thread
+ * is not 0, its calls are han's own, which the library leaves to MPI. */
+#define HAN_DOOR_OWN "han_door_own"
+typedef int *han_door_own_fn(void);
+/* han has closed what it held for a communicator, which the program goes on using: forget it. */
+#define HAN_DOOR_LOSE "han_door_lose"
+typedef void han_door_lose_fn(han_handle comm);
+
 #endif

@@ -288,13 +288,13 @@ class Health:
         comm, notices = self.meeting.comm, self.notices
         limit = (self.meeting.limit or math.inf) if notices.silent else FLUSH
         sent, some = np.array([not notices.silent], np.int32), np.zeros(1, np.int32)
-        asked = comm.Iallreduce(sent, some, MPI.MAX)
+        asked = _native.by_mpi(comm.Iallreduce, sent, some, MPI.MAX)
         if not self._flushed(asked.Test, limit, (asked, sent, some)):
             return False
         if not some[0]:
             return True
         sends, expected = np.array(notices.sent, np.int32), np.zeros(self.size, np.int32)
-        told = comm.Ialltoall(sends, expected)
+        told = _native.by_mpi(comm.Ialltoall, sends, expected)
 
         def arrived() -> bool:
             return told.Test() and np.array_equal(notices.received, expected)

@@ -19,6 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from han import _native
+from han._native import by_mpi
 from han.common.errors import CollectiveTimeoutError, MismatchError, PeerError, SetupError
 from han.message.unlocked import group_of, return_errors
 from han.ranks.measured import LOOK, NAP, SETUP_LEAST, YIELDS
@@ -143,7 +144,7 @@ class Meeting:
 
     def barrier(self, step: str) -> None:
         """Wait until every rank has called this."""
-        self.wait(self.comm.Ibarrier(), step)
+        self.wait(by_mpi(self.comm.Ibarrier), step)
         self.steps += 1
 
     def gather(self, ranks: Sequence[int], step: str) -> None:
@@ -191,28 +192,30 @@ class Meeting:
         mine, slots = np.zeros(1, SLOT), np.empty(self.size, SLOT)
         mine["size"], mine["data"][0, : data.size] = data.size, data[:ROOM]
         moved = [mine.view(np.uint8), slots.view(np.uint8)]
-        self._exchanged(self.comm.Iallgather(*moved), step, moved)
+        self._exchanged(by_mpi(self.comm.Iallgather, *moved), step, moved)
         counts = slots["size"]
         if counts.max() <= ROOM:
             self.steps += 1
             return [pickle.loads(slot["data"][: slot["size"]].tobytes()) for slot in slots]
         everything = np.empty(int(counts.sum()), np.uint8)
         target = [everything, counts.tolist(), MPI.BYTE]
-        self.wait(self.comm.Iallgatherv([data, MPI.BYTE], target), step, (data, everything))
+        request = by_mpi(self.comm.Iallgatherv, [data, MPI.BYTE], target)
+        self.wait(request, step, (data, everything))
         self.steps += 1
         return _unpickle(everything, counts)
 
     def numbers(self, mine: Sequence[int], step: str) -> list[list[int]]:
         """Return the numbers that all ranks pass, by rank; all pass as many."""
         sent, table = np.array(mine, np.int64), np.empty((self.size, len(mine)), np.int64)
-        self._exchanged(self.comm.Iallgather(sent, table), step, (sent, table))
+        self._exchanged(by_mpi(self.comm.Iallgather, sent, table), step, (sent, table))
         self.steps += 1
         return table.tolist()
 
     def common(self, words: Words, step: str) -> Words:
         """Return the bits that are set in the words of all ranks; all pass as many words."""
         found = np.empty_like(words)
-        self._exchanged(self.comm.Iallreduce(words, found, MPI.BAND), step, (words, found))
+        request = by_mpi(self.comm.Iallreduce, words, found, MPI.BAND)
+        self._exchanged(request, step, (words, found))
         self.steps += 1
         return found
 
@@ -222,7 +225,8 @@ class Meeting:
         counts = self.allgather(data.size, step)
         everything = np.empty(0 if self.rank else sum(counts), np.uint8)
         target = None if self.rank else [everything, counts, MPI.BYTE]
-        self.wait(self.comm.Igatherv([data, MPI.BYTE], target), step, (data, everything))
+        request = by_mpi(self.comm.Igatherv, [data, MPI.BYTE], target)
+        self.wait(request, step, (data, everything))
         self.steps += 1
         return [] if self.rank else _unpickle(everything, counts)
 

@@ -15,6 +15,8 @@ from han.cli.executable import found, settings
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "preload"
 RIGHT = "wrong: 0\n"
+SETTLED = 7  # calls of a communicator before han serves it: native/door/inside.c
+SHARED = ("-shared", "-fPIC")
 RUN = (sys.executable, "-m", "han", "run")
 OPEN_MPI = MPI.Get_library_version().startswith("Open MPI")
 
@@ -27,13 +29,14 @@ def built(tmp_path_factory):
         pytest.skip("this MPI library's wheel has no mpicc")
     folder = tmp_path_factory.mktemp("programs")
 
-    def build(name):
+    def build(name, *more):
         path = folder / name
         if not path.exists():
             source = PROGRAMS / f"{name}.c"
             flags = ["-O1", "-rdynamic", "-Wall", "-Wextra", "-Werror"]
             flags += ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy"]  # Fortran's names
-            subprocess.run([compiler, *flags, source, "-o", path], check=True, timeout=LONGEST)
+            command = [compiler, *flags, *more, source, "-o", path]
+            subprocess.run(command, check=True, timeout=LONGEST)
         return str(path)
 
     return build
@@ -126,15 +129,56 @@ def test_an_exit_in_the_middle_is_the_programs(built):
     assert "Traceback" not in done.stderr
 
 
-def test_a_python_program_is_not_served_twice(built):
-    words = [f"{name}={value}" for name, value in settings().items()]
+def start_python(ranks, *words, **variables):
+    """Run a Python program with the library on all ranks."""
+    known = [f"{name}={value}" for name, value in (settings() | variables).items()]
+    return start(ranks, "env", *known, sys.executable, *words)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_c_calls_of_a_python_program(built, ranks):
+    """By an extension in C, by mpi4py and by han.Comm in turn; also at Python's end and later."""
+    check(start_python(ranks, PROGRAMS / "python_program.py", built("extension", *SHARED)))
+
+
+def test_c_calls_of_a_python_program_from_the_first_one(built):
+    words = PROGRAMS / "python_program.py", built("extension", *SHARED)
+    check(start(2, sys.executable, *words))
+    check(start_python(2, *words, HAN_TEST_SETTLED="0"))
+
+
+def test_statistics_tell_who_served_a_python_program(built, tmp_path):
+    path = tmp_path / "stats.json"
+    words = PROGRAMS / "python_program.py", built("extension", *SHARED)
+    check(start_python(2, *words, HAN_STATS=str(path)))
+    rows = json.loads(path.read_text())["rows"]
+    assert {"Allreduce", "Bcast", "Allgather", "Barrier"} <= {row["call"] for row in rows}
+    assert {row["by"] for row in rows} == {"han"}
+
+
+def test_calls_of_a_python_program_are_served_once():
     source = (
         "from mpi4py import MPI; import han; comm = han.Comm(MPI.COMM_WORLD)\n"
         "for k in range(20): MPI.COMM_WORLD.Barrier(); comm.Barrier()\n"
         "info = comm.cache_info(); print(f'{info.hits + info.misses} ', end='', flush=True)"
     )
-    done = start(2, "env", *words, sys.executable, "-c", source)
-    assert (done.returncode, done.stdout.split()) == (0, ["20", "20"]), done.stderr
+    done = start_python(2, "-c", source)
+    served = str(20 + 20 - SETTLED)
+    assert (done.returncode, done.stdout.split()) == (0, [served, served]), done.stderr
+
+
+def test_a_python_program_without_han_runs_on_mpi_alone():
+    hidden = "import sys; sys.modules['han'] = None; sys.argv = sys.argv[1:]\n"
+    source = (
+        "from mpi4py import MPI\n"
+        "for k in range(20): MPI.COMM_WORLD.Barrier()\n"
+        "if MPI.COMM_WORLD.rank == 0: print('wrong: 0')"
+    )
+    done = start_python(2, "-c", hidden + source)
+    check(done)
+    said = "han: this program runs on MPI alone: its Python cannot import han: "
+    lines = [line for line in done.stderr.splitlines() if "han" in line]
+    assert [line[: len(said)] for line in lines] == [said, said], done.stderr
 
 
 def test_measuring_from_c(built, tmp_path):

@@ -39,6 +39,7 @@ static _Thread_local int own;     /* han itself calls MPI */
 static _Thread_local int freeing; /* MPI frees a communicator, and deletes its attributes */
 static _Thread_local known_comm *counting; /* of the call that is MPI's, if it counts */
 static bool shut;                          /* han cannot be had here */
+static bool starting;                      /* the interpreter is none of the program's own */
 static bool ended;                         /* MPI is being finalized */
 static bool keyed;                         /* there is a key */
 static int keyval;
@@ -108,6 +109,14 @@ han_handle han_as_handle(intptr_t h) { return han_wide() ? h : (intptr_t)(int)h;
 
 /* ---- what is known of a communicator -------------------------------------------------------- */
 
+/* Take leave of the other ranks: from now on all calls are MPI's. */
+static void take_leave(void) {
+    own++;
+    if (api && !ended) api->end();
+    ended = true;
+    own--;
+}
+
 static int copy_nothing(intptr_t comm, int key, void *extra, void *value, void *out, int *flag) {
     (void)comm, (void)key, (void)extra, (void)value, (void)out;
     *flag = 0;
@@ -125,6 +134,7 @@ static int drop(intptr_t comm, int key, void *value, void *extra) {
 
 static bool has_keyval(void) {
     if (__atomic_load_n(&keyed, __ATOMIC_ACQUIRE)) return true;
+    han_door_at_pythons_end(take_leave);
     pthread_mutex_lock(&opening);
     if (!keyed && !HAN_MPIS(Comm_create_keyval, (void *, void *, int *, void *),
                             (void *)copy_nothing, (void *)drop, &keyval, NULL))
@@ -190,9 +200,16 @@ static bool is_null(han_handle comm) {
     return comm == null;
 }
 
-/* Whether this process has han, which the first call tries to find. */
+/* Whether this process has han, which the first call tries to find. A thread must not wait for Python's
+ * lock with another lock held, as a caller of MPI may hold Python's. */
 static bool has_han(void) {
+    if (api || shut) return !shut;
+    if (han_door_python_runs() && !starting) {
+        han_door_at_pythons_end(take_leave);
+        return !(shut = !han_door_join_python() || !api);
+    }
     pthread_mutex_lock(&opening);
+    starting = true;
     if (!api && !shut) shut = !han_door_python() || !api;
     pthread_mutex_unlock(&opening);
     return !shut;
@@ -276,7 +293,7 @@ DEFINE_END(Comm_free)
 DEFINE_END(Comm_disconnect)
 
 HAN_PUBLIC int MPI_Op_free(intptr_t *op) {
-    if (api && !own) {
+    if (api && !own && !ended) {
         own++;
         api->forget(han_wide() ? *op : (intptr_t)*(int *)op);
         own--;
@@ -284,11 +301,35 @@ HAN_PUBLIC int MPI_Op_free(intptr_t *op) {
     return HAN_MPIS(Op_free, (intptr_t *), op);
 }
 
+/* Python ends before MPI does. It calls what was registered last first, so this is registered first, on
+ * all ranks alike. */
+HAN_PUBLIC int MPI_Init(int *argc, char ***argv) {
+    int code = HAN_MPIS(Init, (int *, char ***), argc, argv);
+    han_door_at_pythons_end(take_leave);
+    return code;
+}
+HAN_PUBLIC int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    int code = HAN_MPIS(Init_thread, (int *, char ***, int, int *), argc, argv, required, provided);
+    han_door_at_pythons_end(take_leave);
+    return code;
+}
+
 HAN_PUBLIC int MPI_Finalize(void) {
+    take_leave();
     own++;
-    if (api) api->end();
-    ended = true;
     int code = HAN_MPIS(Finalize, (void));
     own--;
     return code;
+}
+
+/* ---- han's own calls of MPI in a Python program ------------------------------------------------ */
+
+HAN_PUBLIC int *han_door_own(void) { return &own; }
+
+HAN_PUBLIC void han_door_lose(han_handle comm) {
+    known_comm *k = ended || freeing || !keyed ? NULL : find(han_as_handle(comm));
+    if (!k || !k->served) return;
+    k->look_up = NULL;
+    k->served = false;
+    k->calls = 0;
 }

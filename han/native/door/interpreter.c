@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "door/interpreter.h"
 
@@ -13,9 +14,12 @@
 static const char START[] = "import mpi4py\n"
                             "mpi4py.rc(initialize=False, finalize=False, errors='default')\n"
                             "import han.preloaded\n"
-                            "han.preloaded.open()\n";
+                            "han.preloaded.start()\n";
 
-static bool cannot(const char *why, const char *more) {
+/* NumPy's library of linear algebra starts a thread on each core; han does not use it. */
+static const char THREADS[] = "OPENBLAS_NUM_THREADS";
+
+bool han_door_cannot(const char *why, const char *more) {
     fprintf(stderr, "han: this program runs on MPI alone: %s%s\n", why, more ? more : "");
     return false;
 }
@@ -44,22 +48,24 @@ static bool start(void *python, const char *executable) {
         status = PYTHON(PyStatus, Py_InitializeFromConfig, (const PyConfig *))(&config);
     bool failed = PYTHON(int, PyStatus_Exception, (PyStatus))(status);
     PYTHON(void, PyConfig_Clear, (PyConfig *))(&config);
-    return failed ? cannot("Python does not start: ", status.err_msg) : true;
+    return failed ? han_door_cannot("Python does not start: ", status.err_msg) : true;
 }
 
 bool han_door_python(void) {
-    int (*running)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
-    if (running && running()) return false; /* Python programs use han's communicators */
-    if (running) return cannot("it has a Python of its own", NULL);
+    if (dlsym(RTLD_DEFAULT, "Py_IsInitialized"))
+        return han_door_cannot("it has a Python of its own", NULL);
     const char *library = getenv("HAN_PRELOAD_LIBPYTHON");
     const char *executable = getenv("HAN_PRELOAD_PYTHON");
     if (!library || !executable)
-        return cannot("start it with `han run`, or as `han preload` says", NULL);
+        return han_door_cannot("start it with `han run`, or as `han preload` says", NULL);
     void *python = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
-    if (!python) return cannot("", dlerror());
+    if (!python) return han_door_cannot("", dlerror());
     if (!start(python, executable)) return false;
+    const bool threads = getenv(THREADS);
+    if (!threads) (void)setenv(THREADS, "1", true);
     int failed =
         PYTHON(int, PyRun_SimpleStringFlags, (const char *, PyCompilerFlags *))(START, NULL);
+    if (!threads) (void)unsetenv(THREADS);
     (void)PYTHON(PyThreadState *, PyEval_SaveThread, (void))();
-    return failed ? cannot("Python cannot import han (see above)", NULL) : true;
+    return failed ? han_door_cannot("Python cannot import han (see above)", NULL) : true;
 }

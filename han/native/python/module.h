@@ -28,7 +28,7 @@ extern PyTypeObject BoardType, CallsType, DeliveryType, EagerType, EngineType, O
     PackerType, PlanType, ReaderType, RecordsType, RefType;
 extern PyMethodDef han_arena_functions[], han_dlpack_functions[], han_door_functions[],
     han_encoded_functions[], han_joined_functions[], han_kernel_functions[],
-    han_mapping_functions[], han_rolled_functions[], han_packing_functions[],
+    han_mapping_functions[], han_own_functions[], han_rolled_functions[], han_packing_functions[],
     han_vector_functions[];
 
 /* Run programs in virtual time (tasks/simulate). */

@@ -71,6 +71,23 @@ static void unlearn_op(han_handle op) {
         }
 }
 
+/* Python's lock, and the exception that is set while a Python program's extension calls MPI. */
+typedef struct {
+    PyGILState_STATE lock;
+    PyObject *type, *value, *trace;
+} entered;
+
+static entered enter(void) {
+    entered e = {.lock = PyGILState_Ensure()};
+    PyErr_Fetch(&e.type, &e.value, &e.trace);
+    return e;
+}
+
+static void leave(entered e) {
+    PyErr_Restore(e.type, e.value, e.trace);
+    PyGILState_Release(e.lock);
+}
+
 /* MPI's code that a function of Python returns; drops the answer. With an exception, `other`. */
 static int code_in(PyObject *answer) {
     int code = answer ? (int)PyLong_AsLong(answer) : door.other;
@@ -147,49 +164,49 @@ static int give(PyObject *request, han_door_call *d) {
 
 /* Make the request of a call that was read: whether its plan is known. */
 static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
-    PyGILState_STATE gil = PyGILState_Ensure();
+    entered python = enter();
     PyObject *made = han_py_calls_request(calls, c, d->when == HAN_DOOR_STARTED);
     bool known = made != Py_False;
     *code = 0;
     if (!made || (known && give(made, d))) *code = code_of_error(d->comm);
     Py_XDECREF(made);
-    PyGILState_Release(gil);
+    leave(python);
     return known;
 }
 
 static int start(void *given, han_handle *active) {
     const persistent *p = given;
-    PyGILState_STATE gil = PyGILState_Ensure();
+    entered python = enter();
     PyObject *answer = PyObject_CallMethod(p->request, "Start", NULL);
     int code = answer ? 0 : code_of_error(p->comm);
     *active = handle_of(han_request_handle(p->request));
     Py_XDECREF(answer);
-    PyGILState_Release(gil);
+    leave(python);
     return code;
 }
 
 /* MPI tells the errors of a run that has failed. */
 static int finish(han_handle handle, bool block) {
     if (!han_token_owner(shown(handle))) return HAN_DOOR_LEFT;
-    PyGILState_STATE gil = PyGILState_Ensure();
+    entered python = enter();
     PyObject *request = Py_XNewRef(han_token_owner(shown(handle)));
     int done = request ? han_request_finish(request, block) : -1;
     if (done < 0) PyErr_Clear();
     if (done > 0) han_request_let_go(request);
     Py_XDECREF(request);
-    PyGILState_Release(gil);
+    leave(python);
     return done < 0 ? HAN_DOOR_LEFT : done;
 }
 
 static void drop(void *given) {
     persistent *p = given;
-    PyGILState_STATE gil = PyGILState_Ensure();
+    entered python = enter();
     PyObject *answer = PyObject_CallMethod(p->request, "Free", NULL);
     if (!answer) PyErr_Print();
     Py_XDECREF(answer);
     Py_DECREF(p->request);
     PyMem_Free(p);
-    PyGILState_Release(gil);
+    leave(python);
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
@@ -212,7 +229,7 @@ static bool again(void *calls, han_door_call *d, int *code) {
 }
 
 static int first(han_door_call *d, void **calls) {
-    PyGILState_STATE gil = PyGILState_Ensure();
+    entered python = enter();
     int code = door.other;
     PyObject *found = NULL, *made = NULL;
 #define SIDE(S)                                                                               \
@@ -230,24 +247,24 @@ static int first(han_door_call *d, void **calls) {
     learn_op(d->op);
     if (made && made != Py_None && give(made, d)) code = code_of_error(d->comm);
     Py_XDECREF(answer);
-    PyGILState_Release(gil);
+    leave(python);
     return code;
 }
 
 /* Call a function of Python with a handle, or without one. */
 static int call(PyObject *function, const char *format, han_handle handle) {
-    PyGILState_STATE gil = PyGILState_Ensure();
+    entered python = enter();
     int code = code_in(PyObject_CallFunction(function, format, shown(handle)));
-    PyGILState_Release(gil);
+    leave(python);
     return code;
 }
 
 static int release(han_handle comm) { return call(door.free, "K", comm); }
 static void forget(han_handle op) {
-    PyGILState_STATE gil = PyGILState_Ensure();
+    entered python = enter();
     unlearn_op(op);
     (void)call(door.forget, "K", op);
-    PyGILState_Release(gil);
+    leave(python);
 }
 static void end(void) { (void)call(door.end, "", 0); }
 

@@ -9,6 +9,7 @@
 #include "python/py_run.h"
 
 static bool interrupted(void *Py_UNUSED(closure)) {
+    if (han_py_deaf()) return false;
     PyGILState_STATE gil = PyGILState_Ensure();
     bool raised = PyErr_CheckSignals() != 0;
     PyGILState_Release(gil);

@@ -127,9 +127,9 @@ static PyMethodDef module_methods[] = {
 static PyTypeObject *const types[] = {&BoardType,      &CallsType, &EagerType,  &EngineType,
                                       &OperationsType, &PlanType,  &ReaderType, &RefType};
 static PyMethodDef *const functions[] = {
-    han_arena_functions,  han_dlpack_functions, han_door_functions,    han_encoded_functions,
-    han_joined_functions, han_kernel_functions, han_mapping_functions, han_packing_functions,
-    han_rolled_functions, han_vector_functions};
+    han_arena_functions,   han_dlpack_functions, han_door_functions,    han_encoded_functions,
+    han_joined_functions,  han_kernel_functions, han_mapping_functions, han_own_functions,
+    han_packing_functions, han_rolled_functions, han_vector_functions};
 
 /* Fill a new module. */
 static int fill(PyObject *m) {

@@ -156,6 +156,23 @@ static bool goes_on(EngineObject *self, PlanObject *plan, enum han_status status
     return true;
 }
 
+static _Thread_local bool deaf;
+
+bool han_py_deaf(void) { return deaf; }
+
+/* Let Python's lock go if this thread holds it, as a Python program's extension may. */
+static PyThreadState *without_lock(void) { return PyGILState_Check() ? PyEval_SaveThread() : NULL; }
+
+/* Wait for a queued run; false with an exception, and the lock in `held`. */
+static bool waited(EngineObject *self, PlanObject *plan, han_run *run, PyGILState_STATE *held) {
+    enum han_status status = HAN_BLOCKED;
+    while (status != HAN_OK && run->status != HAN_OK) {
+        status = han_progress(&self->engine, run, true);
+        if (status > HAN_BLOCKED && !goes_on(self, plan, status, held)) break;
+    }
+    return run->status == HAN_OK;
+}
+
 bool han_py_run_unlocked(EngineObject *self, PlanObject *plan, const void *send, void *recv,
                          uint64_t nbytes, const uint64_t *sizes, PyGILState_STATE *held) {
     han_run run = {.plan = &plan->plan,
@@ -170,11 +187,14 @@ bool han_py_run_unlocked(EngineObject *self, PlanObject *plan, const void *send,
         if (!han_py_refuse_inside_op()) (void)han_py_report(self, HAN_E_FAILED);
         return false;
     }
-    if (!han_try_enqueue(e, &run)) han_enqueue(e, &run);
-    enum han_status status = han_py_try(self, &run);
-    while (status != HAN_OK && run.status != HAN_OK) {
-        status = han_progress(e, &run, true);
-        if (status > HAN_BLOCKED && !goes_on(self, plan, status, held)) break;
-    }
-    return run.status == HAN_OK;
+    const bool queued = han_try_enqueue(e, &run);
+    if (queued && (han_py_try(self, &run) == HAN_OK || run.status == HAN_OK)) return true;
+    PyThreadState *caller = without_lock();
+    if (!queued) han_enqueue(e, &run);
+    deaf = true;
+    const bool finished = waited(self, plan, &run, held);
+    deaf = false;
+    if (caller && finished) PyEval_RestoreThread(caller);
+    if (caller && !finished) *held = PyGILState_LOCKED; /* as the caller had it */
+    return finished;
 }

@@ -23,10 +23,13 @@ int han_py_wait(EngineObject *, han_run *);
 int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv, uint64_t nbytes,
                const uint64_t *sizes, PyObject *const *kept, Py_ssize_t n);
 
-/* The same in a thread without the lock, which it takes where Python is asked to report. Returns false
- * with an exception, and the lock in `held`. */
+/* The same in a thread that may hold the lock or not; it is taken where Python is asked to report. Returns
+ * false with an exception, and the lock in `held`. Handlers of signals run later, as in MPI's calls. */
 bool han_py_run_unlocked(EngineObject *, PlanObject *, const void *send, void *recv,
                          uint64_t nbytes, const uint64_t *sizes, PyGILState_STATE *held);
+
+/* Whether this thread waits so. */
+bool han_py_deaf(void);
 
 /* The sizes of blocks in a bytes object, or NULL for a plan of equal blocks. 0, or -1 with an
  * exception if they are not those of the plan's blocks. */
