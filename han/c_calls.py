@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,7 +103,7 @@ class Call(NamedTuple):
         if side.places:
             found = self.numbers(side.places, size, bool(typed and self.neighbours))
             data, places = _placed(data, counts, found, datatype)
-        whole = _memory(data, sys.maxsize if any(counts) else 0, datatype)
+        whole = _memory(data, any(counts), datatype)
         return [whole, counts, places, datatype if kinds is None else kinds]
 
 
@@ -114,11 +114,14 @@ def _datatype(handle: int) -> MPI.Datatype:
     return datatype
 
 
-def _memory(address: int, nbytes: int, datatype: MPI.Datatype) -> Any:
-    """Return the memory at an address; MPI_BOTTOM is for derived types."""
+def _memory(address: int, holds: object, datatype: MPI.Datatype) -> Any:
+    """Return the memory at an address, which `holds` anything or not; its end is not known.
+
+    MPI_BOTTOM is for derived types.
+    """
     if address:
-        return MPI.buffer.fromaddress(address, nbytes)
-    if nbytes and datatype.is_predefined and datatype != MPI.BYTE:
+        return MPI.buffer.fromaddress(address, sys.maxsize if holds else 0)
+    if holds and datatype.is_predefined and datatype != MPI.BYTE:
         raise Left
     return MPI.BOTTOM
 
@@ -219,16 +222,27 @@ NEIGHBOURS: dict[tuple[str, int], tuple[str, Arguments]] = {
         call.blocks(call.send, comm.outdegree), call.blocks(call.recv, comm.indegree)
     )),
 }  # fmt: skip
-METHODS = {
-    (int(ROWS[name].code), form, False): method
-    for form, methods in ((EQUAL, WHOLE), (COUNTED, PARTED), (TYPED, TYPED_ONES))
-    for name, method in methods.items()
-} | {(int(ROWS[name].code), form, True): NEIGHBOURS[name, form] for name, form in NEIGHBOURS}
 
 
-def method_of(name: str, when: int) -> str:
+def _named(name: str, when: int) -> str:
     """Return the name of a method that returns when the call is complete, or a request."""
     return {NOW: name, LATER: f"I{name.lower()}", STARTED: f"{name}_init"}[when]
+
+
+def _forms() -> Iterator[tuple[str, int, bool, tuple[str, Arguments]]]:
+    for form, methods in ((EQUAL, WHOLE), (COUNTED, PARTED), (TYPED, TYPED_ONES)):
+        for name, method in methods.items():
+            yield name, form, False, method
+    for (name, form), method in NEIGHBOURS.items():
+        yield name, form, True, method
+
+
+# The method of a call, and its arguments: by collective, form, whether of neighbours, and when.
+METHODS = {
+    (int(ROWS[name].code), form, near, when): (_named(method, when), arguments)
+    for name, form, near, (method, arguments) in _forms()
+    for when in (NOW, LATER, STARTED)
+}
 
 
 @cache

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from han import _native
 from han.attached import at_drop
-from han.c_calls import METHODS, OPS, Call, Side, expect_served, method_of
+from han.c_calls import METHODS, OPS, STARTED, Call, Side, expect_served
 from han.comm import Comm
 from han.common.errors import ArgumentError, HanError, SharedMemoryError
 from han.message.unlocked import WIDE_HANDLES, set_handle
@@ -92,12 +92,16 @@ def _first(
     comm = _comms[call.comm]
     state = comm._han
     calls = None if state.parts.given.statistics else state.calls
-    name, arguments = METHODS[call.collective, call.form, bool(call.neighbours)]
+    name, arguments = METHODS[call.collective, call.form, bool(call.neighbours), call.when]
     try:
         expect_served(call, comm.rank, comm.size)
-        request = getattr(comm, method_of(name, call.when))(*arguments(comm, call))
+        request = getattr(comm, name)(*arguments(comm, call))
     except Left:
         return LEFT, calls, None
+    except SharedMemoryError as error:  # on all ranks alike
+        if call.when == STARTED:  # there is no room for one more request
+            return LEFT, calls, None
+        return _failed(call.comm, error), calls, None
     except Exception as error:
         return _failed(call.comm, error), calls, None
     except KeyboardInterrupt as error:  # a Python program's, which hears it after the call
