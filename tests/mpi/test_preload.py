@@ -15,7 +15,7 @@ from han.cli.executable import found, settings
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "preload"
 RIGHT = "wrong: 0\n"
-SETTLED = 7  # calls of a communicator before han serves it: native/door/inside.c
+SETTLED = 7  # calls of a communicator before han serves it
 SHARED = ("-shared", "-fPIC")
 RUN = (sys.executable, "-m", "han", "run")
 OPEN_MPI = MPI.Get_library_version().startswith("Open MPI")
@@ -46,7 +46,8 @@ def start(ranks, *command, **variables):
     """Run a command on all ranks; return the finished mpiexec."""
     return subprocess.run(
         [shutil.which("mpiexec"), "-n", str(ranks), *command], capture_output=True, text=True,
-        check=False, timeout=LONGEST, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
+        check=False, timeout=LONGEST, stdin=subprocess.DEVNULL,
+        env={**os.environ, "HAN_TEST_SETTLED": str(SETTLED), **variables},
     )  # fmt: skip
 
 
