@@ -20,9 +20,10 @@ from han.common.errors import ArgumentError
 from han.measure import bench as measure
 from han.measure import programs as measured
 from han.measure.bench import Bench, BenchRow, Settings
-from han.measure.bench_calls import Case, Mode
+from han.measure.bench_calls import Case
 from han.measure.bench_machine import look
 from han.measure.merged import rows_of
+from han.measure.modes import Mode
 from han.measure.programs import ProgramResult, Programs, chosen
 from han.measure.programs import Row as ProgramRow
 from han.model.collectives import COLLECTIVES

@@ -18,6 +18,7 @@ from han.cli.words import calls_of
 from han.common.errors import ArgumentError, MissingLibraryError
 from han.common.suggest import expect_known
 from han.common.units import parse_sizes
+from han.measure.modes import Mode
 
 SOURCE = Path(__file__).parents[1] / "measure" / "bench.c"
 COLLECTIVES = (
@@ -29,6 +30,7 @@ COMPILER, MOST_BYTES = "mpicc", 1 << 27
 
 def bench_c(
     words: options.Calls = None,
+    mode: Annotated[Mode, typer.Option(help="How the collectives are called.")] = Mode.BLOCKING,
     rounds: Annotated[int, typer.Option(min=1, max=101, help="Batches of each, in turns.")] = 9,
     time: options.Time = 0.3,
     config: options.Config = None,
@@ -37,12 +39,14 @@ def bench_c(
     """Measure han beside the MPI library as C programs call them, in turns, in the same run.
 
     A program is compiled with mpicc, which must be that of the MPI library, and run on all ranks.
-    Without names all blocking collectives are measured that a C program may leave to han.
+    Without names all collectives are measured that the program knows. A nonblocking or persistent
+    call is timed from its start to the end of its wait; persistent ones need a library of MPI 4.
 
     \b
     Examples:
       mpiexec -n 4 han bench-c
       mpiexec -n 2 han bench-c allreduce,bcast 8:64KiB:8 --rounds 15 --json c.json
+      mpiexec -n 2 han bench-c allreduce --mode persistent
     """
     from han.config.rc import rc
 
@@ -55,7 +59,7 @@ def bench_c(
         raise ArgumentError(f"{max(sizes)} bytes: a message or a block has at most 128 MiB")
     check_files(json_file)
     output = "" if json_file is None else str(json_file)
-    arguments = [output, str(rounds), str(time), *given.names, "--", *map(str, sizes)]
+    arguments = [output, mode.value, str(rounds), str(time), *given.names, "--", *map(str, sizes)]
     return Executable(_compiled(), ("bench", *arguments))
 
 

@@ -14,8 +14,9 @@ from han.cli.words import calls_of
 from han.common.errors import ArgumentError
 from han.measure import osu
 from han.measure.bench import Bench, Settings
-from han.measure.bench_calls import Case, Mode
+from han.measure.bench_calls import Case
 from han.measure.bench_machine import look
+from han.measure.modes import Mode
 
 USUAL = (
     "allgather", "allreduce", "alltoall", "alltoallv", "barrier", "bcast", "gather", "gatherv",

@@ -17,7 +17,8 @@ from han.config.config import Config, load_config
 from han.config.rules import Rule, When
 from han.explain import make_signature
 from han.measure.bench import Settings
-from han.measure.bench_calls import Buffers, Case, Mode, prepare
+from han.measure.bench_calls import Buffers, Case, prepare
+from han.measure.modes import Mode
 from han.measure.session import REFERENCE, Session
 from han.model.channel_layout import PAGE
 from han.model.collectives import ROWS

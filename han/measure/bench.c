@@ -1,7 +1,7 @@
 /* Times of collectives from C: MPI's public names, which han serves, and the MPI library's own functions
  * behind them, in turns. `han bench-c` compiles and runs it.
  *
- *     bench JSON ROUNDS SECONDS COLLECTIVE... -- BYTES...
+ *     bench JSON MODE ROUNDS SECONDS COLLECTIVE... -- BYTES...
  *
  * Rank 0 prints a line for each call: microseconds of han and of the library (medians of the rounds, each
  * the mean of a batch of calls on the slowest rank), how many times as long the library takes, and the
@@ -13,53 +13,95 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 101, MOST_CALLS = 10000, WARM = 10 };
+enum { MOST_ROUNDS = 101, MOST_CALLS = 10000, WARM = 10, SETTLING = 10 };
 
 static char *sent, *received;
 static int rank, size, *counts, *places;
 
+static MPI_Request request = MPI_REQUEST_NULL;
+
 typedef void call_fn(int n);
 
-/* A call by its public name, and by MPI's own. `n`: bytes of a message, or of a block. */
-#define CALL(NAME, FUNCTION, ...)                                              \
-    static void NAME##_public(int n) { (void)n, MPI_##FUNCTION(__VA_ARGS__); } \
-    static void NAME##_own(int n) { (void)n, PMPI_##FUNCTION(__VA_ARGS__); }
+/* A call by its public name, and by MPI's own: to its end, to its request, and as a persistent request.
+ * `n`: bytes of a message, or of a block. */
+#define SIDE(SIDE_NAME, P, NAME, FUNCTION, LOWER, ...)                                            \
+    static void NAME##_now_##SIDE_NAME(int n) { (void)n, P##_##FUNCTION(__VA_ARGS__); }           \
+    static void NAME##_later_##SIDE_NAME(int n) { (void)n, P##_I##LOWER(__VA_ARGS__, &request); } \
+    static void NAME##_again_##SIDE_NAME(int n) {                                                 \
+        (void)n, PERSISTENT(P##_##FUNCTION##_init(__VA_ARGS__, MPI_INFO_NULL, &request));         \
+    }
+#define CALL(NAME, FUNCTION, LOWER, ...)                  \
+    SIDE(public, MPI, NAME, FUNCTION, LOWER, __VA_ARGS__) \
+    SIDE(own, PMPI, NAME, FUNCTION, LOWER, __VA_ARGS__)
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define PERSISTENT(CALL) CALL
+#else
+#define PERSISTENT(CALL) 0
+#endif
 #define D MPI_DOUBLE
 #define B MPI_BYTE
 #define W MPI_COMM_WORLD
-CALL(barrier, Barrier, W)
-CALL(bcast, Bcast, received, n, B, 0, W)
-CALL(reduce, Reduce, sent, received, n / 8, D, MPI_SUM, 0, W)
-CALL(allreduce, Allreduce, sent, received, n / 8, D, MPI_SUM, W)
-CALL(gather, Gather, sent, n, B, received, n, B, 0, W)
-CALL(scatter, Scatter, sent, n, B, received, n, B, 0, W)
-CALL(allgather, Allgather, sent, n, B, received, n, B, W)
-CALL(alltoall, Alltoall, sent, n, B, received, n, B, W)
-CALL(reduce_scatter, Reduce_scatter_block, sent, received, n / 8, D, MPI_SUM, W)
-CALL(scan, Scan, sent, received, n / 8, D, MPI_SUM, W)
-CALL(exscan, Exscan, sent, received, n / 8, D, MPI_SUM, W)
-CALL(gatherv, Gatherv, sent, n, B, received, counts, places, B, 0, W)
-CALL(scatterv, Scatterv, sent, counts, places, B, received, n, B, 0, W)
-CALL(allgatherv, Allgatherv, sent, n, B, received, counts, places, B, W)
-CALL(alltoallv, Alltoallv, sent, counts, places, B, received, counts, places, B, W)
+CALL(barrier, Barrier, barrier, W)
+CALL(bcast, Bcast, bcast, received, n, B, 0, W)
+CALL(reduce, Reduce, reduce, sent, received, n / 8, D, MPI_SUM, 0, W)
+CALL(allreduce, Allreduce, allreduce, sent, received, n / 8, D, MPI_SUM, W)
+CALL(gather, Gather, gather, sent, n, B, received, n, B, 0, W)
+CALL(scatter, Scatter, scatter, sent, n, B, received, n, B, 0, W)
+CALL(allgather, Allgather, allgather, sent, n, B, received, n, B, W)
+CALL(alltoall, Alltoall, alltoall, sent, n, B, received, n, B, W)
+CALL(reduce_scatter, Reduce_scatter_block, reduce_scatter_block, sent, received, n / 8, D, MPI_SUM,
+     W)
+CALL(scan, Scan, scan, sent, received, n / 8, D, MPI_SUM, W)
+CALL(exscan, Exscan, exscan, sent, received, n / 8, D, MPI_SUM, W)
+CALL(gatherv, Gatherv, gatherv, sent, n, B, received, counts, places, B, 0, W)
+CALL(scatterv, Scatterv, scatterv, sent, counts, places, B, received, n, B, 0, W)
+CALL(allgatherv, Allgatherv, allgatherv, sent, n, B, received, counts, places, B, W)
+CALL(alltoallv, Alltoallv, alltoallv, sent, counts, places, B, received, counts, places, B, W)
+
+enum { NOW, LATER, AGAIN, MODES };
+static const char *const MODE_NAMES[MODES] = {"blocking", "nonblocking", "persistent"};
+enum { PUBLIC, OWN, SIDES };
 
 static const struct {
     const char *name;
-    call_fn *public, *own;
+    call_fn *make[MODES][SIDES];
 } CALLS[] = {
-#define ROW(NAME) {#NAME, NAME##_public, NAME##_own},
+#define ROW(NAME)                              \
+    {#NAME,                                    \
+     {{NAME##_now_public, NAME##_now_own},     \
+      {NAME##_later_public, NAME##_later_own}, \
+      {NAME##_again_public, NAME##_again_own}}},
     ROW(barrier) ROW(bcast) ROW(reduce) ROW(allreduce) ROW(gather) ROW(scatter) ROW(allgather)
         ROW(alltoall) ROW(reduce_scatter) ROW(scan) ROW(exscan) ROW(gatherv) ROW(scatterv)
             ROW(allgatherv) ROW(alltoallv)};
 enum { N_CALLS = sizeof CALLS / sizeof *CALLS };
 
+static int mode;
+
+/* Make so many calls in a row, one after another. */
+static void repeat(int which, int side, int n, int calls) {
+    call_fn *make = CALLS[which].make[mode][side];
+    for (int k = 0; k < calls; k++) {
+        if (mode != AGAIN)
+            make(n);
+        else if (side == PUBLIC)
+            MPI_Start(&request);
+        else
+            PMPI_Start(&request);
+        if (mode != NOW && side == PUBLIC) MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (mode != NOW && side == OWN) PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
 /* Microseconds a call on the slowest rank, of so many calls in a row. */
-static double batch(call_fn *call, int n, int calls) {
+static double batch(int which, int side, int n, int calls) {
     double mine, most;
+    if (mode == AGAIN) CALLS[which].make[mode][side](n);
     PMPI_Barrier(W);
     double begun = PMPI_Wtime();
-    for (int k = 0; k < calls; k++) call(n);
+    repeat(which, side, n, calls);
     mine = (PMPI_Wtime() - begun) / calls * 1e6;
+    if (mode == AGAIN) MPI_Request_free(&request);
     PMPI_Allreduce(&mine, &most, 1, D, MPI_MAX, W);
     return most;
 }
@@ -104,13 +146,16 @@ static int begin(const char *path, int rounds) {
     if (*path && !json) return 0;
     table = printed ? NULL : stdout;
     if (json)
-        fprintf(json, "{\"format\": \"han-bench-c\", \"ranks\": %d, \"rounds\": %d, \"rows\": [",
-                size, rounds);
+        fprintf(json,
+                "{\"format\": \"han-bench-c\", \"mode\": \"%s\", \"ranks\": %d, \"rounds\": %d, "
+                "\"rows\": [",
+                MODE_NAMES[mode], size, rounds);
     if (table)
         fprintf(table,
-                "# han beside the MPI library from C, %d ranks, %d rounds in turns\n"
+                "# han beside the MPI library from C, %s calls, %d ranks, %d rounds in turns\n"
                 "%-15s %9s %10s %10s %7s  (least .. most)\n",
-                size, rounds, "collective", "bytes", "han us", "library us", "ratio");
+                MODE_NAMES[mode], size, rounds, "collective", "bytes", "han us", "library us",
+                "ratio");
     return 1;
 }
 
@@ -124,20 +169,20 @@ static void end(void) {
 static void measure(int which, int n, int rounds, double seconds) {
     double han[MOST_ROUNDS], library[MOST_ROUNDS];
     for (int r = 0; r < size; r++) counts[r] = n, places[r] = r * n;
-    for (int k = 0; k < WARM; k++) CALLS[which].public(n), CALLS[which].own(n);
-    double once = batch(CALLS[which].public, n, 3) + batch(CALLS[which].own, n, 3);
+    for (int k = 0; k < WARM; k++) (void)batch(which, PUBLIC, n, 1), (void)batch(which, OWN, n, 1);
+    double once = batch(which, PUBLIC, n, 3) + batch(which, OWN, n, 3);
     int calls = (int)(seconds * 1e6 / rounds / once);
     calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls;
     PMPI_Bcast(&calls, 1, MPI_INT, 0, W);
     for (int k = 0; k < rounds; k++) {
-        han[k] = batch(CALLS[which].public, n, calls);
-        library[k] = batch(CALLS[which].own, n, calls);
+        han[k] = batch(which, PUBLIC, n, calls);
+        library[k] = batch(which, OWN, n, calls);
     }
     if (!rank) tell(CALLS[which].name, n, rounds, han, library);
 }
 
 int main(int argc, char **argv) {
-    int split = 4, most = 0;
+    int split = 5, most = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(W, &rank);
     MPI_Comm_size(W, &size);
@@ -148,17 +193,25 @@ int main(int argc, char **argv) {
     received = calloc(room, 1);
     counts = calloc((size_t)size, sizeof *counts);
     places = calloc((size_t)size, sizeof *places);
-    if (argc < 5 || !sent || !received || !counts || !places) MPI_Abort(W, 2);
-    int rounds = atoi(argv[2]) < MOST_ROUNDS ? atoi(argv[2]) : MOST_ROUNDS;
+    if (argc < 6 || !sent || !received || !counts || !places) MPI_Abort(W, 2);
+    while (mode + 1 < MODES && strcmp(argv[2], MODE_NAMES[mode])) mode++;
+    for (int k = 0; k < SETTLING; k++) MPI_Barrier(W);
+    if (mode == AGAIN) CALLS[0].make[AGAIN][OWN](0);
+    if (mode == AGAIN && request == MPI_REQUEST_NULL) {
+        if (!rank) fprintf(stderr, "this MPI library has no persistent collectives\n");
+        MPI_Abort(W, 2);
+    }
+    if (mode == AGAIN) MPI_Request_free(&request);
+    int rounds = atoi(argv[3]) < MOST_ROUNDS ? atoi(argv[3]) : MOST_ROUNDS;
     if (!rank && !begin(argv[1], rounds)) {
         fprintf(stderr, "%s cannot be written\n", argv[1]);
         MPI_Abort(W, 2);
     }
-    for (int c = 4; c < split; c++)
+    for (int c = 5; c < split; c++)
         for (int which = 0; which < N_CALLS; which++)
             if (!strcmp(argv[c], CALLS[which].name))
                 for (int k = split + 1; k < argc; k++)
-                    measure(which, atoi(argv[k]), rounds, atof(argv[3]));
+                    measure(which, atoi(argv[k]), rounds, atof(argv[4]));
     if (!rank) end();
     MPI_Finalize();
     return 0;

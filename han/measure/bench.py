@@ -18,8 +18,9 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.common.units import format_size, format_us
 from han.config.config import load_config
-from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, Prepared, check_case, prepare
+from han.measure.bench_calls import Array, Buffers, Call, Case, Prepared, check_case, prepare
 from han.measure.bench_machine import Machine, document, heading
+from han.measure.modes import Mode
 from han.measure.session import Session, summary
 from han.model.measurements import FORMAT, Report, Times
 from han.runtime.given import tell_problem

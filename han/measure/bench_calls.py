@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,20 +14,13 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError
 from han.common.suggest import expect_known
 from han.common.units import format_size
+from han.measure.modes import Mode
 from han.memory.arena import sharing
 from han.model.collectives import ROWS, Collective
 from han.model.element_types import OPS, element_type, ops_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], object]
-
-
-class Mode(str, enum.Enum):
-    """How a collective is called."""
-
-    BLOCKING = "blocking"
-    NONBLOCKING = "nonblocking"
-    PERSISTENT = "persistent"
 
 
 @dataclass(frozen=True)

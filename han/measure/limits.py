@@ -24,7 +24,8 @@ from han import _native
 from han.comm import Comm
 from han.common.errors import ArgumentError
 from han.measure.bench import Bench
-from han.measure.bench_calls import Array, Buffers, Call, Case, Mode, prepare
+from han.measure.bench_calls import Array, Buffers, Call, Case, prepare
+from han.measure.modes import Mode
 from han.memory.arena import sharing
 from han.model.channel_layout import LINE
 from han.model.collectives import ROWS

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from han.measure.bench import Bench, Settings
-from han.measure.bench_calls import Case, Mode
+from han.measure.bench_calls import Case
 from han.measure.bench_machine import Machine, heading
+from han.measure.modes import Mode
 from han.model.collectives import DATALESS, REDUCING
 
 LARGE = 8192  # bytes: larger messages have fewer calls

@@ -15,7 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 from han.common.units import format_size
-from han.measure.bench_calls import Buffers, Case, Mode, prepared
+from han.measure.bench_calls import Buffers, Case, prepared
+from han.measure.modes import Mode
 from han.measure.program_rows import ProgramRow, Work
 from han.model.collectives import ROWS as COLLECTIVES
 

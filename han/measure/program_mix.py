@@ -9,7 +9,8 @@ import numpy as np
 from mpi4py import MPI
 
 from han.config.source import READY
-from han.measure.bench_calls import Array, Buffers, Case, Mode, prepare
+from han.measure.bench_calls import Array, Buffers, Case, prepare
+from han.measure.modes import Mode
 from han.measure.program_rows import ProgramRow, Work
 from han.model.recorded import MAKING, Mix, Recorded, read_mix
 

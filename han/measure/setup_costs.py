@@ -21,7 +21,8 @@ from mpi4py import MPI
 
 from han.comm import Comm
 from han.measure.bench import UNBOUNDED
-from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
+from han.measure.bench_calls import Buffers, Call, Case, prepare
+from han.measure.modes import Mode
 from han.measure.session import Session, begin_anew
 
 PARTS = {

@@ -16,7 +16,8 @@ from typing import Any
 from mpi4py import MPI
 
 from han.config.config import load_config
-from han.measure.bench_calls import Buffers, Call, Case, Mode, prepare
+from han.measure.bench_calls import Buffers, Call, Case, prepare
+from han.measure.modes import Mode
 from han.measure.session import Session
 
 MPI_LIBRARY = "MPI"  # stands in the place of a policy

@@ -13,8 +13,9 @@ from mpi4py import MPI
 from han.common.errors import ArgumentError, WrongResultError
 from han.measure.ablation import BUILT_IN, VARIANTS
 from han.measure.bench import Bench, Settings
-from han.measure.bench_calls import Buffers, Mode, prepare
+from han.measure.bench_calls import Buffers, prepare
 from han.measure.limits import MOVING
+from han.measure.modes import Mode
 from han.measure.program_rows import ProgramRow, Work
 from han.measure.programs import GROUPS, Programs
 from han.model.collectives import COLLECTIVES, DATALESS

@@ -6,7 +6,8 @@ from _support import COLLECTIVES, WORLD, comm_with, new_comm, opened
 from mpi4py import MPI
 from test_conformance import PARTS, force, meant_for, segment_of
 
-from han.measure.bench_calls import Buffers, Case, Mode, prepare
+from han.measure.bench_calls import Buffers, Case, prepare
+from han.measure.modes import Mode
 from han.model.collectives import BY_BLOCKS
 from han.submodules.registry import registered
 from han.tasks.inspect.traffic import Counted, Traffic

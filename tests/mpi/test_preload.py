@@ -194,6 +194,10 @@ def test_measuring_from_c(built, tmp_path):
     record = json.loads(path.read_text())
     assert [row["collective"] for row in record["rows"]] == [row[0] for row in rows[1:]]
     assert all(row["han_us"] > 0 for row in record["rows"])
+    for mode in ("nonblocking", "persistent"):
+        done = start(2, sys.executable, "-m", "han", "bench-c", *words, "--mode", mode)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(path.read_text())["mode"] == mode
     wrong = start(1, sys.executable, "-m", "han", "bench-c", "alreduce")
     assert "did you mean 'allreduce'" in wrong.stderr
 
