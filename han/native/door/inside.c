@@ -12,6 +12,7 @@
 
 #include "door/inside.h"
 #include "door/interpreter.h"
+#include "door/python_program.h"
 
 /* han serves a communicator after so many collectives that MPI has carried out without an error: all ranks
  * count alike. To set han up takes milliseconds, which communicators of a few calls do not win back. */

@@ -11,11 +11,4 @@ bool han_door_python(void);
 /* Say that this program runs on MPI alone, and why; false. */
 bool han_door_cannot(const char *why, const char *more);
 
-/* Whether an interpreter of the program's own runs. */
-bool han_door_python_runs(void);
-/* Let it open the door. This thread must hold no lock that others take: Python's is released in this. */
-bool han_door_join_python(void);
-/* Call `act` when it ends, once: nothing may call Python afterwards. */
-void han_door_at_pythons_end(void (*act)(void));
-
 #endif

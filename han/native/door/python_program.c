@@ -3,6 +3,8 @@
  * are looked up. */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
+#include "door/python_program.h"
+
 #include <Python.h>
 
 #include <dlfcn.h>
