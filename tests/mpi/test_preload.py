@@ -35,7 +35,7 @@ def built(tmp_path_factory):
             source = PROGRAMS / f"{name}.c"
             flags = ["-O1", "-rdynamic", "-Wall", "-Wextra", "-Werror"]
             flags += ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy"]  # Fortran's names
-            command = [compiler, *flags, *more, source, "-o", path]
+            command = [compiler, *flags, source, *more, "-o", path]
             subprocess.run(command, check=True, timeout=LONGEST)
         return str(path)
 
@@ -122,6 +122,15 @@ def test_without_a_configuration_the_program_runs_on_mpi_alone(built):
     lines = [line for line in done.stderr.splitlines() if "runs on MPI alone" in line]
     assert 1 <= len(lines) <= 2, "each rank that is the first one of a communicator tells it once"
     assert "/nowhere.yaml: no such file" in lines[0].replace("'", "")
+
+
+def test_a_program_that_is_linked_to_python_shares_it(built, tmp_path):
+    library = settings()["HAN_PRELOAD_LIBPYTHON"]
+    program = built("linked", library, f"-Wl,-rpath,{os.path.dirname(library)}")
+    check(start(2, program, PYTHONHOME=sys.base_prefix))
+    path = tmp_path / "stats.json"
+    check(start(2, *RUN, "--json", str(path), program))
+    assert json.loads(path.read_text())["calls_of_han"] > 20
 
 
 def test_an_exit_in_the_middle_is_the_programs(built):

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "door/interpreter.h"
 
@@ -51,16 +52,32 @@ static bool start(void *python, const char *executable) {
     return failed ? han_door_cannot("Python does not start: ", status.err_msg) : true;
 }
 
+#define TEXT(NUMBER) #NUMBER
+#define DOTTED(MAJOR, MINOR) TEXT(MAJOR) "." TEXT(MINOR) "."
+
+/* Whether the Python that a program is linked to can be han's. A process can have no other one. */
+static bool has_version(void *python) {
+    static const char wanted[] = DOTTED(PY_MAJOR_VERSION, PY_MINOR_VERSION);
+    const char *version = PYTHON(const char *, Py_GetVersion, (void))();
+    return !strncmp(version, wanted, strlen(wanted)) ||
+           han_door_cannot("it is linked to Python ", version);
+}
+
+static bool started;
+
+bool han_door_has_python(void) { return started; }
+
 bool han_door_python(void) {
-    if (dlsym(RTLD_DEFAULT, "Py_IsInitialized"))
-        return han_door_cannot("it has a Python of its own", NULL);
+    const bool linked = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     const char *library = getenv("HAN_PRELOAD_LIBPYTHON");
     const char *executable = getenv("HAN_PRELOAD_PYTHON");
     if (!library || !executable)
         return han_door_cannot("start it with `han run`, or as `han preload` says", NULL);
-    void *python = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
-    if (!python) return han_door_cannot("", dlerror());
+    void *python = linked ? RTLD_DEFAULT : dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    if (!linked && !python) return han_door_cannot("", dlerror());
+    if (linked && !has_version(python)) return false;
     if (!start(python, executable)) return false;
+    started = true;
     const bool threads = getenv(THREADS);
     if (!threads) (void)setenv(THREADS, "1", true);
     int failed =
