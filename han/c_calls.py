@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -107,11 +109,44 @@ class Call(NamedTuple):
         return [whole, counts, places, datatype if kinds is None else kinds]
 
 
+class _Here(threading.local):
+    """What the call of this thread is given: duplicates of its derived types, or None."""
+
+    duplicates: list[MPI.Datatype] | None = None
+
+
+_here = _Here()
+
+
+@contextlib.contextmanager
+def own_types() -> Iterator[list[MPI.Datatype]]:
+    """Give a request types of its own, as the program may free its types before it is complete."""
+    made: list[MPI.Datatype] = []
+    _here.duplicates = made
+    try:
+        yield made
+    except BaseException:
+        free_types(made)
+        raise
+    finally:
+        _here.duplicates = None
+
+
+def free_types(types: list[MPI.Datatype]) -> None:
+    """Free the types of a request, unless MPI was finalized."""
+    if not MPI.Is_finalized():
+        for each in types:
+            each.Free()
+
+
 def _datatype(handle: int) -> MPI.Datatype:
     datatype = MPI.Datatype.fromhandle(handle)
     if datatype == MPI.DATATYPE_NULL:
         raise Left
-    return datatype
+    if _here.duplicates is None or datatype.is_predefined:
+        return datatype
+    _here.duplicates.append(datatype.Dup())
+    return _here.duplicates[-1]
 
 
 def _memory(address: int, holds: object, datatype: MPI.Datatype) -> Any:

@@ -10,12 +10,13 @@ import _thread
 import atexit
 import sys
 import traceback
+import weakref
 
 from mpi4py import MPI
 
 from han import _native
 from han.attached import at_drop
-from han.c_calls import METHODS, OPS, STARTED, Call, Side, expect_served
+from han.c_calls import METHODS, NOW, OPS, STARTED, Call, Side, expect_served, free_types, own_types
 from han.comm import Comm
 from han.common.errors import ArgumentError, HanError, SharedMemoryError
 from han.message.unlocked import WIDE_HANDLES, set_handle
@@ -95,7 +96,13 @@ def _first(
     name, arguments = METHODS[call.collective, call.form, bool(call.neighbours), call.when]
     try:
         expect_served(call, comm.rank, comm.size)
-        request = getattr(comm, name)(*arguments(comm, call))
+        if call.when == NOW:
+            getattr(comm, name)(*arguments(comm, call))
+            return MPI.SUCCESS, calls, None
+        with own_types() as types:
+            request = getattr(comm, name)(*arguments(comm, call))
+        if types:
+            weakref.finalize(request, free_types, types).atexit = False
     except Left:
         return LEFT, calls, None
     except SharedMemoryError as error:  # on all ranks alike

@@ -60,6 +60,8 @@ typedef struct {
     /* Complete a request that was started; `block`: wait for it. 1, or 0 if it is not complete, or
      * HAN_DOOR_LEFT: MPI must. */
     int (*finish)(han_handle, bool block);
+    /* Whether any request is under way. */
+    bool (*busy)(void);
     /* Free a persistent request. */
     void (*drop)(void *persistent);
     /* Release what han holds for a communicator, before MPI frees it; collective. */

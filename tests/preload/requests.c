@@ -203,26 +203,28 @@ static void larger(void *in, void *inout, int *n, MPI_Datatype *type) {
         if (((int *)in)[k] > ((int *)inout)[k]) ((int *)inout)[k] = ((int *)in)[k];
 }
 
-static void slow_ones(MPI_Comm comm) {
+/* Types and operations are freed before the calls with them are complete. */
+static void freed_early(MPI_Comm comm) {
     enum { N = 50 };
-    MPI_Op op;
-    MPI_Datatype column;
-    MPI_Op_create(larger, 1, &op);
-    MPI_Type_vector(N, 1, 3, MPI_INT, &column);
-    MPI_Type_commit(&column);
     for (int turn = 0; turn < 6; turn++) {
+        MPI_Op op;
+        MPI_Datatype column;
+        MPI_Op_create(larger, 1, &op);
+        MPI_Type_vector(N, 1, 3, MPI_INT, &column);
+        MPI_Type_commit(&column);
         int a[3 * N], found = -1, right = 1;
         for (int k = 0; k < 3 * N; k++) a[k] = rank ? -1 : k + turn;
         MPI_Request both[2];
         MPI_Ibcast(a, 1, column, 0, comm, &both[0]);
         MPI_Iallreduce(&rank, &found, 1, MPI_INT, op, comm, &both[1]);
+        MPI_Type_free(&column);
+        MPI_Op_free(&op);
+        expect(op == MPI_OP_NULL && column == MPI_DATATYPE_NULL, "what was freed", turn);
         MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
         for (int k = 0; k < 3 * N; k++) right &= a[k] == (rank && k % 3 ? -1 : k + turn);
         expect(right, "ibcast of a column", turn);
         expect(found == size - 1, "iallreduce with an own operation", turn);
     }
-    MPI_Type_free(&column);
-    MPI_Op_free(&op);
 }
 
 /* A request of a message among those of collectives. */
@@ -312,7 +314,7 @@ int main(int argc, char **argv) {
     for (int turn = 0; turn < 10; turn++) MPI_Barrier(own);
     nonblocking(own);
     persistent(own);
-    slow_ones(own);
+    freed_early(own);
     with_messages(own);
     topologies();
     nonblocking(MPI_COMM_WORLD); /* it has no blocking call: all are the library's */

@@ -18,7 +18,7 @@ int MPI_Ibarrier(intptr_t, void *request);
 int MPI_Barrier_init(intptr_t, intptr_t info, void *request);
 int MPI_Comm_free(intptr_t *);
 int MPI_Comm_disconnect(intptr_t *);
-int MPI_Op_free(intptr_t *);
+int MPI_Op_free(void *);
 int MPI_Finalize(void);
 
 /* ---- what Fortran passes -------------------------------------------------------------------- */

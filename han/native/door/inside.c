@@ -295,13 +295,13 @@ static int release(intptr_t *at) {
 DEFINE_END(Comm_free)
 DEFINE_END(Comm_disconnect)
 
-HAN_PUBLIC int MPI_Op_free(intptr_t *op) {
-    if (api && !own && !ended) {
-        own++;
-        api->forget(han_wide() ? *op : (intptr_t)*(int *)op);
-        own--;
-    }
-    return HAN_MPIS(Op_free, (intptr_t *), op);
+bool han_door_busy(void) { return api && !ended && api->busy(); }
+
+void han_door_forget_op(han_handle op) {
+    if (!api || own || ended) return;
+    own++;
+    api->forget(op);
+    own--;
 }
 
 /* Python ends before MPI does. It calls what was registered last first, so this is registered first, on

@@ -33,6 +33,9 @@ int han_door_left(int code);
 int han_door_start(void *persistent, han_handle *active);
 int han_door_finish(han_handle, bool block);
 void han_door_drop(void *persistent);
+bool han_door_busy(void);
+/* Forget an operation of the program, before MPI frees it. */
+void han_door_forget_op(han_handle);
 /* A constant of the library, without mpi.h: the address of a symbol of Open MPI, or the number of the
  * standard ABI or of MPICH. */
 intptr_t han_constant(const char *symbol, intptr_t standard, int mpich);

@@ -23,6 +23,8 @@ static kept *chains[CHAINS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic unsigned alive; /* persistent requests */
 
+bool han_door_has_persistent(void) { return atomic_load(&alive); }
+
 static kept **chain_of(han_handle h) {
     const uint64_t mixed = (uint64_t)h * 0x9e3779b97f4a7c15u;
     return &chains[mixed >> 56];

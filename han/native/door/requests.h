@@ -16,6 +16,8 @@ typedef struct {
     void **all, *few[HAN_FEW_REQUESTS]; /* for each request what the door knows of it, or NULL */
 } han_shown;
 
+/* Whether there are persistent requests. */
+bool han_door_has_persistent(void);
 /* Give the program the request that a call has made. */
 void han_door_keep(const han_door_call *);
 /* Complete those of han's requests that are under way, before MPI completes all others; `block`: wait for

@@ -186,6 +186,8 @@ void han_tokens_collect(void) {
     if (atomic_load_explicit(&tokens.shown, memory_order_relaxed)) (void)complete_some(false);
 }
 
+bool han_tokens_in_use(void) { return atomic_load(&tokens.shown); }
+
 /* ---- MPI's callbacks ---------------------------------------------------------------------- */
 
 static int queried(void *state, void *status) {

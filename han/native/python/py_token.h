@@ -36,6 +36,8 @@ bool han_token_gone(const han_token *);
 void han_token_give(han_token *);
 /* The owner is freed, but MPI may still be asked about the request: it is complete for ever. */
 void han_token_drop(han_token *);
+/* Whether any request has a token. Needs no lock. */
+bool han_tokens_in_use(void);
 /* Tell MPI about runs that have finished. Needs no lock, and MPI_THREAD_MULTIPLE in a thread that
  * is not the program's. */
 void han_tokens_collect(void);
