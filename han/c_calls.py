@@ -110,18 +110,18 @@ class Call(NamedTuple):
 
 
 class _Here(threading.local):
-    """What the call of this thread is given: duplicates of its derived types, or None."""
+    """What the call of this thread is given: duplicates of its derived types, by handle, or None."""
 
-    duplicates: list[MPI.Datatype] | None = None
+    duplicates: dict[int, MPI.Datatype] | None = None
 
 
 _here = _Here()
 
 
 @contextlib.contextmanager
-def own_types() -> Iterator[list[MPI.Datatype]]:
+def own_types() -> Iterator[dict[int, MPI.Datatype]]:
     """Give a request types of its own, as the program may free its types before it is complete."""
-    made: list[MPI.Datatype] = []
+    made: dict[int, MPI.Datatype] = {}
     _here.duplicates = made
     try:
         yield made
@@ -132,10 +132,10 @@ def own_types() -> Iterator[list[MPI.Datatype]]:
         _here.duplicates = None
 
 
-def free_types(types: list[MPI.Datatype]) -> None:
+def free_types(types: dict[int, MPI.Datatype]) -> None:
     """Free the types of a request, unless MPI was finalized."""
     if not MPI.Is_finalized():
-        for each in types:
+        for each in types.values():
             each.Free()
 
 
@@ -145,8 +145,9 @@ def _datatype(handle: int) -> MPI.Datatype:
         raise Left
     if _here.duplicates is None or datatype.is_predefined:
         return datatype
-    _here.duplicates.append(datatype.Dup())
-    return _here.duplicates[-1]
+    if handle not in _here.duplicates:
+        _here.duplicates[handle] = datatype.Dup()
+    return _here.duplicates[handle]
 
 
 def _memory(address: int, holds: object, datatype: MPI.Datatype) -> Any:
