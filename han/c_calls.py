@@ -110,7 +110,7 @@ class Call(NamedTuple):
 
 
 class _Here(threading.local):
-    """What the call of this thread is given: duplicates of its derived types, by handle, or None."""
+    """What a call of this thread is given: duplicates of derived types, by handle, or None."""
 
     duplicates: dict[int, MPI.Datatype] | None = None
 
