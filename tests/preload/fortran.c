@@ -12,6 +12,8 @@ void mpi_iallreduce_(void *, void *, int *, int *, int *, int *, int *, int *);
 void mpi_bcast_init_(void *, int *, int *, int *, int *, int *, int *, int *);
 void mpi_ialltoallw_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *, int *);
 void mpi_start_(int *, int *);
+void mpi_barrier_f08_(int *, int *);
+void mpi_comm_free_f08_(int *, int *);
 void mpi_alltoallv_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
 void mpi_alltoallw_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
 int mpi_fortran_in_place_, mpi_fortran_bottom_; /* common memory of Open MPI's Fortran library */
@@ -67,8 +69,9 @@ int main(int argc, char **argv) {
         }
         MPI_Request_free(&again);
         mpi_barrier_(&comm, &code);
+        mpi_barrier_f08_(&comm, NULL);
     }
-    mpi_comm_free_(&comm, &code);
+    mpi_comm_free_f08_(&comm, &code);
     wrong += code || comm != MPI_Comm_c2f(MPI_COMM_NULL);
     MPI_Reduce(rank ? &wrong : MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     if (!rank) printf("wrong: %d\n", wrong);

@@ -216,3 +216,21 @@ HAN_PUBLIC void mpi_finalize_(int *code) {
         *code = MPI_Finalize();
 }
 HAN_PUBLIC void ompi_finalize_f(int *code) { mpi_finalize_(code); }
+
+/* MPICH's module mpi_f08 calls these without their names of C. `code` may be missing, thus NULL. */
+#define DEFINE_F08(NAME)                                        \
+    HAN_PUBLIC void mpi_##NAME##_f08_(int *handle, int *code) { \
+        int found = 0;                                          \
+        mpi_##NAME##_(handle, &found);                          \
+        if (code) *code = found;                                \
+    }
+DEFINE_F08(barrier)
+DEFINE_F08(comm_free)
+DEFINE_F08(comm_disconnect)
+DEFINE_F08(op_free)
+
+HAN_PUBLIC void mpi_finalize_f08_(int *code) {
+    int found = 0;
+    mpi_finalize_(&found);
+    if (code) *code = found;
+}
