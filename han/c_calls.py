@@ -32,6 +32,9 @@ PREDEFINED_HANDLES = {op.handle for op in PREDEFINED}
 REDUCING = {
     int(ROWS[name].code) for name in ("reduce", "allreduce", "scan", "exscan", "reduce_scatter")
 }
+GATHERING = {int(ROWS[name].code) for name in ("gather", "allgather", "gatherv")}
+SCATTERING = {int(ROWS[name].code) for name in ("scatter", "scatterv")}
+EXCHANGING = {int(ROWS[name].code) for name in ("alltoall", "alltoallv")}
 ROOTED = {
     int(ROWS[name].code) for name in ("bcast", "reduce", "gather", "scatter", "gatherv", "scatterv")
 }
@@ -95,6 +98,8 @@ class Call(NamedTuple):
         """Return a buffer of blocks with counts, and maybe places and types, of their own."""
         if side.in_place:
             return MPI.IN_PLACE
+        if not size:  # no neighbours; a program may pass NULL for all
+            return [bytearray(), [], [], [] if self.form == TYPED else MPI.BYTE]
         counts = self.numbers(side.counts, size)
         if min(counts, default=0) < 0:
             raise Left
@@ -292,15 +297,42 @@ def _has(op: int, handle: int) -> bool:
     return kernel(name, kind) is not None or name in WIDE.get(kind, ())
 
 
+def _own_block(call: Call, side: Side, rank: int) -> tuple[int, int]:
+    """Return the address of this rank's block among those of all ranks, and its elements."""
+    if not side.data:
+        return 0, 0
+    extent = _datatype(side.datatype).Get_extent()[1]
+    if call.form == EQUAL:
+        return side.data + rank * side.n * extent, side.n
+    place = call.numbers(side.places, rank + 1)[rank] if side.places else 0
+    return side.data + place * extent, call.numbers(side.counts, rank + 1)[rank]
+
+
+def _is_alias(call: Call, rank: int) -> bool:
+    """Return whether a call sends and receives at one address, as MPICH refuses it."""
+    send, recv = call.send, call.recv
+    if rank != call.root and call.collective in ROOTED:
+        return False
+    if call.collective in REDUCING:
+        return bool(send.data == recv.data and (send.n or call.form))
+    if call.collective in SCATTERING:
+        return _own_block(call, send, rank) == (recv.data, recv.n) and bool(recv.n)
+    if call.collective in GATHERING:
+        return _own_block(call, recv, rank) == (send.data, send.n) and bool(send.n)
+    if call.collective not in EXCHANGING or send.data != recv.data:
+        return False
+    if call.form == EQUAL:
+        return bool(send.n and recv.n)
+    return send.counts == recv.counts and send.places == recv.places
+
+
 def expect_served(call: Call, rank: int, size: int) -> None:
     """Raise Left for what MPI refuses, and for what only MPI has; all ranks decide alike."""
     if not 0 <= call.root < size:
         raise Left
-    if rank == call.root or call.collective not in ROOTED:
-        elements = call.form != EQUAL or (call.send.n and call.recv.n)
-        same = call.send.data and call.send.data == call.recv.data and elements
-        if same and not WIDE_HANDLES:  # Open MPI does not look, and would wait for the others
-            raise Left
+    # Open MPI does not look at addresses, and would wait for the other ranks.
+    if not WIDE_HANDLES and not call.neighbours and call.send.data and _is_alias(call, rank):
+        raise Left
     if call.collective not in REDUCING:
         return
     if call.op == MPI.OP_NULL.handle:

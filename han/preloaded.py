@@ -96,6 +96,8 @@ def _first(
     name, arguments = METHODS[call.collective, call.form, bool(call.neighbours), call.when]
     try:
         expect_served(call, comm.rank, comm.size)
+        if call.neighbours and not hasattr(comm, "indegree"):  # it has no topology
+            return LEFT, calls, None
         if call.when == NOW:
             getattr(comm, name)(*arguments(comm, call))
             return MPI.SUCCESS, calls, None
@@ -124,7 +126,8 @@ def _rest() -> int:
 
 def _failed(handle: int, error: BaseException) -> int:
     """Call the communicator's handler of errors, which may end the program; return the code."""
-    comm = MPI.Intracomm.fromhandle(handle)
+    alive = handle in _comms  # else a request outlived its communicator
+    comm = MPI.Intracomm.fromhandle(handle) if alive else MPI.COMM_SELF
     if not isinstance(error, HanError | MPI.Exception):
         traceback.print_exception(error)  # a mistake of han
     if isinstance(error, MPI.Exception):
@@ -157,12 +160,14 @@ def _class_of(error: BaseException) -> int:
 
 def _free(handle: int) -> int:
     """Release what han holds for a communicator that MPI is about to free; collective."""
-    comm = _comms.pop(handle, None)
+    comm = _comms.get(handle)
     if comm is not None:
         try:
             comm._end(None)
         except (HanError, MPI.Exception) as error:
             return _failed(handle, error)
+        finally:
+            _comms.pop(handle, None)
     return MPI.SUCCESS
 
 

@@ -10,7 +10,6 @@
 #include "program.h"
 
 enum { ERR_COUNT = 2 }; /* in MPICH and in Open MPI */
-enum { ERR_OTHER_MPICH = 15, ERR_OTHER = 16 };
 
 #define H(ARGUMENT) han_as_handle(ARGUMENT)
 #define LIST(...) __VA_ARGS__
@@ -20,6 +19,7 @@ enum { ERR_OTHER_MPICH = 15, ERR_OTHER = 16 };
 
 /* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
 static int serve(han_door_call *c) {
+    if (c->when && !c->request) return HAN_DOOR_LEFT;
     int code = han_door_serve(c);
     if (!code && c->when) han_door_keep(c);
     return code;

@@ -4,16 +4,20 @@
 #include "door/requests.h"
 
 #define LIST(...) __VA_ARGS__
-/* Define a function, by the names that Fortran and Open MPI's modules use. */
-#define FUNCTION(NAME, BEFORE, PARAMETERS, TYPES, ARGUMENTS, N)           \
-    HAN_PUBLIC void mpi_##NAME##_(PARAMETERS) {                           \
-        static void *known;                                               \
-        han_shown s;                                                      \
-        BEFORE;                                                           \
-        han_door_show(&s, requests, N, HAN_FORTRAN_CELLS);                \
-        ((void (*)(TYPES))han_next(&known, "mpi_" #NAME "_"))(ARGUMENTS); \
-        han_door_hide(&s);                                                \
-    }                                                                     \
+/* Define a function that calls the next one of its name. */
+#define NAMED(NAME, BEFORE, PARAMETERS, TYPES, ARGUMENTS, N)   \
+    HAN_PUBLIC void NAME(PARAMETERS) {                         \
+        static void *known;                                    \
+        han_shown s;                                           \
+        BEFORE;                                                \
+        han_door_show(&s, requests, N, HAN_FORTRAN_CELLS);     \
+        ((void (*)(TYPES))han_next(&known, #NAME))(ARGUMENTS); \
+        han_door_hide(&s);                                     \
+    }
+/* Define a function, by the names that Fortran, MPICH's module mpi_f08 and Open MPI's modules use. */
+#define FUNCTION(NAME, BEFORE, PARAMETERS, TYPES, ARGUMENTS, N)                         \
+    NAMED(mpi_##NAME##_, BEFORE, LIST(PARAMETERS), LIST(TYPES), LIST(ARGUMENTS), N)     \
+    NAMED(mpi_##NAME##_f08_, BEFORE, LIST(PARAMETERS), LIST(TYPES), LIST(ARGUMENTS), N) \
     HAN_PUBLIC void ompi_##NAME##_f(PARAMETERS) { mpi_##NAME##_(ARGUMENTS); }
 
 FUNCTION(wait, han_door_finish_all(requests, 1, HAN_FORTRAN_CELLS, true),
@@ -44,21 +48,33 @@ FUNCTION(testsome, (void)0,
          LIST(int *, int *, int *, int *, int *, int *),
          LIST(n, requests, m, indices, statuses, code), *n)
 
-HAN_PUBLIC void mpi_start_(int *request, int *code) {
-    *code = han_door_start_all(request, 1, HAN_FORTRAN_CELLS);
+/* The code may be missing in calls of mpi_f08. */
+static void tell(int *code, int found) {
+    if (code) *code = found;
 }
+
+HAN_PUBLIC void mpi_start_(int *request, int *code) {
+    tell(code, han_door_start_all(request, 1, HAN_FORTRAN_CELLS));
+}
+HAN_PUBLIC void mpi_start_f08_(int *request, int *code) { mpi_start_(request, code); }
 HAN_PUBLIC void ompi_start_f(int *request, int *code) { mpi_start_(request, code); }
 
 HAN_PUBLIC void mpi_startall_(int *n, int *requests, int *code) {
-    *code = han_door_start_all(requests, *n, HAN_FORTRAN_CELLS);
+    tell(code, han_door_start_all(requests, *n, HAN_FORTRAN_CELLS));
+}
+HAN_PUBLIC void mpi_startall_f08_(int *n, int *requests, int *code) {
+    mpi_startall_(n, requests, code);
 }
 HAN_PUBLIC void ompi_startall_f(int *n, int *requests, int *code) {
     mpi_startall_(n, requests, code);
 }
 
-HAN_PUBLIC void mpi_request_free_(int *request, int *code) {
-    static void *known;
-    han_door_forget(request, HAN_FORTRAN_CELLS);
-    ((void (*)(int *, int *))han_next(&known, "mpi_request_free_"))(request, code);
-}
+#define DEFINE_FREE(NAME)                                                 \
+    HAN_PUBLIC void NAME(int *request, int *code) {                       \
+        static void *known;                                               \
+        han_door_forget(request, HAN_FORTRAN_CELLS);                      \
+        ((void (*)(int *, int *))han_next(&known, #NAME))(request, code); \
+    }
+DEFINE_FREE(mpi_request_free_)
+DEFINE_FREE(mpi_request_free_f08_)
 HAN_PUBLIC void ompi_request_free_f(int *request, int *code) { mpi_request_free_(request, code); }

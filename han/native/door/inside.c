@@ -245,6 +245,10 @@ int han_door_serve(han_door_call *c) {
 }
 
 int han_door_start(void *persistent, han_handle *active) {
+    if (ended) {
+        fprintf(stderr, "han: MPI_Start: Python has ended, and with it han's requests\n");
+        return han_wide() ? ERR_OTHER : ERR_OTHER_MPICH;
+    }
     own++;
     int code = api->start(persistent, active);
     own--;
@@ -252,7 +256,7 @@ int han_door_start(void *persistent, han_handle *active) {
 }
 
 int han_door_finish(han_handle request, bool block) {
-    if (!api || own) return HAN_DOOR_LEFT;
+    if (!api || own || ended) return HAN_DOOR_LEFT;
     own++;
     int done = api->finish(request, block);
     own--;
@@ -260,6 +264,7 @@ int han_door_finish(han_handle request, bool block) {
 }
 
 void han_door_drop(void *persistent) {
+    if (ended) return;
     own++;
     api->drop(persistent);
     own--;

@@ -4,6 +4,9 @@
 
 #include "door.h"
 
+/* MPI's class of other errors. */
+enum { ERR_OTHER_MPICH = 15, ERR_OTHER = 16 };
+
 #define HAN_PUBLIC __attribute__((visibility("default")))
 
 /* A symbol of the MPI library, or NULL. */

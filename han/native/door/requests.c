@@ -86,7 +86,7 @@ static bool finish(void *requests, int k, enum han_cells cells, bool block) {
 }
 
 void han_door_finish_all(void *requests, int n, enum han_cells cells, bool block) {
-    for (int k = 0; k < n; k++) (void)finish(requests, k, cells, block);
+    for (int k = 0; requests && k < n; k++) (void)finish(requests, k, cells, block);
 }
 
 void han_door_show(han_shown *s, void *requests, int n, enum han_cells cells) {
@@ -117,23 +117,30 @@ void han_door_hide(han_shown *s) {
     if (s->n > HAN_FEW_REQUESTS) free(s->all);
 }
 
+/* Start a request by MPI: one that is not han's, or to have an error told. */
+static int start_by_mpi(intptr_t h) {
+    int narrow = (int)h;
+    return HAN_MPIS(Start, (void *), han_wide() ? (void *)&h : (void *)&narrow);
+}
+
 int han_door_start_all(void *requests, int n, enum han_cells cells) {
     int code = 0;
+    if (!requests) return HAN_MPIS(Startall, (int, void *), n, requests);
     for (int k = 0; k < n && !code; k++) {
-        intptr_t h = get(requests, k, cells);
+        const han_handle h = get(requests, k, cells);
         kept *one = find(h);
-        if (!one) {
-            code = HAN_MPIS(Start, (void *), han_wide() ? (void *)&h : (void *)&(int){(int)h});
-        } else {
-            code = han_door_start(one->persistent, &one->active);
-            one->runs = !code;
+        if (!one || one->runs) {
+            code = start_by_mpi(one ? one->active : h);
+            continue;
         }
+        code = han_door_start(one->persistent, &one->active);
+        one->runs = !code;
     }
     return code;
 }
 
 void han_door_forget(void *request, enum han_cells cells) {
-    kept *one = find(get(request, 0, cells));
+    kept *one = request ? find(get(request, 0, cells)) : NULL;
     if (!one) return;
     pthread_mutex_lock(&lock);
     kept **at = chain_of(one->handle);

@@ -45,8 +45,8 @@ PyObject *han_py_request(PyTypeObject *, EngineObject *, PlanObject *, const voi
                          uint64_t nbytes, PyObject *sizes, PyObject *kept);
 /* Start a request: None, or NULL with an exception. */
 PyObject *han_py_start(PyObject *request);
-/* Wait until a request is complete (`block`), or make progress: 1, or 0 if it is not complete, or -1 with
- * an exception. */
+/* Wait until a request is complete (`block`), or make progress: 1, or 0 if it is not complete, or -1,
+ * maybe with an exception: then MPI must complete it. */
 int han_request_finish(PyObject *request, bool block);
 
 #endif

@@ -168,7 +168,12 @@ static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
     PyObject *made = han_py_calls_request(calls, c, d->when == HAN_DOOR_STARTED);
     bool known = made != Py_False;
     *code = 0;
-    if (!made || (known && give(made, d))) *code = code_of_error(d->comm);
+    if (!made && d->when == HAN_DOOR_STARTED && PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        PyErr_Clear(); /* on all ranks alike: there is no room for one more */
+        *code = HAN_DOOR_LEFT;
+    } else if (!made || (known && give(made, d))) {
+        *code = code_of_error(d->comm);
+    }
     Py_XDECREF(made);
     leave(python);
     return known;
@@ -190,7 +195,9 @@ static int finish(han_handle handle, bool block) {
     if (!han_token_owner(shown(handle))) return HAN_DOOR_LEFT;
     entered python = enter();
     PyObject *request = Py_XNewRef(han_token_owner(shown(handle)));
+    const bool before = han_py_set_deaf(true);
     int done = request ? han_request_finish(request, block) : -1;
+    (void)han_py_set_deaf(before);
     if (done < 0) PyErr_Clear();
     if (done > 0) han_request_let_go(request);
     Py_XDECREF(request);
@@ -236,10 +243,12 @@ static int first(han_door_call *d, void **calls) {
     (unsigned long long)(uintptr_t)(S).data, (long long)(S).n, shown((S).type),               \
         (unsigned long long)(uintptr_t)(S).counts, (unsigned long long)(uintptr_t)(S).places, \
         (unsigned long long)(uintptr_t)(S).types
+    const bool before = han_py_set_deaf(true);
     PyObject *answer =
         PyObject_CallFunction(door.first, "i(KLKKKK)(KLKKKK)KKiiiii", d->collective, SIDE(d->send),
                               SIDE(d->recv), shown(d->op), shown(d->comm), d->root, (int)d->form,
                               (int)d->when, (int)d->large, (int)d->neighbours);
+    (void)han_py_set_deaf(before);
     if (!answer || !PyArg_ParseTuple(answer, "iOO", &code, &found, &made))
         PyErr_Print();
     else if (*calls != found) /* the communicator's State owns it as long as the door uses it */

@@ -123,11 +123,26 @@ static PyObject *request_test(PyObject *o, PyObject *const *args, Py_ssize_t n, 
     return complete(o, status);
 }
 
+/* Step a run, or wait for its end. After an error it stays as it is: MPI completes the request. */
+static enum han_status advance(request *self, bool block) {
+    enum han_status status = HAN_OK;
+    if (self->run.status == HAN_OK || han_py_try(self->engine, &self->run) == HAN_OK) return HAN_OK;
+    if (block) return han_py_wait(self->engine, &self->run) ? HAN_E_FAILED : HAN_OK;
+    Py_BEGIN_ALLOW_THREADS
+    status = han_progress(&self->engine->engine, &self->run, false);
+    Py_END_ALLOW_THREADS
+    if (status <= HAN_BLOCKED) return status;
+    return han_py_report(self->engine, status) ? HAN_E_FAILED : HAN_BLOCKED;
+}
+
 int han_request_finish(PyObject *o, bool block) {
-    PyObject *done = block ? request_wait(o, NULL, 0, NULL) : request_test(o, NULL, 0, NULL);
-    int complete = !done ? -1 : done == Py_True;
-    Py_XDECREF(done);
-    return complete;
+    request *self = han_request_fields(o);
+    if (unusable(o) || !self->active) return -1;
+    enum han_status status = advance(self, block);
+    if (status == HAN_BLOCKED) return 0;
+    if (status != HAN_OK || han_request_unpack(self)) return -1;
+    han_request_settle(o);
+    return 1;
 }
 
 static PyObject *request_peek(PyObject *o, PyObject *Py_UNUSED(none)) {

@@ -160,6 +160,12 @@ static _Thread_local bool deaf;
 
 bool han_py_deaf(void) { return deaf; }
 
+bool han_py_set_deaf(bool now) {
+    const bool before = deaf;
+    deaf = now;
+    return before;
+}
+
 /* Let Python's lock go if this thread holds it, as a Python program's extension may. */
 static PyThreadState *without_lock(void) { return PyGILState_Check() ? PyEval_SaveThread() : NULL; }
 

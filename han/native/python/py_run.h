@@ -28,8 +28,9 @@ int han_py_run(EngineObject *, PlanObject *, const void *send, void *recv, uint6
 bool han_py_run_unlocked(EngineObject *, PlanObject *, const void *send, void *recv,
                          uint64_t nbytes, const uint64_t *sizes, PyGILState_STATE *held);
 
-/* Whether this thread waits so. */
+/* Whether handlers of signals run later in this thread; returns what it was before. */
 bool han_py_deaf(void);
+bool han_py_set_deaf(bool);
 
 /* The sizes of blocks in a bytes object, or NULL for a plan of equal blocks. 0, or -1 with an
  * exception if they are not those of the plan's blocks. */

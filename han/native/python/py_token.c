@@ -193,7 +193,7 @@ bool han_tokens_in_use(void) { return atomic_load(&tokens.shown); }
 static int queried(void *state, void *status) {
     han_token *t = state;
     han_status_empty(tokens.mpi, &tokens.status, status);
-    if (t->ours || !t->owner) return 0;
+    if (t->ours || !t->owner || tokens.closed) return 0;
     PyGILState_STATE gil = PyGILState_Ensure();
     int code = t->owner ? tokens.ended(t->owner) : 0;
     PyGILState_Release(gil);
