@@ -120,8 +120,12 @@ def _first(
 
 
 def _rest() -> int:
-    """Return the handle of an inactive request, which MPI can test and free."""
-    return MPI.COMM_SELF.Recv_init([None, 0, MPI.BYTE], MPI.PROC_NULL).handle
+    """Return the handle of an inactive request, which MPI can test and free.
+
+    Not one of PROC_NULL: MPICH 5 and Intel MPI take such a request's memory for a persistent
+    collective later, and then do not start that one.
+    """
+    return MPI.COMM_SELF.Recv_init([None, 0, MPI.BYTE], 0).handle
 
 
 def _failed(handle: int, error: BaseException) -> int:

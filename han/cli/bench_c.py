@@ -79,6 +79,23 @@ def _compiled() -> str:
         )  # fmt: skip
         if done.returncode:
             raise MissingLibraryError(f"{COMPILER} cannot compile {SOURCE}: {done.stderr.strip()}")
+        _expect_library(program, compiler)
         file = os.memfd_create("bench", 0)
         os.write(file, program.read_bytes())
     return f"/proc/self/fd/{file}"
+
+
+def _expect_library(program: Path, compiler: str) -> None:
+    """Raise MissingLibraryError if the program has another MPI library than mpi4py."""
+    import mpi4py
+
+    mpi4py.rc.initialize = False  # the program does it
+    from mpi4py.MPI import Get_library_version
+
+    done = subprocess.run([program, "library"], capture_output=True, text=True, check=False)
+    names = [text.partition("\n")[0].strip() for text in (done.stdout, Get_library_version())]
+    if names[0] != names[1]:
+        raise MissingLibraryError(
+            f"{compiler} compiles for {names[0] or done.stderr.strip()}, mpi4py has {names[1]}: "
+            f"put the {COMPILER} of that library first on PATH"
+        )

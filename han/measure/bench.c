@@ -181,8 +181,17 @@ static void measure(int which, int n, int rounds, double seconds) {
     if (!rank) tell(CALLS[which].name, n, rounds, han, library);
 }
 
+/* Print the version of the MPI library, of whose ranks this process need not be one. */
+static int tell_library(void) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    MPI_Get_library_version(version, &length);
+    return fputs(version, stdout) < 0;
+}
+
 int main(int argc, char **argv) {
     int split = 5, most = 0;
+    if (argc == 2 && !strcmp(argv[1], "library")) return tell_library();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(W, &rank);
     MPI_Comm_size(W, &size);
