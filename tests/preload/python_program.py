@@ -123,6 +123,36 @@ def threads():
         comm.Free()
 
 
+def neighbours():
+    """Exchange with neighbours by mpi4py's own methods, which take large counts if MPI has them."""
+    ring = WORLD.Create_cart([SIZE], [SIZE > 2])
+    ring_of_ranks = [rank for r in range(SIZE) for rank in ((r - 1) % SIZE, (r + 1) % SIZE)]
+    graph = WORLD.Create_graph([*range(2, 2 * SIZE + 1, 2)], ring_of_ranks)
+    dist = WORLD.Create_dist_graph_adjacent([(RANK - 1) % SIZE], [(RANK + 1) % SIZE])
+    for comm in (ring, graph, dist):
+        sources, targets = comm.inedges, comm.outedges
+        counts = [2] * len(sources), [*range(0, 3 * len(sources), 3)]
+        sent_counts = [2] * len(targets), [*range(0, 3 * len(targets), 3)]
+        for turn in range(TIMES):
+            mine, sent = np.arange(3) + 10 * RANK + turn, np.full((len(targets), 3), RANK + turn)
+            for name, whole, sizes in (
+                ("allgather", mine, counts), ("alltoall", sent, counts),
+            ):  # fmt: skip
+                got, parts = np.full((2, len(sources), 3), -1)
+                getattr(comm, f"Ineighbor_{name}")(whole, got).Wait()
+                if name == "allgather":
+                    comm.Neighbor_allgatherv([mine, 2], [parts, sizes])
+                else:
+                    comm.Neighbor_alltoallv([sent, sent_counts], [parts, sizes])
+                for block, part, source in zip(got, parts, sources, strict=True):
+                    if source == MPI.PROC_NULL:
+                        continue
+                    expected = np.arange(3) + 10 * source if name == "allgather" else source
+                    expect(np.all(block == expected + turn), f"Ineighbor_{name}")
+                    expect(np.all((part == expected + turn)[:2]), f"Neighbor_{name}v")
+        comm.Free()
+
+
 def nothing_is_left():
     """All that was set up for communicators that were freed is gone."""
     left = sys.modules.get("han.preloaded")
@@ -141,7 +171,7 @@ def the_end():
     ctypes.pythonapi.Py_AtExit(ctypes.cast(FREE.finish, ctypes.c_void_p))
 
 
-for part in (c_calls, operations, both_doors, threads):
+for part in (c_calls, operations, both_doors, threads, neighbours):
     part()
 nothing_is_left()
 total = WORLD.reduce(wrong)

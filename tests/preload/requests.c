@@ -250,7 +250,7 @@ static void with_messages(MPI_Comm comm) {
 /* ---- neighbours ------------------------------------------------------------------------------- */
 
 static void neighbours(MPI_Comm comm, int in, int out, const int *from) {
-    int mine[3], got[3 * MOST], sent[3 * MOST], counts[MOST], places[MOST];
+    int mine[3], got[3 * MOST], sent[3 * MOST], all[3 * MOST], counts[MOST], places[MOST];
     MPI_Aint bytes[MOST];
     MPI_Datatype types[MOST];
     MPI_Request request;
@@ -284,6 +284,8 @@ static void neighbours(MPI_Comm comm, int in, int out, const int *from) {
         for (int r = 0; r < in; r++)
             for (int k = 0; k < (call < 2 ? 3 : 2) && from[r] >= 0; k++)
                 right &= got[3 * r + k] == 100 * from[r] + turn + k;
+        MPI_Allgather(mine, 3, MPI_INT, all, 3, MPI_INT, comm); /* of the same bytes as call 0 */
+        for (int r = 0; r < 3 * size; r++) right &= all[r] == 100 * (r / 3) + turn + r % 3;
         expect(right, "a call of neighbours", turn);
     }
 }

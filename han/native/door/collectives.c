@@ -40,14 +40,42 @@ static int missing(const char *name) {
 
 /* ---- calls with large counts of libraries that have none -------------------------------------- */
 
-/* Numbers of 64 bits as ints, in memory that the caller frees; NULL if one does not fit, or there are
- * none. */
-static int *narrowed(intptr_t comm, const void *numbers, bool *fit) {
+/* The blocks that a call sends and receives: one for each rank, or for each neighbour. */
+typedef struct {
+    int out, in;
+} blocks;
+
+/* The neighbours of a communicator, as its topology tells them; none without one. */
+static blocks neighbours_of(intptr_t comm) {
+    enum { DIST_GRAPH = 3 };
+    const int cart = han_wide() ? 1 : 2, graph = han_wide() ? 2 : 1;
+    int kind = 0, n = 0, rank = 0, weighted;
+    blocks b = {0, 0};
+    (void)HAN_MPIS(Topo_test, (intptr_t, int *), comm, &kind);
+    if (kind == DIST_GRAPH)
+        (void)HAN_MPIS(Dist_graph_neighbors_count, (intptr_t, int *, int *, int *), comm, &b.in,
+                       &b.out, &weighted);
+    if (kind == cart && !HAN_MPIS(Cartdim_get, (intptr_t, int *), comm, &n)) b.in = b.out = 2 * n;
+    if (kind == graph && !HAN_MPIS(Comm_rank, (intptr_t, int *), comm, &rank) &&
+        !HAN_MPIS(Graph_neighbors_count, (intptr_t, int, int *), comm, rank, &n))
+        b.in = b.out = n;
+    return b;
+}
+
+static blocks blocks_of(intptr_t comm, bool neighbours) {
     int size = 0;
+    if (neighbours) return neighbours_of(comm);
+    (void)HAN_MPIS(Comm_size, (intptr_t, int *), comm, &size);
+    return (blocks){size, size};
+}
+
+/* `n` numbers of 64 bits as ints, in memory that the caller frees; NULL if one does not fit, or there are
+ * none. */
+static int *narrowed(const void *numbers, int n, bool *fit) {
     const int64_t *wide = numbers;
-    if (!numbers || HAN_MPIS(Comm_size, (intptr_t, int *), comm, &size)) return NULL;
-    int *found = malloc(sizeof *found * (size_t)size + 1);
-    for (int r = 0; found && r < size; r++) {
+    if (!numbers) return NULL;
+    int *found = malloc(sizeof *found * (size_t)n + 1);
+    for (int r = 0; found && r < n; r++) {
         *fit = *fit && wide[r] >= INT_MIN && wide[r] <= INT_MAX;
         found[r] = (int)wide[r];
     }
@@ -59,14 +87,14 @@ static const void *of_root(intptr_t comm, int root, const void *numbers) {
     int rank = 0;
     return !HAN_MPIS(Comm_rank, (intptr_t, int *), comm, &rank) && rank == root ? numbers : NULL;
 }
-/* Call MPI's function with ints: with `a`, `b`, `c` and `d` for the counts and displacements, if the
- * LARGEST count and all of these fit. MPI reads them until a request is complete, of which nobody tells
- * the door: they are kept then. */
-#define CALL_SMALL(NAME, WHEN, TYPES, LARGEST, A, B, C, D, ...)               \
+/* Call MPI's function with ints: `a` and `b` for the counts and displacements of what is sent, `c` and `d` for those of what is received, if the LARGEST count and all of these fit. MPI reads them until a
+ * request is complete, of which nobody tells the door: they are kept then. */
+#define CALL_SMALL(NAME, WHEN, NEAR, TYPES, LARGEST, A, B, C, D, ...)         \
     ({                                                                        \
         bool fit = (LARGEST) <= INT_MAX;                                      \
-        int *a = narrowed(comm, A, &fit), *b = narrowed(comm, B, &fit);       \
-        int *c = narrowed(comm, C, &fit), *d = narrowed(comm, D, &fit);       \
+        const blocks all = blocks_of(comm, NEAR);                             \
+        int *a = narrowed(A, all.out, &fit), *b = narrowed(B, all.out, &fit); \
+        int *c = narrowed(C, all.in, &fit), *d = narrowed(D, all.in, &fit);   \
         int small_code = fit ? CALL(NAME, TYPES, __VA_ARGS__) : ERR_COUNT;    \
         if (WHEN == HAN_DOOR_NOW || !fit) free(a), free(b), free(c), free(d); \
         (void)a, (void)b, (void)c, (void)d;                                   \
@@ -76,33 +104,39 @@ static const void *of_root(intptr_t comm, int root, const void *numbers) {
 /* ---- what defines a call ---------------------------------------------------------------------- */
 
 /* Define a call and the one with large counts. P(N, D) are the parameters with counts of type N and
- * displacements of type D, P_TYPES their types; EXTRA... belong to a request. SMALL are the arguments
- * with ints, NUMBERS what CALL_SMALL needs for them. */
-#define BOTH(NAME, WHEN, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, SMALL, NUMBERS, ...)   \
+ * displacements of type D, P_TYPES their types; NEAR: the blocks are for neighbours; EXTRA... belong to
+ * a request. SMALL are the arguments with ints, NUMBERS what CALL_SMALL needs for them. */
+#define BOTH(NAME, WHEN, NEAR, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, SMALL, NUMBERS,  \
+             ...)                                                                                  \
     HAN_PUBLIC int MPI_##NAME(P(int, int) EXTRA) {                                                 \
-        int code = serve(&(han_door_call){__VA_ARGS__});                                           \
+        int code = serve(&(han_door_call){__VA_ARGS__, .when = WHEN, .neighbours = NEAR});         \
         return code != HAN_DOOR_LEFT ? code                                                        \
                                      : han_door_left(CALL(NAME, (P##_TYPES(int, int) EXTRA_TYPES), \
                                                           ARGUMENTS EXTRA_ARGUMENTS));             \
     }                                                                                              \
     HAN_PUBLIC int MPI_##NAME##_c(P(int64_t, intptr_t) EXTRA) {                                    \
         static void *large;                                                                        \
-        int code = serve(&(han_door_call){__VA_ARGS__, .large = true});                            \
+        int code =                                                                                 \
+            serve(&(han_door_call){__VA_ARGS__, .when = WHEN, .neighbours = NEAR, .large = true}); \
         if (code != HAN_DOOR_LEFT) return code;                                                    \
         if (han_has(&large, "PMPI_" #NAME "_c"))                                                   \
             return han_door_left(CALL(NAME##_c, (P##_TYPES(int64_t, intptr_t) EXTRA_TYPES),        \
                                       ARGUMENTS EXTRA_ARGUMENTS));                                 \
-        return han_door_left(CALL_SMALL(NAME, WHEN, (P##_TYPES(int, int) EXTRA_TYPES), NUMBERS,    \
-                                        SMALL EXTRA_ARGUMENTS));                                   \
+        return han_door_left(CALL_SMALL(NAME, WHEN, NEAR, (P##_TYPES(int, int) EXTRA_TYPES),       \
+                                        NUMBERS, SMALL EXTRA_ARGUMENTS));                          \
     }
-#define DEFINE(NAME, LOWER, P, ARGUMENTS, SMALL, NUMBERS, ...)                                  \
-    BOTH(NAME, HAN_DOOR_NOW, P, , , , LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), __VA_ARGS__) \
-    BOTH(I##LOWER, HAN_DOOR_LATER, P, LIST(, void *request), LIST(, void *), LIST(, request),   \
-         LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), __VA_ARGS__, .when = HAN_DOOR_LATER,      \
-         .request = request)                                                                    \
-    BOTH(NAME##_init, HAN_DOOR_STARTED, P, LIST(, intptr_t info, void *request),                \
-         LIST(, intptr_t, void *), LIST(, info, request), LIST(ARGUMENTS), LIST(SMALL),         \
-         LIST(NUMBERS), __VA_ARGS__, .when = HAN_DOOR_STARTED, .request = request)
+/* Define a blocking call, and those that make a request. */
+#define THREE(NAME, LATER, STARTED, NEAR, P, ARGUMENTS, SMALL, NUMBERS, ...)                     \
+    BOTH(NAME, HAN_DOOR_NOW, NEAR, P, , , , LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS),         \
+         __VA_ARGS__)                                                                            \
+    BOTH(LATER, HAN_DOOR_LATER, NEAR, P, LIST(, void *request), LIST(, void *), LIST(, request), \
+         LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), __VA_ARGS__, .request = request)           \
+    BOTH(STARTED, HAN_DOOR_STARTED, NEAR, P, LIST(, intptr_t info, void *request),               \
+         LIST(, intptr_t, void *), LIST(, info, request), LIST(ARGUMENTS), LIST(SMALL),          \
+         LIST(NUMBERS), __VA_ARGS__, .request = request)
+#define DEFINE(NAME, LOWER, P, ARGUMENTS, SMALL, NUMBERS, ...)                                \
+    THREE(NAME, I##LOWER, NAME##_init, false, P, LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), \
+          __VA_ARGS__)
 #define NO_NUMBERS(LARGEST) LARGEST, NULL, NULL, NULL, NULL
 
 /* A barrier has no counts. */
@@ -205,44 +239,41 @@ DEFINE(Alltoallw, alltoallw, ALLTOALLW,
        .send = {.data = send, .counts = n_send, .places = from, .types = send_types},
        .recv = {.data = recv, .counts = n_recv, .places = to, .types = recv_types}, .comm = H(comm))
 
-/* ---- neighbours; those with large counts are the library's ------------------------------------- */
+/* ---- neighbours ------------------------------------------------------------------------------- */
 
-#define NEIGHBOURS(NAME, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, ...)                   \
-    HAN_PUBLIC int MPI_##NAME(P(int, int) EXTRA) {                                                 \
-        int code = serve(&(han_door_call){__VA_ARGS__, .neighbours = true});                       \
-        return code != HAN_DOOR_LEFT ? code                                                        \
-                                     : han_door_left(CALL(NAME, (P##_TYPES(int, int) EXTRA_TYPES), \
-                                                          ARGUMENTS EXTRA_ARGUMENTS));             \
-    }
-#define DEFINE_NEIGHBOURS(NAME, P, ARGUMENTS, ...)                                            \
-    NEIGHBOURS(Neighbor_##NAME, P, , , , LIST(ARGUMENTS), __VA_ARGS__)                        \
-    NEIGHBOURS(Ineighbor_##NAME, P, LIST(, void *request), LIST(, void *), LIST(, request),   \
-               LIST(ARGUMENTS), __VA_ARGS__, .when = HAN_DOOR_LATER, .request = request)      \
-    NEIGHBOURS(Neighbor_##NAME##_init, P, LIST(, intptr_t info, void *request),               \
-               LIST(, intptr_t, void *), LIST(, info, request), LIST(ARGUMENTS), __VA_ARGS__, \
-               .when = HAN_DOOR_STARTED, .request = request)
+#define DEFINE_NEIGHBOURS(NAME, P, ARGUMENTS, SMALL, NUMBERS, ...)                             \
+    THREE(Neighbor_##NAME, Ineighbor_##NAME, Neighbor_##NAME##_init, true, P, LIST(ARGUMENTS), \
+          LIST(SMALL), LIST(NUMBERS), __VA_ARGS__)
 DEFINE_NEIGHBOURS(allgather, BLOCKS, LIST(send, n_send, send_type, recv, n_recv, recv_type, comm),
-                  .collective = HAN_C_ALLGATHER, .send = SIDE(send, n_send, send_type),
-                  .recv = SIDE(recv, n_recv, recv_type), .comm = H(comm))
+                  LIST(send, (int)n_send, send_type, recv, (int)n_recv, recv_type, comm),
+                  NO_NUMBERS(LARGER(n_send, n_recv)), .collective = HAN_C_ALLGATHER,
+                  .send = SIDE(send, n_send, send_type), .recv = SIDE(recv, n_recv, recv_type),
+                  .comm = H(comm))
 DEFINE_NEIGHBOURS(alltoall, BLOCKS, LIST(send, n_send, send_type, recv, n_recv, recv_type, comm),
-                  .collective = HAN_C_ALLTOALL, .send = SIDE(send, n_send, send_type),
-                  .recv = SIDE(recv, n_recv, recv_type), .comm = H(comm))
+                  LIST(send, (int)n_send, send_type, recv, (int)n_recv, recv_type, comm),
+                  NO_NUMBERS(LARGER(n_send, n_recv)), .collective = HAN_C_ALLTOALL,
+                  .send = SIDE(send, n_send, send_type), .recv = SIDE(recv, n_recv, recv_type),
+                  .comm = H(comm))
 DEFINE_NEIGHBOURS(allgatherv, ALLGATHERV,
                   LIST(send, n_send, send_type, recv, counts, places, recv_type, comm),
-                  .collective = HAN_C_ALLGATHER, .form = HAN_DOOR_COUNTED,
-                  .send = SIDE(send, n_send, send_type),
+                  LIST(send, (int)n_send, send_type, recv, c, d, recv_type, comm),
+                  LIST(n_send, NULL, NULL, counts, places), .collective = HAN_C_ALLGATHER,
+                  .form = HAN_DOOR_COUNTED, .send = SIDE(send, n_send, send_type),
                   .recv = SIDES(recv, counts, places, recv_type), .comm = H(comm))
 DEFINE_NEIGHBOURS(alltoallv, ALLTOALLV,
                   LIST(send, n_send, from, send_type, recv, n_recv, to, recv_type, comm),
-                  .collective = HAN_C_ALLTOALLV, .form = HAN_DOOR_COUNTED,
-                  .send = SIDES(send, n_send, from, send_type),
+                  LIST(send, a, b, send_type, recv, c, d, recv_type, comm),
+                  LIST(0, n_send, from, n_recv, to), .collective = HAN_C_ALLTOALLV,
+                  .form = HAN_DOOR_COUNTED, .send = SIDES(send, n_send, from, send_type),
                   .recv = SIDES(recv, n_recv, to, recv_type), .comm = H(comm))
 /* Its places are addresses. */
 #define ALLTOALLW_FAR(N, D) ALLTOALLW(N, intptr_t)
 #define ALLTOALLW_FAR_TYPES(N, D) ALLTOALLW_TYPES(N, intptr_t)
 DEFINE_NEIGHBOURS(alltoallw, ALLTOALLW_FAR,
                   LIST(send, n_send, from, send_types, recv, n_recv, to, recv_types, comm),
-                  .collective = HAN_C_ALLTOALLV, .form = HAN_DOOR_TYPED,
+                  LIST(send, a, from, send_types, recv, c, to, recv_types, comm),
+                  LIST(0, n_send, NULL, n_recv, NULL), .collective = HAN_C_ALLTOALLV,
+                  .form = HAN_DOOR_TYPED,
                   .send = {.data = send, .counts = n_send, .places = from, .types = send_types},
                   .recv = {.data = recv, .counts = n_recv, .places = to, .types = recv_types},
                   .comm = H(comm))

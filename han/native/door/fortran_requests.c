@@ -48,6 +48,18 @@ FUNCTION(testsome, (void)0,
          LIST(int *, int *, int *, int *, int *, int *),
          LIST(n, requests, m, indices, statuses, code), *n)
 
+FUNCTION(request_get_status_all, (void)0,
+         LIST(int *n, int *requests, int *flag, int *statuses, int *code),
+         LIST(int *, int *, int *, int *, int *), LIST(n, requests, flag, statuses, code), *n)
+FUNCTION(request_get_status_any, (void)0,
+         LIST(int *n, int *requests, int *index, int *flag, int *status, int *code),
+         LIST(int *, int *, int *, int *, int *, int *),
+         LIST(n, requests, index, flag, status, code), *n)
+FUNCTION(request_get_status_some, (void)0,
+         LIST(int *n, int *requests, int *m, int *indices, int *statuses, int *code),
+         LIST(int *, int *, int *, int *, int *, int *),
+         LIST(n, requests, m, indices, statuses, code), *n)
+
 /* The code may be missing in calls of mpi_f08. */
 static void tell(int *code, int found) {
     if (code) *code = found;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "door/inside.h"
 
@@ -184,12 +185,40 @@ DEFINE(Waitsome, (void)0, LIST(int n, void *requests, int *m, int *indices, void
 DEFINE(Testsome, (void)0, LIST(int n, void *requests, int *m, int *indices, void *statuses),
        LIST(int, void *, int *, int *, void *), LIST(n, requests, m, indices, statuses), n)
 
+/* A copy of an array of requests, which the caller frees; NULL if there are none. */
+static void *copied(int n, const void *requests) {
+    const size_t bytes = n > 0 ? (size_t)n * (han_wide() ? sizeof(intptr_t) : sizeof(int)) : 0;
+    void *copy = bytes && requests ? malloc(bytes) : NULL;
+    if (copy) return memcpy(copy, requests, bytes);
+    if (!bytes || !requests) return NULL;
+    fprintf(stderr, "han: no memory for %d requests\n", n);
+    abort();
+}
+
 HAN_PUBLIC int MPI_Request_get_status(intptr_t request, int *flag, void *status) {
     han_handle h = han_as_handle(request);
     kept *one = find(h);
     return HAN_MPIS(Request_get_status, (intptr_t, int *, void *),
                     one && one->runs ? one->active : h, flag, status);
 }
+
+/* Those of MPI 4.1 that only look at requests, which they may not write to: they get a copy. */
+#define DEFINE_LOOK(NAME, PARAMETERS, TYPES, ARGUMENTS)                     \
+    HAN_PUBLIC int MPI_Request_get_status_##NAME(PARAMETERS) {              \
+        han_shown s;                                                        \
+        void *requests = copied(n, given);                                  \
+        han_door_show(&s, requests, n, HAN_C_CELLS);                        \
+        int code = HAN_MPIS(Request_get_status_##NAME, (TYPES), ARGUMENTS); \
+        han_door_hide(&s);                                                  \
+        free(requests);                                                     \
+        return code;                                                        \
+    }
+DEFINE_LOOK(all, LIST(int n, const void *given, int *flag, void *statuses),
+            LIST(int, const void *, int *, void *), LIST(n, requests, flag, statuses))
+DEFINE_LOOK(any, LIST(int n, const void *given, int *index, int *flag, void *status),
+            LIST(int, const void *, int *, int *, void *), LIST(n, requests, index, flag, status))
+DEFINE_LOOK(some, LIST(int n, const void *given, int *m, int *indices, void *statuses),
+            LIST(int, const void *, int *, int *, void *), LIST(n, requests, m, indices, statuses))
 
 HAN_PUBLIC int MPI_Start(void *request) { return han_door_start_all(request, 1, HAN_C_CELLS); }
 

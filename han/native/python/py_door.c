@@ -225,7 +225,7 @@ static bool again(void *calls, han_door_call *d, int *code) {
     EngineObject *engine = han_py_calls_engine(calls);
     uint64_t few[HAN_OWN_NUMBERS * FEW], *sizes = few;
     const size_t n = d->form ? HAN_OWN_NUMBERS * (size_t)caller->size : 0;
-    if (!engine) return false;
+    if (!engine || d->neighbours) return false;
     if (n > HAN_OWN_NUMBERS * FEW && !(sizes = malloc(n * sizeof *sizes))) return false;
     memset(sizes, 0, n * sizeof *sizes);
     han_call c = {.key = {.collective = d->collective, .op = d->op ? op_of(d->op) : NULL}};

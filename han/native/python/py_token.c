@@ -29,9 +29,11 @@ struct han_token {
     uint32_t fruitless;         /* polls by MPI in a row */
     uint64_t since, slow;       /* for checks while MPI waits: the first one, the next one */
     han_token *next, *previous; /* among those with an owner; `next` also in the pool */
+    han_token *beside;          /* the next one of its chain, with an owner */
 };
 
 enum {
+    CHAINS = 256,
     MOST_POOLED = 1024,
     BATCH = 16,
     PATIENCE_NS = 5000000, /* between two checks of a token */
@@ -44,12 +46,13 @@ static struct {
     han_ended ended;
     han_token *pool;
     int pooled;
-    atomic_flag lock;    /* for the list, and for changes of states */
-    han_token list;      /* its ends */
-    _Atomic int shown;   /* in the list */
-    _Atomic int telling; /* completions that MPI is being told of */
-    _Atomic bool closed; /* MPI must not be called any more */
-    han_pace pace;       /* of looks around */
+    atomic_flag lock;          /* for the list, the chains, and for changes of states */
+    han_token list;            /* its ends */
+    han_token *chains[CHAINS]; /* the same tokens, by their handles */
+    _Atomic int shown;         /* in the list */
+    _Atomic int telling;       /* completions that MPI is being told of */
+    _Atomic bool closed;       /* MPI must not be called any more */
+    han_pace pace;             /* of looks around */
 } tokens = {.lock = ATOMIC_FLAG_INIT, .list = {.next = &tokens.list, .previous = &tokens.list}};
 
 /* ---- states ------------------------------------------------------------------------------- */
@@ -98,15 +101,25 @@ static void put_first(han_token *t) {
     t->next->previous = t->previous->next = t;
 }
 
+static han_token **chain_of(uint64_t handle) {
+    return &tokens.chains[handle * 0x9e3779b97f4a7c15u >> 56];
+}
+
 static void show(han_token *t) {
+    han_token **chain = chain_of(t->handle);
     han_lock(&tokens.lock);
     put_first(t);
+    t->beside = *chain;
+    *chain = t;
     han_unlock(&tokens.lock);
     atomic_fetch_add_explicit(&tokens.shown, 1, memory_order_relaxed);
 }
 
 static void hide(han_token *t) {
+    han_token **at = chain_of(t->handle);
     han_lock(&tokens.lock);
+    while (*at != t) at = &(*at)->beside;
+    *at = t->beside;
     t->next->previous = t->previous;
     t->previous->next = t->next;
     han_unlock(&tokens.lock);
@@ -118,12 +131,11 @@ static void hide(han_token *t) {
     }
 }
 
-/* Programs mostly wait for the oldest request first. */
 PyObject *han_token_owner(uint64_t handle) {
     PyObject *owner = NULL;
     if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return NULL;
     han_lock(&tokens.lock);
-    for (han_token *t = tokens.list.previous; t != &tokens.list && !owner; t = t->previous)
+    for (han_token *t = *chain_of(handle); t && !owner; t = t->beside)
         if (t->handle == handle && armed(t)) owner = t->owner;
     han_unlock(&tokens.lock);
     return owner;
