@@ -71,8 +71,9 @@ def check(done):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_results_are_right(built, ranks):
-    check(start(ranks, built("corners"), "errors"))
-    check(start(ranks, *RUN, built("corners"), "errors"))
+    words = ["errors"] if INTEL else ["errors", "cut"]  # with which Intel MPI waits for ever
+    check(start(ranks, built("corners"), *words))
+    check(start(ranks, *RUN, built("corners"), *words))
 
 
 def test_results_are_right_on_several_nodes(built):

@@ -311,6 +311,21 @@ static void errors(void) {
     MPI_Comm_free(&own);
 }
 
+/* An error where a broadcast is received; with more ranks a tree may wait for ever. */
+static void cut(void) {
+    MPI_Comm own;
+    int a = 1, b, n = 0, three[3] = {1, 2, 3};
+    if (size > 2) return;
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+    (void)MPI_Bcast(three, rank ? 1 : 3, MPI_INT, 0, own);
+    for (int k = 0; k < 20; k++) {
+        n += MPI_Allreduce(&a, &b, 1, MPI_INT, MPI_SUM, own);
+        expect(!n && b == size, "a call after one that was cut", k);
+    }
+    MPI_Comm_free(&own);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -321,6 +336,7 @@ int main(int argc, char **argv) {
     rare();
     expect(!strcmp(setlocale(LC_ALL, NULL), "C"), "the locale", 0);
     if (argc > 1) errors();
+    if (argc > 2) cut();
     int all = 0;
     MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (!rank) printf("wrong: %d\n", all);

@@ -14,8 +14,7 @@
 #include "door/interpreter.h"
 #include "door/python_program.h"
 
-/* han serves a communicator after so many collectives that MPI has carried out without an error: all ranks
- * count alike. To set han up takes milliseconds, which communicators of a few calls do not win back. */
+/* han serves a communicator after so many collectives that MPI has not refused: all ranks count alike. To set han up takes milliseconds, which communicators of a few calls do not win back. */
 enum { SETTLED_WORLD = 7, SETTLED = 100 };
 
 /* The same, or what a test has set for all ranks. */
@@ -270,8 +269,16 @@ void han_door_drop(void *persistent) {
     own--;
 }
 
+/* Whether MPI has refused a call for its arguments, which are the first classes of errors everywhere. Other
+ * errors, such as a message that is cut, come from a call that all ranks have made. */
+static bool refused(int code) {
+    enum { LAST = 13 }; /* MPI_ERR_ARG of Open MPI; MPICH's is 12, before one of unknown errors */
+    int class = LAST;
+    return code && (HAN_MPIS(Error_class, (int, int *), code, &class) || class <= LAST);
+}
+
 int han_door_left(int code) {
-    if (!code && counting) counting->calls++;
+    if (counting && !refused(code)) counting->calls++;
     counting = NULL;
     return code;
 }
