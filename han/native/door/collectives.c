@@ -87,7 +87,8 @@ static const void *of_root(intptr_t comm, int root, const void *numbers) {
     int rank = 0;
     return !HAN_MPIS(Comm_rank, (intptr_t, int *), comm, &rank) && rank == root ? numbers : NULL;
 }
-/* Call MPI's function with ints: `a` and `b` for the counts and displacements of what is sent, `c` and `d` for those of what is received, if the LARGEST count and all of these fit. MPI reads them until a
+/* Call MPI's function with ints: `a` and `b` for the counts and displacements of what is sent, `c` and
+ * `d` for those of what is received, if the LARGEST count and all of these fit. MPI reads them until a
  * request is complete, of which nobody tells the door: they are kept then. */
 #define CALL_SMALL(NAME, WHEN, NEAR, TYPES, LARGEST, A, B, C, D, ...)         \
     ({                                                                        \

@@ -14,7 +14,8 @@
 #include "door/interpreter.h"
 #include "door/python_program.h"
 
-/* han serves a communicator after so many collectives that MPI has not refused: all ranks count alike. To set han up takes milliseconds, which communicators of a few calls do not win back. */
+/* han serves a communicator after so many collectives that MPI has not refused: all ranks count alike. To
+ * set han up takes milliseconds, which communicators of a few calls do not win back. */
 enum { SETTLED_WORLD = 7, SETTLED = 100 };
 
 /* The same, or what a test has set for all ranks. */
