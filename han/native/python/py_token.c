@@ -156,10 +156,7 @@ static bool reported(han_token *t, enum han_status status) {
 static enum han_status look(han_token *t, bool waits) {
     if (!waits) return han_check_peers(&t->engine->engine, 0); /* the caller minds the intervals */
     uint64_t now = han_now_ns();
-    if (!t->since || now > t->slow + FORGET_NS) {
-        t->since = now;
-        t->slow = now + PATIENCE_NS;
-    }
+    if (!t->since || now > t->slow + FORGET_NS) t->since = now, t->slow = now + PATIENCE_NS;
     if (now < t->slow) return HAN_BLOCKED;
     t->slow = now + PATIENCE_NS;
     return han_check_peers(&t->engine->engine, (double)(now - t->since) * 1e-9);
@@ -316,20 +313,16 @@ static han_token *new_token(void) {
         rc = han_grequest_start(tokens.mpi, &callbacks, t, &t->handle);
         Py_END_ALLOW_THREADS
     }
-    if (!rc) return t;
-    free(t);
-    return NULL;
+    if (rc) free(t);
+    return rc ? NULL : t;
 }
 
 han_token *han_token_take(PyObject *owner, EngineObject *engine, han_run *run) {
     han_token *t = tokens.pool;
-    if (t) {
-        tokens.pool = t->next;
-        tokens.pooled--;
-    } else {
-        t = new_token();
-    }
-    if (!t) return NULL;
+    if (t)
+        tokens.pool = t->next, tokens.pooled--;
+    else if (!(t = new_token()))
+        return NULL;
     t->owner = owner;
     t->engine = engine;
     t->run = run;
