@@ -93,7 +93,7 @@ def _expect_library(program: Path, compiler: str) -> None:
     from mpi4py.MPI import Get_library_version
 
     done = subprocess.run([program, "library"], capture_output=True, text=True, check=False)
-    names = [text.partition("\n")[0].strip() for text in (done.stdout, Get_library_version())]
+    names = [text.partition("\n")[0].strip(" \0") for text in (done.stdout, Get_library_version())]
     if names[0] != names[1]:
         raise MissingLibraryError(
             f"{compiler} compiles for {names[0] or done.stderr.strip()}, mpi4py has {names[1]}: "

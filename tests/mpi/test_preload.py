@@ -171,7 +171,8 @@ def test_c_calls_of_a_python_program(built, ranks):
 
 def test_c_calls_of_a_python_program_from_the_first_one(built):
     words = PROGRAMS / "python_program.py", built("extension", *SHARED)
-    check(start(2, sys.executable, *words))
+    if not INTEL:  # whose own calls of the program may wait for ever
+        check(start(2, sys.executable, *words))
     check(start_python(2, *words, HAN_TEST_SETTLED="0"))
 
 
