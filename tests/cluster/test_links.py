@@ -1,6 +1,7 @@
 """Links with a latency, a rate or both, and nodes with several rails."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,7 +62,10 @@ def test_all_ranks_know_at_once_that_links_are_long(links, tmp_path):
     assert done.returncode == 0, done.stderr
     long = links.latency > 0
     assert done.stdout.count("rule      class long-links") == 6 * long, done.stdout
-    assert done.stdout.count("class: by messages between nodes, 2") == 6 * long, done.stdout
+    told = re.findall(r"class: by messages between nodes, ([\d.]+) ms each", done.stdout)
+    assert len(told) == 6 * long, done.stdout
+    assert len(set(told)) == long, done.stdout
+    assert all(float(each) > 1000 * links.latency / 2 for each in told), done.stdout
 
 
 def test_bursts_of_slow_links_are_packets_and_those_of_fast_ones_take_the_same_time():

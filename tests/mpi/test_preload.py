@@ -157,6 +157,13 @@ def test_an_exit_in_the_middle_is_the_programs(built):
     assert "Traceback" not in done.stderr
 
 
+def python_program(built):
+    """Return the words that run the Python program."""
+    words = PROGRAMS / "python_program.py", built("extension", *SHARED)
+    # Of Intel MPI's own calls in threads one may keep the others from the library's lock for ever.
+    return (*words, "alone") if INTEL else words
+
+
 def start_python(ranks, *words, **variables):
     """Run a Python program with the library on all ranks."""
     known = [f"{name}={value}" for name, value in (settings() | variables).items()]
@@ -166,19 +173,18 @@ def start_python(ranks, *words, **variables):
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_c_calls_of_a_python_program(built, ranks):
     """By an extension in C, by mpi4py and by han.Comm in turn; also at Python's end and later."""
-    check(start_python(ranks, PROGRAMS / "python_program.py", built("extension", *SHARED)))
+    check(start_python(ranks, *python_program(built)))
 
 
 def test_c_calls_of_a_python_program_from_the_first_one(built):
-    words = PROGRAMS / "python_program.py", built("extension", *SHARED)
-    if not INTEL:  # whose own calls of the program may wait for ever
-        check(start(2, sys.executable, *words))
+    words = python_program(built)
+    check(start(2, sys.executable, *words))
     check(start_python(2, *words, HAN_TEST_SETTLED="0"))
 
 
 def test_statistics_tell_who_served_a_python_program(built, tmp_path):
     path = tmp_path / "stats.json"
-    words = PROGRAMS / "python_program.py", built("extension", *SHARED)
+    words = python_program(built)
     check(start_python(2, *words, HAN_STATS=str(path)))
     rows = json.loads(path.read_text())["rows"]
     assert {"Allreduce", "Bcast", "Allgather", "Barrier"} <= {row["call"] for row in rows}

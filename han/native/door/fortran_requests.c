@@ -31,34 +31,29 @@ FUNCTION(request_get_status, (void)0, LIST(int *requests, int *flag, int *status
 FUNCTION(waitall, han_door_finish_all(requests, *n, HAN_FORTRAN_CELLS, true),
          LIST(int *n, int *requests, int *statuses, int *code), LIST(int *, int *, int *, int *),
          LIST(n, requests, statuses, code), *n)
-FUNCTION(testall, (void)0, LIST(int *n, int *requests, int *flag, int *statuses, int *code),
-         LIST(int *, int *, int *, int *, int *), LIST(n, requests, flag, statuses, code), *n)
+/* Those that tell of all, of any or of some requests. */
+#define OF_ALL(NAME)                                                                          \
+    FUNCTION(NAME, (void)0, LIST(int *n, int *requests, int *flag, int *statuses, int *code), \
+             LIST(int *, int *, int *, int *, int *), LIST(n, requests, flag, statuses, code), *n)
+#define OF_ANY(NAME)                                                                     \
+    FUNCTION(NAME, (void)0,                                                              \
+             LIST(int *n, int *requests, int *index, int *flag, int *status, int *code), \
+             LIST(int *, int *, int *, int *, int *, int *),                             \
+             LIST(n, requests, index, flag, status, code), *n)
+#define OF_SOME(NAME)                                                                     \
+    FUNCTION(NAME, (void)0,                                                               \
+             LIST(int *n, int *requests, int *m, int *indices, int *statuses, int *code), \
+             LIST(int *, int *, int *, int *, int *, int *),                              \
+             LIST(n, requests, m, indices, statuses, code), *n)
+OF_ALL(testall)
+OF_ALL(request_get_status_all)
+OF_ANY(testany)
+OF_ANY(request_get_status_any)
+OF_SOME(waitsome)
+OF_SOME(testsome)
+OF_SOME(request_get_status_some)
 FUNCTION(waitany, (void)0, LIST(int *n, int *requests, int *index, int *status, int *code),
          LIST(int *, int *, int *, int *, int *), LIST(n, requests, index, status, code), *n)
-FUNCTION(testany, (void)0,
-         LIST(int *n, int *requests, int *index, int *flag, int *status, int *code),
-         LIST(int *, int *, int *, int *, int *, int *),
-         LIST(n, requests, index, flag, status, code), *n)
-FUNCTION(waitsome, (void)0,
-         LIST(int *n, int *requests, int *m, int *indices, int *statuses, int *code),
-         LIST(int *, int *, int *, int *, int *, int *),
-         LIST(n, requests, m, indices, statuses, code), *n)
-FUNCTION(testsome, (void)0,
-         LIST(int *n, int *requests, int *m, int *indices, int *statuses, int *code),
-         LIST(int *, int *, int *, int *, int *, int *),
-         LIST(n, requests, m, indices, statuses, code), *n)
-
-FUNCTION(request_get_status_all, (void)0,
-         LIST(int *n, int *requests, int *flag, int *statuses, int *code),
-         LIST(int *, int *, int *, int *, int *), LIST(n, requests, flag, statuses, code), *n)
-FUNCTION(request_get_status_any, (void)0,
-         LIST(int *n, int *requests, int *index, int *flag, int *status, int *code),
-         LIST(int *, int *, int *, int *, int *, int *),
-         LIST(n, requests, index, flag, status, code), *n)
-FUNCTION(request_get_status_some, (void)0,
-         LIST(int *n, int *requests, int *m, int *indices, int *statuses, int *code),
-         LIST(int *, int *, int *, int *, int *, int *),
-         LIST(n, requests, m, indices, statuses, code), *n)
 
 /* The code may be missing in calls of mpi_f08. */
 static void tell(int *code, int found) {

@@ -185,16 +185,6 @@ DEFINE(Waitsome, (void)0, LIST(int n, void *requests, int *m, int *indices, void
 DEFINE(Testsome, (void)0, LIST(int n, void *requests, int *m, int *indices, void *statuses),
        LIST(int, void *, int *, int *, void *), LIST(n, requests, m, indices, statuses), n)
 
-/* A copy of an array of requests, which the caller frees; NULL if there are none. */
-static void *copied(int n, const void *requests) {
-    const size_t bytes = n > 0 ? (size_t)n * (han_wide() ? sizeof(intptr_t) : sizeof(int)) : 0;
-    void *copy = bytes && requests ? malloc(bytes) : NULL;
-    if (copy) return memcpy(copy, requests, bytes);
-    if (!bytes || !requests) return NULL;
-    fprintf(stderr, "han: no memory for %d requests\n", n);
-    abort();
-}
-
 HAN_PUBLIC int MPI_Request_get_status(intptr_t request, int *flag, void *status) {
     han_handle h = han_as_handle(request);
     kept *one = find(h);
@@ -202,15 +192,27 @@ HAN_PUBLIC int MPI_Request_get_status(intptr_t request, int *flag, void *status)
                     one && one->runs ? one->active : h, flag, status);
 }
 
-/* Those of MPI 4.1 that only look at requests, which they may not write to: they get a copy. */
+/* A copy of an array of requests, which the caller frees. NULL: the array itself will do, as none of han's
+ * persistent requests is among them. */
+static void *copied(int n, const void *requests) {
+    if (!han_door_has_persistent() || !requests || n < 1) return NULL;
+    const size_t bytes = (size_t)n * (han_wide() ? sizeof(intptr_t) : sizeof(int));
+    void *copy = malloc(bytes);
+    if (copy) return memcpy(copy, requests, bytes);
+    fprintf(stderr, "han: no memory for %d requests\n", n);
+    abort();
+}
+
+/* Those of MPI 4.1 that only look at requests. Other threads may look at the same array. */
 #define DEFINE_LOOK(NAME, PARAMETERS, TYPES, ARGUMENTS)                     \
     HAN_PUBLIC int MPI_Request_get_status_##NAME(PARAMETERS) {              \
         han_shown s;                                                        \
-        void *requests = copied(n, given);                                  \
-        han_door_show(&s, requests, n, HAN_C_CELLS);                        \
+        void *copy = copied(n, given);                                      \
+        const void *requests = copy ? copy : given;                         \
+        han_door_show(&s, copy, n, HAN_C_CELLS);                            \
         int code = HAN_MPIS(Request_get_status_##NAME, (TYPES), ARGUMENTS); \
         han_door_hide(&s);                                                  \
-        free(requests);                                                     \
+        free(copy);                                                         \
         return code;                                                        \
     }
 DEFINE_LOOK(all, LIST(int n, const void *given, int *flag, void *statuses),
