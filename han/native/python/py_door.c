@@ -182,7 +182,7 @@ static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
 static int start(void *given, han_handle *active) {
     const persistent *p = given;
     entered python = enter();
-    PyObject *answer = PyObject_CallMethod(p->request, "Start", NULL);
+    PyObject *answer = han_py_start(p->request);
     int code = answer ? 0 : code_of_error(p->comm);
     *active = handle_of(han_request_handle(p->request));
     Py_XDECREF(answer);
