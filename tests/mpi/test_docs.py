@@ -79,6 +79,7 @@ def test_commands(mpi_ranks, tmp_path, monkeypatch):
         monkeypatch.setattr(f"han.tuning.tuned.combined.{name}", math.inf)
     monkeypatch.setattr("han.cli.measuring.parse_sizes", lambda text: [64])
     shutil.copy(DEFAULT, "stats.json")  # stands for what a program of the user recorded
+    shutil.copytree(DEFAULT.parent, "configs/mixes")  # as in a checkout
     for command in COMMANDS.values():
         arguments = [*command.words[1:], *shortened(command.words)]
         # What han tune writes on a busy machine must not decide for the commands after it.
