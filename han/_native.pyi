@@ -731,6 +731,11 @@ class Calls(Generic[_Started]):
         `op` may be None, `key` is (bound of its class, kind, handle).
         `uneven` says whether blocks differ in size.
         """
+    def meet(self, own: bytes, same: bytes, /) -> None:
+        """Take the neighbours of this rank, for calls that the C door brings.
+
+        To each of them goes a block of its `own`, or the `same`.
+        """
     def clear(self) -> None:
         """Remove all plans."""
     def barrier(self) -> bool: ...

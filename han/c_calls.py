@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mpi4py import MPI
 
 from han.message.dtypes import canonical, op_name, pair_name, type_name
+from han.message.neighbours import Form
 from han.message.unlocked import WIDE_HANDLES
 from han.model.collectives import ROWS
 from han.model.element_types import PAIRS, WIDE, kernel
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from han.comm import Comm
 
 IN_PLACE = int(MPI.IN_PLACE) % 2**64
-EQUAL, COUNTED, TYPED = range(3)  # how blocks are told: native/door.h
+EQUAL, COUNTED, TYPED = Form
 NOW, LATER, STARTED = range(3)  # when a call is complete
 PREDEFINED = (
     MPI.SUM, MPI.MAX, MPI.MIN, MPI.PROD, MPI.LAND, MPI.BAND, MPI.LOR, MPI.BOR, MPI.LXOR, MPI.BXOR,
@@ -63,7 +64,7 @@ class Side(NamedTuple):
         """Return the buffer, of so many blocks, as mpi4py takes it."""
         if self.in_place:
             return MPI.IN_PLACE
-        datatype = _datatype(self.datatype)
+        datatype = _datatype(self.datatype, self.n)
         if self.n < 0:
             raise Left
         data = _memory(self.data, self.n * blocks * datatype.Get_size(), datatype)
@@ -104,7 +105,7 @@ class Call(NamedTuple):
         if min(counts, default=0) < 0:
             raise Left
         typed = self.form == TYPED
-        kinds = [*map(_datatype, _handles(side.types, size))] if typed else None
+        kinds = [*map(_datatype, _handles(side.types, size), counts)] if typed else None
         datatype = MPI.BYTE if typed else _datatype(side.datatype)
         data, places = side.data, None
         if side.places:
@@ -144,9 +145,12 @@ def free_types(types: dict[int, MPI.Datatype]) -> None:
             each.Free()
 
 
-def _datatype(handle: int) -> MPI.Datatype:
+def _datatype(handle: int, n: int = 1) -> MPI.Datatype:
+    """Return the type of so many elements; one rank may pass DATATYPE_NULL for none of them."""
     datatype = MPI.Datatype.fromhandle(handle)
     if datatype == MPI.DATATYPE_NULL:
+        if not n:
+            return MPI.BYTE
         raise Left
     if _here.duplicates is None or datatype.is_predefined:
         return datatype
@@ -308,13 +312,15 @@ def _own_block(call: Call, side: Side, rank: int) -> tuple[int, int]:
     return side.data + place * extent, call.numbers(side.counts, rank + 1)[rank]
 
 
-def _is_alias(call: Call, rank: int) -> bool:
+def _is_alias(call: Call, rank: int, size: int) -> bool:
     """Return whether a call sends and receives at one address, as MPICH refuses it."""
     send, recv = call.send, call.recv
     if rank != call.root and call.collective in ROOTED:
         return False
     if call.collective in REDUCING:
-        return bool(send.data == recv.data and (send.n or call.form))
+        if send.data != recv.data:
+            return False
+        return any(call.numbers(send.counts, size)) if call.form else bool(send.n)
     if call.collective in SCATTERING:
         return _own_block(call, send, rank) == (recv.data, recv.n) and bool(recv.n)
     if call.collective in GATHERING:
@@ -323,15 +329,16 @@ def _is_alias(call: Call, rank: int) -> bool:
         return False
     if call.form == EQUAL:
         return bool(send.n and recv.n)
-    return send.counts == recv.counts and send.places == recv.places
+    types = send.types == recv.types and send.datatype == recv.datatype
+    return types and send.counts == recv.counts
 
 
 def expect_served(call: Call, rank: int, size: int) -> None:
-    """Raise Left for what MPI refuses, and for what only MPI has; all ranks decide alike."""
+    """Raise Left for what MPI refuses on this rank, and for what only MPI has, on all alike."""
     if not 0 <= call.root < size:
         raise Left
     # Open MPI does not look at addresses, and would wait for the other ranks.
-    if not WIDE_HANDLES and not call.neighbours and call.send.data and _is_alias(call, rank):
+    if not WIDE_HANDLES and not call.neighbours and call.send.data and _is_alias(call, rank, size):
         raise Left
     if call.collective not in REDUCING:
         return

@@ -98,6 +98,7 @@ def _of_grid(dims: Sequence[int], periods: Sequence[int]) -> list[list[int]]:
 def calls_of(comm: MPI.Topocomm, state: State) -> dict[str, NeighbourCall]:
     """Return the calls of a communicator; collective."""
     edges = Edges(comm, _targets(comm, state))
+    state.calls.meet(edges.packed(False, Form.COUNTED), edges.packed(True, Form.COUNTED))
 
     def call(name: str) -> NeighbourCall:
         how = "allgather" in name, CALLS[name]

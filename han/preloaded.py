@@ -119,13 +119,14 @@ def _first(
     return MPI.SUCCESS, calls, request
 
 
-def _rest() -> int:
-    """Return the handle of an inactive request, which MPI can test and free.
+def _rest(handle: int) -> int:
+    """Return the handle of an inactive request of a communicator, which MPI can test and free.
 
     Not one of PROC_NULL: MPICH 5 and Intel MPI take such a request's memory for a persistent
     collective later, and then do not start that one.
     """
-    return MPI.COMM_SELF.Recv_init([None, 0, MPI.BYTE], 0).handle
+    comm = _comms[handle]
+    return comm.Recv_init([None, 0, MPI.BYTE], comm.rank).handle
 
 
 def _failed(handle: int, error: BaseException) -> int:

@@ -63,11 +63,23 @@ def _refusal(operation: int, kind: int) -> int:
     return MPI.SUCCESS
 
 
+@cache
+def _char() -> str:
+    """Return the name of MPI.CHAR, which is no number in the standard, but in all libraries."""
+    one, other = np.array([[1], [128]], np.uint8)
+    if library_refusal(MPI.MAX, MPI.CHAR):
+        return ""
+    MPI.MAX.Reduce_local([one, 1, MPI.CHAR], [other, 1, MPI.CHAR])
+    return "uint8" if other[0] == 128 else "int8"
+
+
 def type_name(datatype: MPI.Datatype) -> str:
     """Return the NumPy name of a predefined MPI type; ``""`` if it has none."""
     if datatype == MPI.BYTE:
         return "byte"
-    if datatype in (MPI.CHAR, MPI.WCHAR, MPI.PACKED):
+    if datatype == MPI.CHAR:
+        return _char()
+    if datatype in (MPI.WCHAR, MPI.PACKED):
         return ""
     try:
         code = datatype.tocode()

@@ -35,7 +35,7 @@ from han.tasks.neighbours import Neighbours
 
 
 class Form(IntEnum):
-    """How a buffer tells its blocks; as in native/python/py_own_blocks.c."""
+    """How a buffer tells its blocks; as in native/door.h."""
 
     EQUAL = 0  # they are alike
     COUNTED = 1  # they have counts of their own

@@ -93,6 +93,10 @@ def test_results_of_requests_are_right_on_several_nodes(built):
     check(start(4, *RUN, built("requests"), HAN_CONFIG="virtual-2x2"))
 
 
+def test_sessions_without_a_world_run_on_mpi_alone(built):
+    check(start(2, *RUN, built("sessions")))
+
+
 def test_arguments_may_be_compared(built):
     check(start(2, *RUN, built("corners"), HAN_CHECK="1"))
     check(start(2, *RUN, built("requests"), HAN_CHECK="1"))

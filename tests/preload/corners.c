@@ -1,7 +1,10 @@
 /* Collectives of a C program, with known results: types, operations, roots, MPI_IN_PLACE, derived types,
  * the program's own operations, communicators that come and go. Prints what is wrong. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <locale.h>
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +60,7 @@ static int sum(void) { return size * (size - 1) / 2; }
 OF_TYPE(double, double, MPI_DOUBLE)
 OF_TYPE(int, int, MPI_INT)
 OF_TYPE(short, short, MPI_SHORT)
+OF_TYPE(char, char, MPI_CHAR) /* no numbers in the standard, but in all libraries */
 
 static void blocks(MPI_Comm comm, int n) {
     int *one = malloc(sizeof *one * n + 1), *all = malloc(sizeof *all * n * size + 1),
@@ -212,6 +216,7 @@ static void everything(MPI_Comm comm) {
             reductions_double(comm, sizes[k]);
             reductions_int(comm, sizes[k]);
             reductions_short(comm, sizes[k]);
+            reductions_char(comm, sizes[k]);
             blocks(comm, sizes[k]);
             own_sizes(comm, sizes[k] / 4, 0);
             own_sizes(comm, sizes[k] / 4, 3);
@@ -262,14 +267,8 @@ static void nested(void) {
     MPI_Comm_free_keyval(&key);
 }
 
-/* What MPI libraries have and han does not. */
+/* What few programs do. */
 static void rare(void) {
-    char a = (char)(rank % 2), b;
-    for (int k = 0; k < 12; k++) {
-        b = -1;
-        MPI_Allreduce(&a, &b, 1, MPI_CHAR, MPI_MAX, MPI_COMM_WORLD);
-        expect(b == (size > 1), "max of characters", k);
-    }
     int data[64], taken[64], ones[64], from[64], to[64];
     MPI_Datatype types[64];
     for (int r = 0; r < size; r++) {
@@ -279,9 +278,72 @@ static void rare(void) {
         to[r] = r * (int)sizeof(int);
         types[r] = MPI_INT;
     }
+    MPI_Op own = MPI_SUM;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    expect(MPI_Op_free(&own) && own == MPI_SUM, "to free MPI_SUM", 0);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Allreduce(&rank, taken, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    expect(taken[0] == sum(), "MPI_SUM that was not freed", 0);
     if (size < 2) return; /* Open MPI may read elsewhere then */
     MPI_Alltoallw(data + 1, ones, from, types, taken, ones, to, types, MPI_COMM_WORLD);
     for (int r = 0; r < size; r++) expect(taken[r] == 10 * r + rank, "places before the buffer", r);
+}
+
+/* One rank gives the same memory, and no type, for nothing: MPICH takes it, and Open MPI the first. */
+static void nothing_at_all(int null_types) {
+    int zeros[64] = {0}, one[64] = {0}, other[64] = {0};
+    MPI_Datatype types[64], nulls[64], same[64];
+    for (int r = 0; r < size; r++) {
+        types[r] = MPI_INT;
+        same[r] = MPI_CHAR;
+        nulls[r] = MPI_DATATYPE_NULL;
+    }
+    for (int k = 0; k < 10; k++) {
+        void *to = rank ? other : one;
+        MPI_Alltoallv(one, zeros, zeros, MPI_INT, to, zeros, zeros, rank ? MPI_INT : MPI_FLOAT,
+                      MPI_COMM_WORLD);
+        MPI_Alltoallw(one, zeros, zeros, types, to, zeros, zeros, same, MPI_COMM_WORLD);
+        MPI_Reduce_scatter(one, to, zeros, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        if (!null_types) continue;
+        MPI_Alltoallw(one, zeros, zeros, rank ? types : nulls, other, zeros, zeros,
+                      rank ? types : nulls, MPI_COMM_WORLD);
+        MPI_Bcast(one, 0, rank ? MPI_INT : MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD);
+    }
+}
+
+/* Two groups, of one rank and of the others. Calls with large counts may be han's library's own. */
+typedef int gatherv_large(const void *, int64_t, MPI_Datatype, void *, const int64_t *,
+                          const intptr_t *, MPI_Datatype, int, MPI_Comm);
+typedef int allgatherv_large(const void *, int64_t, MPI_Datatype, void *, const int64_t *,
+                             const intptr_t *, MPI_Datatype, MPI_Comm);
+static void two_groups(void) {
+    MPI_Comm part, inter;
+    int64_t counts[64];
+    intptr_t places[64];
+    int taken[64];
+    gatherv_large *gatherv = (gatherv_large *)dlsym(RTLD_DEFAULT, "MPI_Gatherv_c");
+    allgatherv_large *allgatherv = (allgatherv_large *)dlsym(RTLD_DEFAULT, "MPI_Allgatherv_c");
+    if (size < 3 || !gatherv || !allgatherv) return;
+    MPI_Comm_split(MPI_COMM_WORLD, rank > 0, rank, &part);
+    MPI_Intercomm_create(part, 0, MPI_COMM_WORLD, !rank, 0, &inter);
+    const int others = rank ? 1 : size - 1, first = !rank;
+    for (int r = 0; r < others; r++) {
+        counts[r] = 1;
+        places[r] = r;
+    }
+    for (int k = 0; k < 10; k++) {
+        memset(taken, -1, sizeof taken);
+        allgatherv(&rank, 1, MPI_INT, taken, counts, places, MPI_INT, inter);
+        for (int r = 0; r < others; r++)
+            expect(taken[r] == first + r, "allgatherv of two groups", r);
+        memset(taken, -1, sizeof taken);
+        gatherv(&rank, 1, MPI_INT, rank ? NULL : taken, rank ? NULL : counts, rank ? NULL : places,
+                MPI_INT, rank ? 0 : MPI_ROOT, inter);
+        for (int r = 0; !rank && r < others; r++)
+            expect(taken[r] == 1 + r, "gatherv of two groups", r);
+    }
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&part);
 }
 
 static int class_of(int code) {
@@ -334,6 +396,8 @@ int main(int argc, char **argv) {
     come_and_go();
     nested();
     rare();
+    nothing_at_all(sizeof(MPI_Comm) == sizeof(int)); /* MPICH */
+    two_groups();
     expect(!strcmp(setlocale(LC_ALL, NULL), "C"), "the locale", 0);
     if (argc > 1) errors();
     if (argc > 2) cut();

@@ -16,7 +16,39 @@ void mpi_barrier_f08_(int *, int *);
 void mpi_comm_free_f08_(int *, int *);
 void mpi_alltoallv_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
 void mpi_alltoallw_(void *, int *, int *, int *, void *, int *, int *, int *, int *, int *);
+void mpi_neighbor_allgather_(void *, int *, int *, void *, int *, int *, int *, int *);
+void mpi_neighbor_alltoallw_(void *, int *, MPI_Aint *, int *, void *, int *, MPI_Aint *, int *,
+                             int *, int *);
+void mpi_ineighbor_alltoallv_(void *, int *, int *, int *, void *, int *, int *, int *, int *,
+                              int *, int *);
 int mpi_fortran_in_place_, mpi_fortran_bottom_; /* common memory of Open MPI's Fortran library */
+
+/* Exchange with both neighbours of a ring; returns how many numbers are wrong. */
+static int neighbours(int rank, int size) {
+    MPI_Comm ring;
+    MPI_Request started;
+    int periodic = 1, wrong = 0, code, request, one = 1, all[2], ones[] = {1, 1};
+    int places[] = {0, 1}, type = MPI_Type_c2f(MPI_INT), types[] = {type, type};
+    MPI_Aint bytes[] = {0, sizeof(int)};
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &periodic, 0, &ring);
+    const int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    int comm = MPI_Comm_c2f(ring), sent[] = {10 * rank, 10 * rank + 1};
+    for (int k = 0; k < 12; k++) {
+        mpi_neighbor_allgather_(&rank, &one, &type, all, &one, &type, &comm, &code);
+        wrong += code || all[0] != left || all[1] != right;
+        all[0] = all[1] = -1;
+        mpi_neighbor_alltoallw_(sent, ones, bytes, types, all, ones, bytes, types, &comm, &code);
+        wrong += code || all[0] != 10 * left + 1 || all[1] != 10 * right;
+        all[0] = all[1] = -1;
+        mpi_ineighbor_alltoallv_(sent, ones, places, &type, all, ones, places, &type, &comm,
+                                 &request, &code);
+        started = MPI_Request_f2c(request);
+        wrong += code || MPI_Wait(&started, MPI_STATUS_IGNORE);
+        wrong += all[0] != 10 * left + 1 || all[1] != 10 * right;
+    }
+    mpi_comm_free_(&comm, &code);
+    return wrong + code;
+}
 
 int main(int argc, char **argv) {
     int rank, size, wrong = 0, code, one = 1, root = 0, all[64];
@@ -71,6 +103,7 @@ int main(int argc, char **argv) {
         mpi_barrier_(&comm, &code);
         mpi_barrier_f08_(&comm, NULL);
     }
+    wrong += neighbours(rank, size);
     mpi_comm_free_f08_(&comm, &code);
     wrong += code || comm != MPI_Comm_c2f(MPI_COMM_NULL);
     MPI_Reduce(rank ? &wrong : MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);

@@ -154,6 +154,15 @@ def neighbours():
         comm.Free()
 
 
+def what_the_library_lacks():
+    """Call a function of MPI 4.1, which mpi4py asks the library for: it may be missing."""
+    try:
+        flag = MPI.Request.Get_status_all([MPI.REQUEST_NULL])
+    except (NotImplementedError, MPI.Exception):
+        flag = MPI.Get_version() < (4, 1)
+    expect(flag, "Get_status_all")
+
+
 def nothing_is_left():
     """All that was set up for communicators that were freed is gone."""
     left = sys.modules.get("han.preloaded")
@@ -172,7 +181,7 @@ def the_end():
     ctypes.pythonapi.Py_AtExit(ctypes.cast(FREE.finish, ctypes.c_void_p))
 
 
-for part in (c_calls, operations, both_doors, threads, neighbours):
+for part in (c_calls, operations, both_doors, threads, neighbours, what_the_library_lacks):
     if part != threads or len(sys.argv) == 2:
         part()
 nothing_is_left()

@@ -1,7 +1,6 @@
 /* MPI's collectives, as C programs call them: each one also nonblocking and persistent. Those of MPI 4
  * with large counts have the same arguments, of another width. */
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "door/inside.h"
@@ -25,49 +24,15 @@ static int serve(han_door_call *c) {
     return code;
 }
 
-static int missing(const char *name) {
-    fprintf(stderr, "han: the MPI library has no %s\n", name);
-    return han_wide() ? ERR_OTHER : ERR_OTHER_MPICH;
-}
-
 /* Call MPI's own function, which an older library may not have. */
 #define CALL(NAME, TYPES, ...)                                              \
     ({                                                                      \
         static void *known;                                                 \
         han_has(&known, "PMPI_" #NAME) ? ((int(*) TYPES)known)(__VA_ARGS__) \
-                                       : missing("MPI_" #NAME);             \
+                                       : han_missing("MPI_" #NAME, comm);   \
     })
 
 /* ---- calls with large counts of libraries that have none -------------------------------------- */
-
-/* The blocks that a call sends and receives: one for each rank, or for each neighbour. */
-typedef struct {
-    int out, in;
-} blocks;
-
-/* The neighbours of a communicator, as its topology tells them; none without one. */
-static blocks neighbours_of(intptr_t comm) {
-    enum { DIST_GRAPH = 3 };
-    const int cart = han_wide() ? 1 : 2, graph = han_wide() ? 2 : 1;
-    int kind = 0, n = 0, rank = 0, weighted;
-    blocks b = {0, 0};
-    (void)HAN_MPIS(Topo_test, (intptr_t, int *), comm, &kind);
-    if (kind == DIST_GRAPH)
-        (void)HAN_MPIS(Dist_graph_neighbors_count, (intptr_t, int *, int *, int *), comm, &b.in,
-                       &b.out, &weighted);
-    if (kind == cart && !HAN_MPIS(Cartdim_get, (intptr_t, int *), comm, &n)) b.in = b.out = 2 * n;
-    if (kind == graph && !HAN_MPIS(Comm_rank, (intptr_t, int *), comm, &rank) &&
-        !HAN_MPIS(Graph_neighbors_count, (intptr_t, int, int *), comm, rank, &n))
-        b.in = b.out = n;
-    return b;
-}
-
-static blocks blocks_of(intptr_t comm, bool neighbours) {
-    int size = 0;
-    if (neighbours) return neighbours_of(comm);
-    (void)HAN_MPIS(Comm_size, (intptr_t, int *), comm, &size);
-    return (blocks){size, size};
-}
 
 /* `n` numbers of 64 bits as ints, in memory that the caller frees; NULL if one does not fit, or there are
  * none. */
@@ -82,24 +47,27 @@ static int *narrowed(const void *numbers, int n, bool *fit) {
     *fit = *fit && found;
     return found;
 }
-/* Counts that only the root gives. */
+/* Counts that only the root gives. It is MPI_ROOT in the root's group of an inter-communicator. */
 static const void *of_root(intptr_t comm, int root, const void *numbers) {
-    int rank = 0;
+    enum { LARGEST_ROOT = -3 }; /* all libraries' MPI_PROC_NULL is larger */
+    int rank = 0, inter = 0;
+    (void)HAN_MPIS(Comm_test_inter, (intptr_t, int *), comm, &inter);
+    if (inter) return root <= LARGEST_ROOT ? numbers : NULL;
     return !HAN_MPIS(Comm_rank, (intptr_t, int *), comm, &rank) && rank == root ? numbers : NULL;
 }
 /* Call MPI's function with ints: `a` and `b` for the counts and displacements of what is sent, `c` and
  * `d` for those of what is received, if the LARGEST count and all of these fit. MPI reads them until a
  * request is complete, of which nobody tells the door: they are kept then. */
-#define CALL_SMALL(NAME, WHEN, NEAR, TYPES, LARGEST, A, B, C, D, ...)         \
-    ({                                                                        \
-        bool fit = (LARGEST) <= INT_MAX;                                      \
-        const blocks all = blocks_of(comm, NEAR);                             \
-        int *a = narrowed(A, all.out, &fit), *b = narrowed(B, all.out, &fit); \
-        int *c = narrowed(C, all.in, &fit), *d = narrowed(D, all.in, &fit);   \
-        int small_code = fit ? CALL(NAME, TYPES, __VA_ARGS__) : ERR_COUNT;    \
-        if (WHEN == HAN_DOOR_NOW || !fit) free(a), free(b), free(c), free(d); \
-        (void)a, (void)b, (void)c, (void)d;                                   \
-        small_code;                                                           \
+#define CALL_SMALL(NAME, WHEN, NEAR, TYPES, LARGEST, A, B, C, D, ...)                           \
+    ({                                                                                          \
+        bool fit = (LARGEST) <= INT_MAX;                                                        \
+        const han_blocks all = han_blocks_of(comm, NEAR);                                       \
+        int *a = narrowed(A, all.out, &fit), *b = narrowed(B, all.out, &fit);                   \
+        int *c = narrowed(C, all.in, &fit), *d = narrowed(D, all.in, &fit);                     \
+        int small_code = fit ? CALL(NAME, TYPES, __VA_ARGS__) : han_door_fail(comm, ERR_COUNT); \
+        if (WHEN == HAN_DOOR_NOW || !fit) free(a), free(b), free(c), free(d);                   \
+        (void)a, (void)b, (void)c, (void)d;                                                     \
+        small_code;                                                                             \
     })
 
 /* ---- what defines a call ---------------------------------------------------------------------- */
@@ -267,9 +235,6 @@ DEFINE_NEIGHBOURS(alltoallv, ALLTOALLV,
                   LIST(0, n_send, from, n_recv, to), .collective = HAN_C_ALLTOALLV,
                   .form = HAN_DOOR_COUNTED, .send = SIDES(send, n_send, from, send_type),
                   .recv = SIDES(recv, n_recv, to, recv_type), .comm = H(comm))
-/* Its places are addresses. */
-#define ALLTOALLW_FAR(N, D) ALLTOALLW(N, intptr_t)
-#define ALLTOALLW_FAR_TYPES(N, D) ALLTOALLW_TYPES(N, intptr_t)
 DEFINE_NEIGHBOURS(alltoallw, ALLTOALLW_FAR,
                   LIST(send, n_send, from, send_types, recv, n_recv, to, recv_types, comm),
                   LIST(send, a, from, send_types, recv, c, to, recv_types, comm),

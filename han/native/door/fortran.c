@@ -127,6 +127,8 @@ DEFINE_ROOTED(scatter, Scatter)
            type_of(send_type), buffer(recv), *n_recv, type_of(recv_type), comm_of(comm))
 DEFINE_BLOCKS(allgather, Allgather)
 DEFINE_BLOCKS(alltoall, Alltoall)
+DEFINE_BLOCKS(neighbor_allgather, Neighbor_allgather)
+DEFINE_BLOCKS(neighbor_alltoall, Neighbor_alltoall)
 
 DEFINE(reduce_scatter, Reduce_scatter,
        LIST(void *send, void *recv, int *counts, int *type, int *op, int *comm),
@@ -144,48 +146,59 @@ DEFINE(scatterv, Scatterv,
        LIST(send, counts, places, send_type, recv, n_recv, recv_type, root, comm), buffer(send),
        counts, places, type_of(send_type), buffer(recv), *n_recv, type_of(recv_type), *root,
        comm_of(comm))
-DEFINE(allgatherv, Allgatherv,
-       LIST(void *send, int *n_send, int *send_type, void *recv, int *counts, int *places,
-            int *recv_type, int *comm),
-       LIST(send, n_send, send_type, recv, counts, places, recv_type, comm), buffer(send), *n_send,
-       type_of(send_type), buffer(recv), counts, places, type_of(recv_type), comm_of(comm))
-DEFINE(alltoallv, Alltoallv,
-       LIST(void *send, int *n_send, int *from, int *send_type, void *recv, int *n_recv, int *to,
-            int *recv_type, int *comm),
-       LIST(send, n_send, from, send_type, recv, n_recv, to, recv_type, comm), buffer(send), n_send,
-       from, type_of(send_type), buffer(recv), n_recv, to, type_of(recv_type), comm_of(comm))
+#define DEFINE_ALLGATHERV(NAME, C)                                                             \
+    DEFINE(NAME, C,                                                                            \
+           LIST(void *send, int *n_send, int *send_type, void *recv, int *counts, int *places, \
+                int *recv_type, int *comm),                                                    \
+           LIST(send, n_send, send_type, recv, counts, places, recv_type, comm), buffer(send), \
+           *n_send, type_of(send_type), buffer(recv), counts, places, type_of(recv_type),      \
+           comm_of(comm))
+DEFINE_ALLGATHERV(allgatherv, Allgatherv)
+DEFINE_ALLGATHERV(neighbor_allgatherv, Neighbor_allgatherv)
+#define DEFINE_ALLTOALLV(NAME, C)                                                                \
+    DEFINE(NAME, C,                                                                              \
+           LIST(void *send, int *n_send, int *from, int *send_type, void *recv, int *n_recv,     \
+                int *to, int *recv_type, int *comm),                                             \
+           LIST(send, n_send, from, send_type, recv, n_recv, to, recv_type, comm), buffer(send), \
+           n_send, from, type_of(send_type), buffer(recv), n_recv, to, type_of(recv_type),       \
+           comm_of(comm))
+DEFINE_ALLTOALLV(alltoallv, Alltoallv)
+DEFINE_ALLTOALLV(neighbor_alltoallv, Neighbor_alltoallv)
 
-/* Types of all ranks, in memory that the caller frees. */
-static intptr_t *types_of(const int *types, const int *comm) {
-    int size = 0;
-    (void)HAN_MPIS(Comm_size, (intptr_t, int *), comm_of(comm), &size);
-    intptr_t *found = calloc((size_t)size + 1, sizeof *found);
-    for (int r = 0; found && r < size; r++) found[r] = type_of(&types[r]);
+/* Types of blocks, in memory that the caller frees. */
+static intptr_t *types_of(const int *types, int n) {
+    intptr_t *found = calloc((size_t)n + 1, sizeof *found);
+    for (int k = 0; found && k < n; k++) found[k] = type_of(&types[k]);
     return found;
 }
 /* The code of a call with types. With MPI_IN_PLACE nothing else is said of what is sent. MPI may read
  * the types until a request is complete, of which nobody tells the door: they are KEPT then. */
-#define TYPED(KEPT, CALL)                                                         \
-    ({                                                                            \
-        intptr_t *sent = is(&in_place, send) ? NULL : types_of(send_types, comm); \
-        intptr_t *taken = types_of(recv_types, comm);                             \
-        int typed_code = CALL;                                                    \
-        if (!KEPT) free(sent), free(taken);                                       \
-        typed_code;                                                               \
+#define TYPED(KEPT, NEAR, CALL)                                                      \
+    ({                                                                               \
+        const han_blocks all = han_blocks_of(comm_of(comm), NEAR);                   \
+        intptr_t *sent = is(&in_place, send) ? NULL : types_of(send_types, all.out); \
+        intptr_t *taken = types_of(recv_types, all.in);                              \
+        int typed_code = CALL;                                                       \
+        if (!KEPT) free(sent), free(taken);                                          \
+        typed_code;                                                                  \
     })
-#define W_PARAMETERS                                                                       \
-    void *send, int *n_send, int *from, int *send_types, void *recv, int *n_recv, int *to, \
-        int *recv_types, int *comm
+/* PLACE: the type of places. */
+#define DEFINE_TYPED(NAME, C, PLACE, NEAR)                                                       \
+    FUNCTION(NAME, W_PARAMETERS(PLACE), LIST(W_ARGUMENTS), TYPED(false, NEAR, MPI_##C(W_OF_C)))  \
+    FUNCTION(i##NAME, LIST(W_PARAMETERS(PLACE), int *request), LIST(W_ARGUMENTS, request),       \
+             TYPED(true, NEAR, REQUEST(MPI_I##NAME(W_OF_C, &made))))                             \
+    FUNCTION(NAME##_init, LIST(W_PARAMETERS(PLACE), int *info, int *request),                    \
+             LIST(W_ARGUMENTS, info, request),                                                   \
+             TYPED(true, NEAR,                                                                   \
+                   REQUEST(MPI_##C##_init(W_OF_C, HAN_MPIS_OF(intptr_t, Info_f2c, (int), *info), \
+                                          &made))))
+#define W_PARAMETERS(PLACE)                                                              \
+    LIST(void *send, int *n_send, PLACE *from, int *send_types, void *recv, int *n_recv, \
+         PLACE *to, int *recv_types, int *comm)
 #define W_ARGUMENTS send, n_send, from, send_types, recv, n_recv, to, recv_types, comm
 #define W_OF_C buffer(send), n_send, from, sent, buffer(recv), n_recv, to, taken, comm_of(comm)
-FUNCTION(alltoallw, LIST(W_PARAMETERS), LIST(W_ARGUMENTS), TYPED(false, MPI_Alltoallw(W_OF_C)))
-FUNCTION(ialltoallw, LIST(W_PARAMETERS, int *request), LIST(W_ARGUMENTS, request),
-         TYPED(true, REQUEST(MPI_Ialltoallw(W_OF_C, &made))))
-FUNCTION(alltoallw_init, LIST(W_PARAMETERS, int *info, int *request),
-         LIST(W_ARGUMENTS, info, request),
-         TYPED(true,
-               REQUEST(MPI_Alltoallw_init(W_OF_C, HAN_MPIS_OF(intptr_t, Info_f2c, (int), *info),
-                                          &made))))
+DEFINE_TYPED(alltoallw, Alltoallw, int, false)
+DEFINE_TYPED(neighbor_alltoallw, Neighbor_alltoallw, intptr_t, true)
 
 /* ---- ends ----------------------------------------------------------------------------------- */
 

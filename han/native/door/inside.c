@@ -21,13 +21,13 @@ enum { SETTLED_WORLD = 7, SETTLED = 100 };
 /* The same, or what a test has set for all ranks. */
 static unsigned settled(han_handle comm) {
     static unsigned number = UINT_MAX;
-    static han_handle world;
-    if (!world) {
+    static bool asked;
+    if (!asked) {
         const char *said = getenv("HAN_TEST_SETTLED");
         number = said ? (unsigned)atoi(said) : UINT_MAX;
-        world = han_constant("ompi_mpi_comm_world", 0x101, 0x44000000);
+        asked = true;
     }
-    return number != UINT_MAX ? number : comm == world ? SETTLED_WORLD : SETTLED;
+    return number != UINT_MAX ? number : comm == han_world() ? SETTLED_WORLD : SETTLED;
 }
 
 typedef struct {
@@ -187,6 +187,26 @@ intptr_t han_constant(const char *symbol, intptr_t standard, int mpich) {
     return at ? (intptr_t)at : han_wide() ? standard : mpich;
 }
 
+han_handle han_world(void) {
+    static han_handle world;
+    if (!world) world = han_constant("ompi_mpi_comm_world", 0x101, 0x44000000);
+    return world;
+}
+
+int han_door_fail(intptr_t comm, int class) {
+    (void)HAN_MPIS(Comm_call_errhandler, (intptr_t, int), comm, class);
+    return class;
+}
+int han_door_fail_other(intptr_t comm) {
+    enum { OTHER_MPICH = 15, OTHER = 16 };
+    return han_door_fail(comm, han_wide() ? OTHER : OTHER_MPICH);
+}
+
+int han_missing(const char *name, intptr_t comm) {
+    fprintf(stderr, "han: the MPI library has no %s\n", name);
+    return han_door_fail_other(comm);
+}
+
 /* Whether all ranks of a communicator say yes; collective. */
 static bool all_say(han_handle comm, bool yes) {
     int mine = yes, least = 0;
@@ -206,6 +226,9 @@ static bool is_null(han_handle comm) {
 /* Whether this process has han, which the first call tries to find. A thread must not wait for Python's
  * lock with another lock held, as a caller of MPI may hold Python's. */
 static bool has_han(void) {
+    int world =
+        0; /* han's Python needs MPI_COMM_SELF, which a program of sessions alone does not have */
+    if (HAN_MPIS(Initialized, (int *), &world) || !world) return false;
     if (api || shut) return !shut;
     if (han_door_python_runs() && !starting) {
         han_door_at_pythons_end(take_leave);
@@ -247,7 +270,7 @@ int han_door_serve(han_door_call *c) {
 int han_door_start(void *persistent, han_handle *active) {
     if (ended) {
         fprintf(stderr, "han: MPI_Start: Python has ended, and with it han's requests\n");
-        return han_wide() ? ERR_OTHER : ERR_OTHER_MPICH;
+        return han_door_fail_other(han_world());
     }
     own++;
     int code = api->start(persistent, active);

@@ -4,9 +4,6 @@
 
 #include "door.h"
 
-/* MPI's class of other errors. */
-enum { ERR_OTHER_MPICH = 15, ERR_OTHER = 16 };
-
 #define HAN_PUBLIC __attribute__((visibility("default")))
 
 /* A symbol of the MPI library, or NULL. */
@@ -15,6 +12,20 @@ void *han_find(const char *name);
 void *han_mpis(void **known, const char *name);
 /* Whether MPI has a function. */
 bool han_has(void **known, const char *name);
+/* Tell the handler of a communicator an error; returns its class. Without one of MPI's standard that all
+ * libraries number alike it is MPI_ERR_OTHER. */
+int han_door_fail(intptr_t comm, int class);
+int han_door_fail_other(intptr_t comm);
+/* A library lacks a function that the program has called: say so, and fail. */
+int han_missing(const char *name, intptr_t comm);
+/* MPI_COMM_WORLD. */
+han_handle han_world(void);
+/* The blocks that a call sends and receives: one for each rank, which are the remote ones of an
+ * inter-communicator, or for each neighbour. */
+typedef struct {
+    int out, in;
+} han_blocks;
+han_blocks han_blocks_of(intptr_t comm, bool neighbours);
 /* Call MPI's own function of this name. */
 #define HAN_MPIS_OF(RESULT, NAME, TYPES, ...)                                              \
     ({                                                                                     \

@@ -1,5 +1,7 @@
 /* The program's own operations. MPI frees one when no call needs it any more; of han's calls it does not
  * know. So an operation is freed later if calls of han are under way, or may be started again. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -9,6 +11,14 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static han_handle *waiting; /* to be freed */
 static size_t n_waiting;
+
+/* Whether an operation is MPI's own, which MPI does not free: Open MPI's are in the library's memory. */
+static bool is_predefined(han_handle op) {
+    enum { MOST_OF_STANDARD = 0xfff, BUILT_IN = 1 }; /* of MPICH: the two upper bits */
+    Dl_info of;
+    if (!han_wide()) return (unsigned)op >> 30 == BUILT_IN;
+    return (uintptr_t)op <= MOST_OF_STANDARD || dladdr((void *)op, &of);
+}
 
 static bool in_use(void) { return han_door_has_persistent() || han_door_busy(); }
 
@@ -39,10 +49,11 @@ HAN_PUBLIC int MPI_Op_free(void *op) {
     static han_handle null;
     if (!null) null = han_constant("ompi_mpi_op_null", 0x20, 0x18000000);
     const han_handle freed = han_wide() ? *(intptr_t *)op : *(int *)op;
+    if (freed == null || is_predefined(freed)) return HAN_MPIS(Op_free, (void *), op);
     size_t n;
     pthread_mutex_lock(&lock);
     const bool used = in_use();
-    const bool later = used && freed != null && postpone(freed);
+    const bool later = used && postpone(freed);
     han_handle *all = taken(&n, used);
     pthread_mutex_unlock(&lock);
     for (size_t k = 0; k < n; k++) (void)free_now(all[k]);

@@ -50,6 +50,10 @@
     const void *, const N *, const D *, const void *, void *, const N *, const D *, const void *, \
         intptr_t
 
+/* Neighbours' places are addresses. */
+#define ALLTOALLW_FAR(N, D) ALLTOALLW(N, intptr_t)
+#define ALLTOALLW_FAR_TYPES(N, D) ALLTOALLW_TYPES(N, intptr_t)
+
 /* X(name, the same in lower case, parameters) */
 #define HAN_DOOR_COLLECTIVES(X)                             \
     X(Bcast, bcast, ROOTED)                                 \
@@ -67,6 +71,11 @@
     X(Allgatherv, allgatherv, ALLGATHERV)                   \
     X(Reduce_scatter, reduce_scatter, SCATTERED)            \
     X(Alltoallv, alltoallv, ALLTOALLV)                      \
-    X(Alltoallw, alltoallw, ALLTOALLW)
+    X(Alltoallw, alltoallw, ALLTOALLW)                      \
+    X(Neighbor_allgather, neighbor_allgather, BLOCKS)       \
+    X(Neighbor_alltoall, neighbor_alltoall, BLOCKS)         \
+    X(Neighbor_allgatherv, neighbor_allgatherv, ALLGATHERV) \
+    X(Neighbor_alltoallv, neighbor_alltoallv, ALLTOALLV)    \
+    X(Neighbor_alltoallw, neighbor_alltoallw, ALLTOALLW_FAR)
 
 #endif

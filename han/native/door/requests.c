@@ -192,28 +192,30 @@ HAN_PUBLIC int MPI_Request_get_status(intptr_t request, int *flag, void *status)
                     one && one->runs ? one->active : h, flag, status);
 }
 
-/* A copy of an array of requests, which the caller frees. NULL: the array itself will do, as none of han's
- * persistent requests is among them. */
-static void *copied(int n, const void *requests) {
+void *han_door_copied(const void *requests, int n, enum han_cells cells) {
     if (!han_door_has_persistent() || !requests || n < 1) return NULL;
-    const size_t bytes = (size_t)n * (han_wide() ? sizeof(intptr_t) : sizeof(int));
+    const bool pointers = han_wide() && cells == HAN_C_CELLS;
+    const size_t bytes = (size_t)n * (pointers ? sizeof(intptr_t) : sizeof(int));
     void *copy = malloc(bytes);
     if (copy) return memcpy(copy, requests, bytes);
     fprintf(stderr, "han: no memory for %d requests\n", n);
     abort();
 }
 
-/* Those of MPI 4.1 that only look at requests. Other threads may look at the same array. */
-#define DEFINE_LOOK(NAME, PARAMETERS, TYPES, ARGUMENTS)                     \
-    HAN_PUBLIC int MPI_Request_get_status_##NAME(PARAMETERS) {              \
-        han_shown s;                                                        \
-        void *copy = copied(n, given);                                      \
-        const void *requests = copy ? copy : given;                         \
-        han_door_show(&s, copy, n, HAN_C_CELLS);                            \
-        int code = HAN_MPIS(Request_get_status_##NAME, (TYPES), ARGUMENTS); \
-        han_door_hide(&s);                                                  \
-        free(copy);                                                         \
-        return code;                                                        \
+/* Those of MPI 4.1, which an older library may not have: they only look at requests. */
+#define DEFINE_LOOK(NAME, PARAMETERS, TYPES, ARGUMENTS)                       \
+    HAN_PUBLIC int MPI_Request_get_status_##NAME(PARAMETERS) {                \
+        static void *known;                                                   \
+        if (!han_has(&known, "PMPI_Request_get_status_" #NAME))               \
+            return han_missing("MPI_Request_get_status_" #NAME, han_world()); \
+        han_shown s;                                                          \
+        void *copy = han_door_copied(given, n, HAN_C_CELLS);                  \
+        const void *requests = copy ? copy : given;                           \
+        han_door_show(&s, copy, n, HAN_C_CELLS);                              \
+        int code = ((int (*)(TYPES))known)(ARGUMENTS);                        \
+        han_door_hide(&s);                                                    \
+        free(copy);                                                           \
+        return code;                                                          \
     }
 DEFINE_LOOK(all, LIST(int n, const void *given, int *flag, void *statuses),
             LIST(int, const void *, int *, void *), LIST(n, requests, flag, statuses))

@@ -26,6 +26,9 @@ void han_door_finish_all(void *requests, int n, enum han_cells, bool block);
 /* Put MPI's handles of what is under way into an array, and afterwards the program's own back. */
 void han_door_show(han_shown *, void *requests, int n, enum han_cells);
 void han_door_hide(han_shown *);
+/* A copy of an array that the program only looks at, maybe in several threads; the caller frees it. NULL:
+ * the array itself will do, as there are no persistent requests. */
+void *han_door_copied(const void *requests, int n, enum han_cells);
 /* Start requests: those of han, and the others by MPI. */
 int han_door_start_all(void *requests, int n, enum han_cells);
 /* Release a persistent request of han, if it is one; MPI then frees the handle. */

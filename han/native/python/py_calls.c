@@ -20,6 +20,7 @@ typedef struct {
     EngineObject *engine;
     PyObject *request; /* the class of requests that nonblocking calls return */
     han_caller caller;
+    PyObject *edges[2];      /* for calls of the C door: see han_py_calls_edges */
     unsigned long long hits; /* calls that found their plan here */
     han_py_look_up plans;
 } CallsObject;
@@ -179,6 +180,11 @@ const han_caller *han_py_calls_caller(PyObject *calls) { return &((CallsObject *
 
 EngineObject *han_py_calls_engine(PyObject *calls) { return ((CallsObject *)calls)->engine; }
 
+const han_edges *han_py_calls_edges(PyObject *calls, bool same) {
+    CallsObject *self = (CallsObject *)calls;
+    return self->edges[same] ? han_edges_of(&self->caller, self->edges[same]) : NULL;
+}
+
 PlanObject *han_py_calls_known(PyObject *calls, const han_call *c) {
     CallsObject *self = (CallsObject *)calls;
     uint64_t bound = han_py_look_up_bound(&self->plans, c->key.nbytes);
@@ -234,6 +240,14 @@ PyObject *han_py_calls_request(PyObject *calls, han_call *c, bool again) {
 COLLECTIVES(DEFINE_METHODS)
 DEFINE_METHOD(recvcounts, recvcounts, ALLGATHER, 2, blocking)
 DEFINE_METHOD(gather_up_to, gather_up_to, GATHERV, 3, blocking)
+
+static PyObject *calls_meet(CallsObject *self, PyObject *args) {
+    PyObject *own, *same;
+    if (!PyArg_ParseTuple(args, "SS", &own, &same)) return NULL;
+    Py_XSETREF(self->edges[false], Py_NewRef(own));
+    Py_XSETREF(self->edges[true], Py_NewRef(same));
+    Py_RETURN_NONE;
+}
 
 static PyObject *calls_clear(CallsObject *self, PyObject *Py_UNUSED(none)) {
     han_py_look_up_clear(&self->plans);
@@ -298,6 +312,7 @@ static void calls_dealloc(CallsObject *self) {
     (void)calls_tp_clear(self);
     Py_XDECREF(self->caller.reader);
     Py_XDECREF(self->request);
+    for (int same = 0; same < 2; same++) Py_XDECREF(self->edges[same]);
     han_py_look_up_close(&self->plans);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -321,6 +336,9 @@ static PyMethodDef calls_methods[] = {
         "add", calls_add, METH_VARARGS, "$self, plan, collective, root, op, key, uneven, /",
         "Enter a plan, or a function that makes persistent requests; `op` may be None, `key` is "
         "(bound of its class, kind, handle), `uneven` says whether blocks differ in size."),
+    HAN_METHOD("meet", calls_meet, METH_VARARGS, "$self, own, same, /",
+               "Take the neighbours of this rank, to whom blocks of their `own` or the `same` go, "
+               "for the C door."),
     HAN_METHOD("clear", calls_clear, METH_NOARGS, "$self, /", "Remove all plans."),
     {NULL, NULL, 0, NULL},
 };

@@ -24,7 +24,7 @@ static struct {
     PyObject *free;   /* (comm) -> code */
     PyObject *forget; /* (op) */
     PyObject *end;    /* () */
-    PyObject *rest;   /* () -> the handle of a request that is inactive */
+    PyObject *rest;   /* (comm) -> the handle of a request that is inactive */
     PyObject *ops;    /* the objects of operations, by their handles */
     han_handle op[MOST_OPS]; /* some of these; 0: none */
     PyObject *op_object[MOST_OPS];
@@ -34,9 +34,10 @@ static struct {
 
 /* ---- a repeated call ------------------------------------------------------------------------ */
 
+/* Other threads may learn and forget operations meanwhile, under Python's lock. */
 static PyObject *op_of(han_handle op) {
     for (int k = 0; k < MOST_OPS; k++)
-        if (door.op[k] == op) return door.op_object[k];
+        if (__atomic_load_n(&door.op[k], __ATOMIC_ACQUIRE) == op) return door.op_object[k];
     return NULL;
 }
 
@@ -60,13 +61,13 @@ static void learn_op(han_handle op) {
     Py_XDECREF(key);
     if (!object) return;
     door.op_object[k] = Py_NewRef(object);
-    door.op[k] = op;
+    __atomic_store_n(&door.op[k], op, __ATOMIC_RELEASE);
 }
 
 static void unlearn_op(han_handle op) {
     for (int k = 0; k < MOST_OPS; k++)
         if (door.op[k] == op) {
-            door.op[k] = 0;
+            __atomic_store_n(&door.op[k], 0, __ATOMIC_RELEASE);
             Py_CLEAR(door.op_object[k]);
         }
 }
@@ -75,6 +76,7 @@ static void unlearn_op(han_handle op) {
 typedef struct {
     PyGILState_STATE lock;
     PyObject *type, *value, *trace;
+    bool interrupted;
 } entered;
 
 static entered enter(void) {
@@ -85,7 +87,15 @@ static entered enter(void) {
 
 static void leave(entered e) {
     PyErr_Restore(e.type, e.value, e.trace);
+    if (e.interrupted) PyErr_SetInterrupt();
     PyGILState_Release(e.lock);
+}
+
+/* Whether Python was interrupted by a signal (Ctrl-C), of which the program hears after the call. */
+static bool was_interrupted(entered *e) {
+    if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return false;
+    PyErr_Clear();
+    return e->interrupted = true;
 }
 
 /* MPI's code that a function of Python returns; drops the answer. With an exception, `other`. */
@@ -146,7 +156,7 @@ static int give_started(PyObject *request, han_door_call *d) {
 
 /* Give the door a persistent request. */
 static int give_persistent(PyObject *request, han_door_call *d) {
-    PyObject *handle = PyObject_CallNoArgs(door.rest);
+    PyObject *handle = PyObject_CallFunction(door.rest, "K", shown(d->comm));
     persistent *made = handle ? PyMem_Malloc(sizeof *made) : NULL;
     if (handle && !made) PyErr_NoMemory();
     if (made) {
@@ -165,7 +175,9 @@ static int give(PyObject *request, han_door_call *d) {
 /* Make the request of a call that was read: whether its plan is known. */
 static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
     entered python = enter();
-    PyObject *made = han_py_calls_request(calls, c, d->when == HAN_DOOR_STARTED);
+    PyObject *made;
+    do made = han_py_calls_request(calls, c, d->when == HAN_DOOR_STARTED);
+    while (!made && was_interrupted(&python));
     bool known = made != Py_False;
     *code = 0;
     if (!made && d->when == HAN_DOOR_STARTED && PyErr_ExceptionMatches(PyExc_MemoryError)) {
@@ -182,7 +194,13 @@ static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
 static int start(void *given, han_handle *active) {
     const persistent *p = given;
     entered python = enter();
-    PyObject *answer = han_py_start(p->request);
+    PyObject *answer;
+    do answer = han_py_start(p->request);
+    while (!answer && was_interrupted(&python));
+    if (answer && han_request_handle(p->request) == han_request_class.null) {
+        Py_CLEAR(answer);
+        PyErr_SetString(PyExc_SystemError, "the MPI library makes no request");
+    }
     int code = answer ? 0 : code_of_error(p->comm);
     *active = handle_of(han_request_handle(p->request));
     Py_XDECREF(answer);
@@ -196,7 +214,10 @@ static int finish(han_handle handle, bool block) {
     entered python = enter();
     PyObject *request = Py_XNewRef(han_token_owner(shown(handle)));
     const bool before = han_py_set_deaf(true);
-    int done = request ? han_request_finish(request, block) : -1;
+    int done = -1;
+    do
+        if (request) done = han_request_finish(request, block);
+    while (done < 0 && was_interrupted(&python));
     (void)han_py_set_deaf(before);
     if (done < 0) PyErr_Clear();
     if (done > 0) han_request_let_go(request);
@@ -224,12 +245,14 @@ static bool again(void *calls, han_door_call *d, int *code) {
     const han_caller *caller = han_py_calls_caller(calls);
     EngineObject *engine = han_py_calls_engine(calls);
     uint64_t few[HAN_OWN_NUMBERS * FEW], *sizes = few;
-    const size_t n = d->form ? HAN_OWN_NUMBERS * (size_t)caller->size : 0;
-    if (!engine || d->neighbours) return false;
+    const size_t n = d->form || d->neighbours ? HAN_OWN_NUMBERS * (size_t)caller->size : 0;
+    const han_edges *edges =
+        d->neighbours ? han_py_calls_edges(calls, d->collective == HAN_C_ALLGATHER) : NULL;
+    if (!engine) return false;
     if (n > HAN_OWN_NUMBERS * FEW && !(sizes = malloc(n * sizeof *sizes))) return false;
     memset(sizes, 0, n * sizeof *sizes);
     han_call c = {.key = {.collective = d->collective, .op = d->op ? op_of(d->op) : NULL}};
-    bool known = han_door_read(caller, d, engine->mpi.in_place, sizes, &c) &&
+    bool known = han_door_read(caller, d, engine->mpi.in_place, sizes, edges, &c) &&
                  (d->when ? requested(calls, d, &c, code) : run(calls, d, &c, code));
     if (sizes != few) free(sizes);
     return known;

@@ -142,26 +142,56 @@ static int64_t number(const void *numbers, bool large, int32_t k) {
     return large ? ((const int64_t *)numbers)[k] : ((const int *)numbers)[k];
 }
 
-/* Read the bytes and the places of blocks, in rank order: whether all are such as C runs. Without
- * places they are contiguous. */
-static bool reads_sizes(const han_caller *self, const han_door_side *side, bool large,
-                        han_buffer *b, uint64_t *bytes, uint64_t *places) {
+static han_handle type_of(const han_caller *self, const void *types, int32_t k) {
+    return self->reader->mpi.wide ? ((const intptr_t *)types)[k] : ((const int *)types)[k];
+}
+
+/* How one side of a call tells its blocks. */
+typedef struct {
+    const han_door_side *side;
+    const int32_t *ranks; /* of the blocks, negative ones are none; NULL: in rank order */
+    int32_t n;
+    enum han_door_form form;
+    bool large, far; /* of 64 bits: the counts, and the places */
+    bool same;       /* each block is the whole buffer */
+} told;
+
+static told of_ranks(const han_caller *self, const han_door_call *d, const han_door_side *side) {
+    return (told){side, NULL, self->size, d->form, d->large, d->large, false};
+}
+
+/* Read the bytes and the places of blocks by their ranks: whether all are such as C runs. Those of one
+ * rank must be contiguous. Without places blocks are in order. */
+static bool reads_sizes(const han_caller *self, told t, han_buffer *b, uint64_t *bytes,
+                        uint64_t *places) {
     uint64_t at = 0, reach = 0;
-    b->element = element_of(self, side->type);
-    if (!b->element || !side->counts) return false;
-    const uint64_t size = b->element->size;
-    for (int32_t r = 0; r < self->size; r++) {
-        int64_t n = number(side->counts, large, r);
-        int64_t place = side->places ? number(side->places, large, r) : (int64_t)at;
-        if (n < 0 || place < 0 || (uint64_t)n * size > INT32_MAX) return false;
+    const bool typed = t.form == HAN_DOOR_TYPED;
+    if (t.n && !typed && !(b->element = element_of(self, t.side->type))) return false;
+    if (t.n && t.form != HAN_DOOR_EQUAL && !t.side->counts) return false;
+    for (int32_t k = 0; k < t.n; k++) {
+        const int32_t r = t.ranks ? t.ranks[k] : k;
+        const int64_t n = t.form ? number(t.side->counts, t.large, k) : t.side->n;
+        if (n < 0) return false;
+        if (!n) continue;
+        if (typed && !(b->element = element_of(self, type_of(self, t.side->types, k))))
+            return false;
+        const uint64_t size = b->element->size;
+        int64_t place = t.same           ? 0
+                        : t.side->places ? number(t.side->places, t.far, k)
+                                         : (int64_t)at;
         at += (uint64_t)n;
-        bytes[r] = (uint64_t)n * size;
-        places[r] = (uint64_t)place * size;
-        if (n && places[r] + bytes[r] > reach) reach = places[r] + bytes[r];
+        if (place < 0 || (uint64_t)n * size > INT32_MAX) return false;
+        if (!typed) place *= (int64_t)size;
+        if (r < 0) continue;
+        if (!bytes[r]) places[r] = (uint64_t)place;
+        if (places[r] + bytes[r] != (uint64_t)place) return false;
+        bytes[r] += (uint64_t)n * size;
+        if (bytes[r] > INT32_MAX) return false;
+        if (places[r] + bytes[r] > reach) reach = places[r] + bytes[r];
     }
-    b->data = (uint8_t *)(uintptr_t)side->data;
+    b->data = (uint8_t *)(uintptr_t)t.side->data;
     b->nbytes = reach;
-    return side->data || !reach;
+    return t.side->data || !reach;
 }
 
 /* The sizes of an allgather, and of a reduce-scatter: all ranks know them. */
@@ -178,7 +208,8 @@ static bool knows_sizes(const han_caller *self, han_call *c) {
 static bool read_allgatherv(const han_caller *self, const han_door_call *d, bool in_place,
                             han_call *c) {
     uint64_t *bytes = c->counts, *places = bytes + self->size;
-    if (!reads_sizes(self, &d->recv, d->large, &c->recv, bytes, places) || !knows_sizes(self, c))
+    if (!reads_sizes(self, of_ranks(self, d, &d->recv), &c->recv, bytes, places) ||
+        !knows_sizes(self, c))
         return false;
     if (in_place) {
         c->send.data = c->recv.data + places[self->rank];
@@ -190,7 +221,7 @@ static bool read_allgatherv(const han_caller *self, const han_door_call *d, bool
 static bool read_reduce_scatter(const han_caller *self, const han_door_call *d, bool in_place,
                                 han_call *c) {
     uint64_t *bytes = c->counts, *places = bytes + self->size, largest;
-    if (in_place || !reads_sizes(self, &d->send, d->large, &c->send, bytes, places) ||
+    if (in_place || !reads_sizes(self, of_ranks(self, d, &d->send), &c->send, bytes, places) ||
         !knows_sizes(self, c))
         return false;
     c->recv = c->send;
@@ -207,30 +238,34 @@ static bool reads_own(const han_caller *self, const han_door_side *side, han_buf
     return true;
 }
 
-/* The sizes of blocks that only their sender and their receiver know. */
-static bool read_own_sizes(const han_caller *self, const han_door_call *d, const void *in_place,
-                           han_call *c) {
-    const han_own_blocks b = han_own_blocks_of(c->counts, self->size);
-    const int32_t root = d->root, me = self->rank;
+static han_own_blocks own_blocks(const han_caller *self, han_call *c) {
     c->key.nbytes = HAN_OWN_NBYTES;
     c->key.uneven = true;
     c->numbers = HAN_OWN_NUMBERS * (uint32_t)self->size;
+    return han_own_blocks_of(c->counts, self->size);
+}
+
+/* The sizes of blocks that only their sender and their receiver know. */
+static bool read_own_sizes(const han_caller *self, const han_door_call *d, const void *in_place,
+                           han_call *c) {
+    const han_own_blocks b = own_blocks(self, c);
+    const int32_t root = d->root, me = self->rank;
     if (d->collective == HAN_C_ALLTOALLV)
         return d->send.data != in_place &&
-               reads_sizes(self, &d->recv, d->large, &c->recv, b.takes, b.to) &&
-               reads_sizes(self, &d->send, d->large, &c->send, b.sends, b.from) &&
+               reads_sizes(self, of_ranks(self, d, &d->recv), &c->recv, b.takes, b.to) &&
+               reads_sizes(self, of_ranks(self, d, &d->send), &c->send, b.sends, b.from) &&
                b.sends[me] == b.takes[me] && han_apart(c);
     c->key.root = root;
     if (root < 0 || root >= self->size) return false;
     if (d->collective == HAN_C_GATHERV) {
         if (me != root) return reads_own(self, &d->send, &c->send, &b.sends[root]);
-        if (!reads_sizes(self, &d->recv, d->large, &c->recv, b.takes, b.to)) return false;
+        if (!reads_sizes(self, of_ranks(self, d, &d->recv), &c->recv, b.takes, b.to)) return false;
         if (d->send.data == in_place) b.takes[root] = 0;
         return d->send.data == in_place || (reads_own(self, &d->send, &c->send, &b.sends[root]) &&
                                             b.sends[root] == b.takes[root] && han_apart(c));
     }
     if (me != root) return reads_own(self, &d->recv, &c->recv, &b.takes[root]);
-    if (!reads_sizes(self, &d->send, d->large, &c->send, b.sends, b.from)) return false;
+    if (!reads_sizes(self, of_ranks(self, d, &d->send), &c->send, b.sends, b.from)) return false;
     if (d->recv.data == in_place) b.sends[root] = 0;
     return d->recv.data == in_place || (reads_own(self, &d->recv, &c->recv, &b.takes[root]) &&
                                         b.sends[root] == b.takes[root] && han_apart(c));
@@ -244,10 +279,28 @@ static bool read_counted(const han_caller *self, const han_door_call *d, const v
     return read_own_sizes(self, d, in_place, c);
 }
 
+/* As han_read_neighbours does. */
+static bool read_neighbours(const han_caller *self, const han_door_call *d, const han_edges *e,
+                            han_call *c) {
+    const han_own_blocks b = own_blocks(self, c);
+    const bool same = d->collective == HAN_C_ALLGATHER;
+    const bool far = d->large || d->form == HAN_DOOR_TYPED;
+    const told to = {&d->send, e->ranks, e->targets, same ? HAN_DOOR_EQUAL : d->form,
+                     d->large, far,      same};
+    const told from = {&d->recv, e->ranks + e->targets, e->sources, d->form, d->large, far, false};
+    c->key.collective = HAN_C_ALLTOALLV;
+    c->key.kind = e->kind;
+    return reads_sizes(self, to, &c->send, b.sends, b.from) &&
+           reads_sizes(self, from, &c->recv, b.takes, b.to) &&
+           b.sends[self->rank] == b.takes[self->rank] && han_apart(c);
+}
+
 bool han_door_read(const han_caller *self, const han_door_call *d, const void *in_place,
-                   uint64_t *sizes, han_call *c) {
+                   uint64_t *sizes, const han_edges *edges, han_call *c) {
     const han_door_side *said = d->collective == HAN_C_SCATTER ? &d->recv : &d->send;
-    if (d->form == HAN_DOOR_EQUAL) return read_equal(self, d, said->data == in_place, c);
     c->counts = sizes;
-    return d->form == HAN_DOOR_COUNTED && read_counted(self, d, in_place, c);
+    if (d->neighbours) return edges && read_neighbours(self, d, edges, c);
+    if (d->form != HAN_DOOR_EQUAL) return read_counted(self, d, in_place, c);
+    c->counts = NULL;
+    return read_equal(self, d, said->data == in_place, c);
 }

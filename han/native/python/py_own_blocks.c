@@ -171,22 +171,9 @@ bool han_read_alltoallw(const han_caller *self, PyObject *const *args, han_call 
 
 /* ---- neighbours ---------------------------------------------------------------------------- */
 
-/* How blocks are told: they are alike, have counts of their own, or types of their own. */
-enum form { EQUAL, COUNTED, TYPED };
-
-/* The neighbours of a rank, as they lie in a bytes object: the ranks that it sends to, then those that
- * it receives from. A negative one is no process: its block is in the buffer, and stays there. */
-typedef struct {
-    int32_t kind; /* in place of a kind of elements: one of SINGLY, SHARED, ONE_FOR_ALL */
-    int32_t same; /* each gets the whole send buffer */
-    int32_t form; /* an enum form */
-    int32_t targets, sources;
-    int32_t ranks[];
-} edges;
-
-static const edges *edges_of(const han_caller *self, PyObject *o) {
-    if (!PyBytes_Check(o) || PyBytes_GET_SIZE(o) < (Py_ssize_t)sizeof(edges)) return NULL;
-    const edges *e = (const edges *)PyBytes_AS_STRING(o);
+const han_edges *han_edges_of(const han_caller *self, PyObject *o) {
+    if (!PyBytes_Check(o) || PyBytes_GET_SIZE(o) < (Py_ssize_t)sizeof(han_edges)) return NULL;
+    const han_edges *e = (const han_edges *)PyBytes_AS_STRING(o);
     Py_ssize_t ranks = (PyBytes_GET_SIZE(o) - (Py_ssize_t)sizeof *e) / (Py_ssize_t)sizeof *e->ranks;
     if (e->targets < 0 || e->sources < 0 || (Py_ssize_t)e->targets + e->sources != ranks)
         return NULL;
@@ -235,10 +222,11 @@ static bool types_by_rank(const han_caller *self, const han_blocks *b, han_buffe
 }
 
 /* Read a buffer with a block for each neighbour, and count in bytes. */
-static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, bool sent,
+static bool reads_edges(const han_caller *self, PyObject *o, const han_edges *e, bool sent,
                         han_blocks *b, han_buffer *out) {
     if (!b->size) { /* read all the same: it may be wrong, or on a device */
-        bool listed = e->form == TYPED && (PyList_CheckExact(o) || PyTuple_CheckExact(o)) &&
+        bool listed = e->form == HAN_DOOR_TYPED &&
+                      (PyList_CheckExact(o) || PyTuple_CheckExact(o)) &&
                       PySequence_Fast_GET_SIZE(o);
         PyObject *data = Py_NewRef(listed ? PySequence_Fast_GET_ITEM(o, 0) : o);
         bool host = han_py_read(self->reader, data, 0, out) && !out->datatype;
@@ -246,11 +234,12 @@ static bool reads_edges(const han_caller *self, PyObject *o, const edges *e, boo
         out->nbytes = 0;
         return host;
     }
-    if (e->form == TYPED)
+    if (e->form == HAN_DOOR_TYPED)
         return han_py_read_typed(self->reader, o, b, out) && types_by_rank(self, b, out);
-    bool found = sent && e->same      ? repeats(self, o, b, out)
-                 : e->form == COUNTED ? han_py_read_any_vector(self->reader, o, sent, b, out)
-                                      : divides(self, o, b, out);
+    bool found = sent && e->same ? repeats(self, o, b, out)
+                 : e->form == HAN_DOOR_COUNTED
+                     ? han_py_read_any_vector(self->reader, o, sent, b, out)
+                     : divides(self, o, b, out);
     return found && in_bytes(out, b);
 }
 
@@ -275,7 +264,7 @@ static bool joins(const han_buffer *buffer, const han_blocks *edges, han_blocks 
  * neighbours. */
 bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call *c) {
     han_own_blocks own;
-    const edges *e = edges_of(self, args[0]);
+    const han_edges *e = han_edges_of(self, args[0]);
     if (!e || !open_own_blocks(self, c, &own)) return false;
     c->key.kind = e->kind;
     uint64_t *sent = NULL, *taken = NULL;

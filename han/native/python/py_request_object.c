@@ -72,6 +72,7 @@ int han_request_unpack(request *self) {
     self->ended = true;
     PyObject *unpack = Py_NewRef(self->end); /* another thread may settle the request meanwhile */
     PyObject *answer = PyObject_CallNoArgs(unpack);
+    if (!answer) self->ended = false; /* such as by a signal: the data are still to be had */
     Py_XDECREF(answer);
     Py_DECREF(unpack);
     return answer ? 0 : -1;
