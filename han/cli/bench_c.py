@@ -24,6 +24,7 @@ SOURCE = Path(__file__).parents[1] / "measure" / "bench.c"
 COLLECTIVES = (
     "barrier", "bcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall",
     "reduce_scatter", "scan", "exscan", "gatherv", "scatterv", "allgatherv", "alltoallv",
+    "neighbor_allgather", "neighbor_alltoall", "neighbor_alltoallv",
 )  # fmt: skip
 COMPILER, MOST_BYTES = "mpicc", 1 << 27
 
@@ -41,6 +42,7 @@ def bench_c(
     A program is compiled with mpicc, which must be that of the MPI library, and run on all ranks.
     Without names all collectives are measured that the program knows. A nonblocking or persistent
     call is timed from its start to the end of its wait; persistent ones need a library of MPI 4.
+    Neighbours are those of a ring.
 
     \b
     Examples:

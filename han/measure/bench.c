@@ -13,10 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 101, MOST_CALLS = 10000, WARM = 10, SETTLING = 10 };
+enum {
+    MOST_ROUNDS = 101,
+    MOST_CALLS = 10000,
+    WARM = 10,
+    SOME = 100,
+    SETTLING = 10,
+    SETTLING_RING = 110
+};
 
 static char *sent, *received;
 static int rank, size, *counts, *places;
+static MPI_Comm ring = MPI_COMM_NULL; /* each rank's neighbours are the ones before and after it */
 
 static MPI_Request request = MPI_REQUEST_NULL;
 
@@ -41,6 +49,7 @@ typedef void call_fn(int n);
 #define D MPI_DOUBLE
 #define B MPI_BYTE
 #define W MPI_COMM_WORLD
+#define R ring
 CALL(barrier, Barrier, barrier, W)
 CALL(bcast, Bcast, bcast, received, n, B, 0, W)
 CALL(reduce, Reduce, reduce, sent, received, n / 8, D, MPI_SUM, 0, W)
@@ -57,6 +66,10 @@ CALL(gatherv, Gatherv, gatherv, sent, n, B, received, counts, places, B, 0, W)
 CALL(scatterv, Scatterv, scatterv, sent, counts, places, B, received, n, B, 0, W)
 CALL(allgatherv, Allgatherv, allgatherv, sent, n, B, received, counts, places, B, W)
 CALL(alltoallv, Alltoallv, alltoallv, sent, counts, places, B, received, counts, places, B, W)
+CALL(neighbor_allgather, Neighbor_allgather, neighbor_allgather, sent, n, B, received, n, B, R)
+CALL(neighbor_alltoall, Neighbor_alltoall, neighbor_alltoall, sent, n, B, received, n, B, R)
+CALL(neighbor_alltoallv, Neighbor_alltoallv, neighbor_alltoallv, sent, counts, places, B, received,
+     counts, places, B, R)
 
 enum { NOW, LATER, AGAIN, MODES };
 static const char *const MODE_NAMES[MODES] = {"blocking", "nonblocking", "persistent"};
@@ -73,7 +86,8 @@ static const struct {
       {NAME##_again_public, NAME##_again_own}}},
     ROW(barrier) ROW(bcast) ROW(reduce) ROW(allreduce) ROW(gather) ROW(scatter) ROW(allgather)
         ROW(alltoall) ROW(reduce_scatter) ROW(scan) ROW(exscan) ROW(gatherv) ROW(scatterv)
-            ROW(allgatherv) ROW(alltoallv)};
+            ROW(allgatherv) ROW(alltoallv) ROW(neighbor_allgather) ROW(neighbor_alltoall)
+                ROW(neighbor_alltoallv)};
 enum { N_CALLS = sizeof CALLS / sizeof *CALLS };
 
 static int mode;
@@ -132,7 +146,7 @@ static void tell(const char *name, int n, int rounds, double *han, double *libra
             "\"ratio\": %.3f, \"least\": %.3f, \"most\": %.3f}",
             rows ? "," : "", name, n, own, other, middle, ratio[0], ratio[rounds - 1]);
     if (table)
-        fprintf(table, "%-15s %9d %10.3f %10.3f %7.2f  (%.2f .. %.2f)\n", name, n, own, other,
+        fprintf(table, "%-18s %9d %10.3f %10.3f %7.2f  (%.2f .. %.2f)\n", name, n, own, other,
                 middle, ratio[0], ratio[rounds - 1]);
     fflush(stdout);
     logarithms += log(middle);
@@ -153,7 +167,7 @@ static int begin(const char *path, int rounds) {
     if (table)
         fprintf(table,
                 "# han beside the MPI library from C, %s calls, %d ranks, %d rounds in turns\n"
-                "%-15s %9s %10s %10s %7s  (least .. most)\n",
+                "%-18s %9s %10s %10s %7s  (least .. most)\n",
                 MODE_NAMES[mode], size, rounds, "collective", "bytes", "han us", "library us",
                 "ratio");
     return 1;
@@ -170,13 +184,15 @@ static void measure(int which, int n, int rounds, double seconds) {
     double han[MOST_ROUNDS], library[MOST_ROUNDS];
     for (int r = 0; r < size; r++) counts[r] = n, places[r] = r * n;
     for (int k = 0; k < WARM; k++) (void)batch(which, PUBLIC, n, 1), (void)batch(which, OWN, n, 1);
-    double once = batch(which, PUBLIC, n, 3) + batch(which, OWN, n, 3);
-    int calls = (int)(seconds * 1e6 / rounds / once);
-    calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls;
-    PMPI_Bcast(&calls, 1, MPI_INT, 0, W);
+    int calls[SIDES]; /* in a batch, which takes as long on both sides */
+    for (int side = 0; side < SIDES; side++) {
+        const double most = seconds * 1e6 / rounds / SIDES / batch(which, side, n, SOME);
+        calls[side] = most < 1 ? 1 : most > MOST_CALLS ? MOST_CALLS : (int)most;
+    }
+    PMPI_Bcast(calls, SIDES, MPI_INT, 0, W);
     for (int k = 0; k < rounds; k++) {
-        han[k] = batch(which, PUBLIC, n, calls);
-        library[k] = batch(which, OWN, n, calls);
+        han[k] = batch(which, PUBLIC, n, calls[PUBLIC]);
+        library[k] = batch(which, OWN, n, calls[OWN]);
     }
     if (!rank) tell(CALLS[which].name, n, rounds, han, library);
 }
@@ -189,6 +205,16 @@ static int tell_library(void) {
     return fputs(version, stdout) < 0;
 }
 
+/* Make a ring that han serves. */
+static void make_ring(void) {
+    const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    const int ranks[] = {next, before}, n = size < 2 ? 0 : next == before ? 1 : 2;
+    MPI_Dist_graph_create_adjacent(W, n, ranks, MPI_UNWEIGHTED, n, ranks, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &ring);
+    for (int k = 0; k < SETTLING_RING; k++) MPI_Barrier(ring);
+    MPI_Neighbor_alltoall(sent, 1, B, received, 1, B, ring);
+}
+
 int main(int argc, char **argv) {
     int split = 5, most = 0;
     if (argc == 2 && !strcmp(argv[1], "library")) return tell_library();
@@ -197,7 +223,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(W, &size);
     while (split < argc && strcmp(argv[split], "--")) split++;
     for (int k = split + 1; k < argc; k++) most = atoi(argv[k]) > most ? atoi(argv[k]) : most;
-    size_t room = (size_t)most * (size_t)size + 8;
+    size_t room = (size_t)most * (size_t)(size + 1) + 8;
     sent = calloc(room, 1);
     received = calloc(room, 1);
     counts = calloc((size_t)size, sizeof *counts);
@@ -217,11 +243,14 @@ int main(int argc, char **argv) {
         MPI_Abort(W, 2);
     }
     for (int c = 5; c < split; c++)
+        if (strstr(argv[c], "neighbor") && ring == MPI_COMM_NULL) make_ring();
+    for (int c = 5; c < split; c++)
         for (int which = 0; which < N_CALLS; which++)
             if (!strcmp(argv[c], CALLS[which].name))
                 for (int k = split + 1; k < argc; k++)
                     measure(which, atoi(argv[k]), rounds, atof(argv[4]));
     if (!rank) end();
+    if (ring != MPI_COMM_NULL) MPI_Comm_free(&ring);
     MPI_Finalize();
     return 0;
 }
