@@ -20,11 +20,13 @@ class SizedBy(NamedTuple):
     """The buffers whose bytes are the size of a call; the first one that is there counts.
 
     `parted` are those that hold a block for each rank, or neighbour, as the size is that of one
-    block.
+    block. A number of elements that is given with such a buffer is that of one block, too, unless
+    it is that of `all_blocks`.
     """
 
     buffers: tuple[str, ...] = ()
     parted: tuple[str, ...] = ()
+    all_blocks: bool = False
 
 
 _SEND, _RECV = "sendbuf", "recvbuf"
@@ -34,8 +36,8 @@ _OF_KINDS = {
     SizedBy((_SEND, _RECV)): "Reduce Allreduce Scan Exscan",
     SizedBy((_SEND, _RECV), (_RECV,)): "Gather Gatherv Allgather Allgatherv",
     SizedBy((_RECV, _SEND), (_SEND,)): "Scatter Scatterv",
-    SizedBy((_SEND, _RECV), (_SEND, _RECV)): "Alltoall Alltoallv Alltoallw Reduce_scatter "
-    "Reduce_scatter_block",
+    SizedBy((_SEND, _RECV), (_SEND, _RECV)): "Alltoall Alltoallv Alltoallw Reduce_scatter_block",
+    SizedBy((_SEND, _RECV), (_SEND, _RECV), all_blocks=True): "Reduce_scatter",
     SizedBy((_SEND,)): "Neighbor_allgather Neighbor_allgatherv",
     SizedBy((_SEND,), (_SEND,)): "Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw",
 }
@@ -91,21 +93,22 @@ def _first(blocks: int, given: Mapping[str, Any], sized_by: SizedBy) -> int | No
         spec = given.get(name)
         if spec is None or spec is MPI.IN_PLACE:
             continue
-        parts = blocks if name in sized_by.parted else 1
-        return _nbytes(spec) // parts
+        nbytes, of_block = _nbytes(spec)
+        whole = name in sized_by.parted and (sized_by.all_blocks or not of_block)
+        return nbytes // blocks if whole else nbytes
     return None
 
 
-def _nbytes(spec: Any) -> int:
-    """Return the bytes of a buffer argument."""
+def _nbytes(spec: Any) -> tuple[int, bool]:
+    """Return the bytes of a buffer argument, and whether its number of elements is given."""
     data, counts, _, kind = parts_of(spec, "", "")
     if counts is None:
-        return _of_memory(data)
+        return _of_memory(data), False
     if isinstance(counts, tuple):  # (counts, displacements)
         counts = counts[0]
     if isinstance(kind, list | tuple):  # of each block
-        return sum(n * one.Get_size() for n, one in zip(counts, kind, strict=True))
-    return int(np.sum(counts)) * _itemsize(data, kind)
+        return sum(n * one.Get_size() for n, one in zip(counts, kind, strict=True)), False
+    return int(np.sum(counts)) * _itemsize(data, kind), np.ndim(counts) == 0
 
 
 def _of_memory(data: Any) -> int:
