@@ -64,7 +64,7 @@ def open_door(
     free: Callable[[int], int],
     forget: Callable[[int], int],
     end: Callable[[], int],
-    rest: Callable[[], int],
+    rest: Callable[[int], int],
     operations: dict[int, Any],
     wide: bool,
     code: int,

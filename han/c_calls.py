@@ -278,8 +278,8 @@ def _forms() -> Iterator[tuple[str, int, bool, tuple[str, Arguments]]]:
     for form, methods in ((EQUAL, WHOLE), (COUNTED, PARTED), (TYPED, TYPED_ONES)):
         for name, method in methods.items():
             yield name, form, False, method
-    for (name, form), method in NEIGHBOURS.items():
-        yield name, form, True, method
+    for (name, way), method in NEIGHBOURS.items():
+        yield name, way, True, method
 
 
 # The method of a call, and its arguments: by collective, form, whether of neighbours, and when.

@@ -42,7 +42,8 @@ def bench_c(
     A program is compiled with mpicc, which must be that of the MPI library, and run on all ranks.
     Without names all collectives are measured that the program knows. A nonblocking or persistent
     call is timed from its start to the end of its wait; persistent ones need a library of MPI 4.
-    Neighbours are those of a ring.
+    Neighbours are those of a ring, as a distributed graph. A ratio is the library's time over
+    han's, the median of the batches, with the least and the greatest one.
 
     \b
     Examples:

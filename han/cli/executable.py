@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-from han.common.errors import MissingLibraryError
+from han.common.errors import ArgumentError, MissingLibraryError
 from han.config.rc import VARIABLES, rc
 
 ELF, SCRIPT = b"\x7fELF", b"#!"
@@ -21,13 +21,18 @@ MAPPED = ("config", "stats")  # settings of `han run`, which the program gets as
 def found(word: str) -> str | None:
     """Return the path of an executable that is no Python program, or None.
 
-    As for a shell, a word without a slash may also name a program in a folder of PATH.
+    As for a shell, a word without a slash may also name a program in a folder of PATH. Raises
+    ArgumentError if a file is a program that may not be executed.
     """
     path = word if os.path.isfile(word) else shutil.which(word)
-    if path is None or not os.access(path, os.R_OK | os.X_OK):
+    if path is None or not os.access(path, os.R_OK):
         return None
     with open(path, "rb") as file:
         first = file.readline(256)
+    if first.startswith(ELF) and not os.access(path, os.X_OK):
+        raise ArgumentError(f"{path} is a program that may not be executed: chmod +x {path}")
+    if not os.access(path, os.X_OK):
+        return None
     native = first.startswith(ELF) or (first.startswith(SCRIPT) and b"python" not in first)
     return os.path.abspath(path) if native else None
 

@@ -247,8 +247,10 @@ int main(int argc, char **argv) {
     for (int c = 5; c < split; c++)
         for (int which = 0; which < N_CALLS; which++)
             if (!strcmp(argv[c], CALLS[which].name))
-                for (int k = split + 1; k < argc; k++)
+                for (int k = split + 1; k < argc; k++) {
                     measure(which, atoi(argv[k]), rounds, atof(argv[4]));
+                    if (!strcmp(argv[c], "barrier")) break; /* it has no size */
+                }
     if (!rank) end();
     if (ring != MPI_COMM_NULL) MPI_Comm_free(&ring);
     MPI_Finalize();

@@ -12,6 +12,7 @@ from _jobs import LONGEST
 from mpi4py import MPI
 
 from han.cli.executable import found, settings
+from han.common.errors import ArgumentError
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "preload"
 RIGHT = "wrong: 0\n"
@@ -249,7 +250,7 @@ def test_what_is_an_executable(tmp_path):
     for name, text, mode, expected in (
         ("a.py", "#!/usr/bin/env python\n", 0o755, False), ("b.py", "print()", 0o644, False),
         ("c.sh", "#!/bin/sh\n", 0o755, True), ("d", "\x7fELF", 0o755, True),
-        ("e", "\x7fELF", 0o644, False),
+        ("e", "text", 0o644, False),
     ):  # fmt: skip
         path = tmp_path / name
         path.write_text(text)
@@ -257,3 +258,6 @@ def test_what_is_an_executable(tmp_path):
         assert (found(str(path)) is not None) == expected, name
     assert found("sh")
     assert not found("no-such-program")
+    path.write_text("\x7fELF")
+    with pytest.raises(ArgumentError, match="chmod"):
+        found(str(path))
