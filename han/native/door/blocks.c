@@ -1,4 +1,5 @@
-/* How many blocks a call has. */
+#include "door/blocks.h"
+
 #include "door/inside.h"
 
 /* The neighbours of a communicator, as its topology tells them; none without one. */

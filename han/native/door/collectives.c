@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "door/blocks.h"
 #include "door/inside.h"
 #include "door/parameters.h"
 #include "door/requests.h"

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "door/blocks.h"
 #include "door/inside.h"
 #include "door/parameters.h"
 

@@ -20,12 +20,6 @@ int han_door_fail_other(intptr_t comm);
 int han_missing(const char *name, intptr_t comm);
 /* MPI_COMM_WORLD. */
 han_handle han_world(void);
-/* The blocks that a call sends and receives: one for each rank, which are the remote ones of an
- * inter-communicator, or for each neighbour. */
-typedef struct {
-    int out, in;
-} han_blocks;
-han_blocks han_blocks_of(intptr_t comm, bool neighbours);
 /* Call MPI's own function of this name. */
 #define HAN_MPIS_OF(RESULT, NAME, TYPES, ...)                                              \
     ({                                                                                     \
