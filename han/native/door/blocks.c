@@ -19,11 +19,11 @@ static han_blocks neighbours_of(intptr_t comm) {
     return b;
 }
 
-han_blocks han_blocks_of(intptr_t comm, bool neighbours) {
+han_blocks han_blocks_of(intptr_t comm, enum han_partners partners) {
     int size = 0, inter = 0;
-    if (neighbours) return neighbours_of(comm);
+    if (partners == HAN_NEIGHBOURS) return neighbours_of(comm);
     (void)HAN_MPIS(Comm_test_inter, (intptr_t, int *), comm, &inter);
-    if (inter)
+    if (inter && partners == HAN_ALL_RANKS)
         (void)HAN_MPIS(Comm_remote_size, (intptr_t, int *), comm, &size);
     else
         (void)HAN_MPIS(Comm_size, (intptr_t, int *), comm, &size);

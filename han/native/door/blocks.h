@@ -2,14 +2,16 @@
 #ifndef HAN_DOOR_BLOCKS_H
 #define HAN_DOOR_BLOCKS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-/* The blocks that a call sends and receives: one for each rank, which are the remote ones of an
- * inter-communicator, or for each neighbour. */
+/* Of which ranks: of all that a call is made with, which are the remote ones of an inter-communicator, of
+ * the neighbours, or of this rank's own group. */
+enum han_partners { HAN_ALL_RANKS, HAN_NEIGHBOURS, HAN_OWN_GROUP };
+
+/* The blocks that a call sends and receives. */
 typedef struct {
     int out, in;
 } han_blocks;
-han_blocks han_blocks_of(intptr_t comm, bool neighbours);
+han_blocks han_blocks_of(intptr_t comm, enum han_partners);
 
 #endif

@@ -17,11 +17,15 @@ enum { ERR_COUNT = 2 }; /* in MPICH and in Open MPI */
 #define SIDES(DATA, COUNTS, PLACES, TYPE) \
     {.data = DATA, .counts = COUNTS, .places = PLACES, .type = H(TYPE)}
 
+static _Thread_local bool served; /* the last call */
+
+bool han_door_served(void) { return served; }
+
 /* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
 static int serve(han_door_call *c) {
-    if (c->when && !c->request) return HAN_DOOR_LEFT;
-    int code = han_door_serve(c);
+    int code = c->when && !c->request ? HAN_DOOR_LEFT : han_door_serve(c);
     if (!code && c->when) han_door_keep(c);
+    served = code != HAN_DOOR_LEFT;
     return code;
 }
 
@@ -59,10 +63,10 @@ static const void *of_root(intptr_t comm, int root, const void *numbers) {
 /* Call MPI's function with ints: `a` and `b` for the counts and displacements of what is sent, `c` and
  * `d` for those of what is received, if the LARGEST count and all of these fit. MPI reads them until a
  * request is complete, of which nobody tells the door: they are kept then. */
-#define CALL_SMALL(NAME, WHEN, NEAR, TYPES, LARGEST, A, B, C, D, ...)                           \
+#define CALL_SMALL(NAME, WHEN, PARTNERS, TYPES, LARGEST, A, B, C, D, ...)                       \
     ({                                                                                          \
         bool fit = (LARGEST) <= INT_MAX;                                                        \
-        const han_blocks all = han_blocks_of(comm, NEAR);                                       \
+        const han_blocks all = han_blocks_of(comm, PARTNERS);                                   \
         int *a = narrowed(A, all.out, &fit), *b = narrowed(B, all.out, &fit);                   \
         int *c = narrowed(C, all.in, &fit), *d = narrowed(D, all.in, &fit);                     \
         int small_code = fit ? CALL(NAME, TYPES, __VA_ARGS__) : han_door_fail(comm, ERR_COUNT); \
@@ -74,39 +78,41 @@ static const void *of_root(intptr_t comm, int root, const void *numbers) {
 /* ---- what defines a call ---------------------------------------------------------------------- */
 
 /* Define a call and the one with large counts. P(N, D) are the parameters with counts of type N and
- * displacements of type D, P_TYPES their types; NEAR: the blocks are for neighbours; EXTRA... belong to
+ * displacements of type D, P_TYPES their types; PARTNERS: of whom the blocks are; EXTRA... belong to
  * a request. SMALL are the arguments with ints, NUMBERS what CALL_SMALL needs for them. */
-#define BOTH(NAME, WHEN, NEAR, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, SMALL, NUMBERS,  \
-             ...)                                                                                  \
+#define BOTH(NAME, WHEN, PARTNERS, P, EXTRA, EXTRA_TYPES, EXTRA_ARGUMENTS, ARGUMENTS, SMALL,       \
+             NUMBERS, ...)                                                                         \
     HAN_PUBLIC int MPI_##NAME(P(int, int) EXTRA) {                                                 \
-        int code = serve(&(han_door_call){__VA_ARGS__, .when = WHEN, .neighbours = NEAR});         \
+        int code = serve(&(han_door_call){__VA_ARGS__, .when = WHEN,                               \
+                                          .neighbours = PARTNERS == HAN_NEIGHBOURS});              \
         return code != HAN_DOOR_LEFT ? code                                                        \
                                      : han_door_left(CALL(NAME, (P##_TYPES(int, int) EXTRA_TYPES), \
                                                           ARGUMENTS EXTRA_ARGUMENTS));             \
     }                                                                                              \
     HAN_PUBLIC int MPI_##NAME##_c(P(int64_t, intptr_t) EXTRA) {                                    \
         static void *large;                                                                        \
-        int code =                                                                                 \
-            serve(&(han_door_call){__VA_ARGS__, .when = WHEN, .neighbours = NEAR, .large = true}); \
+        int code = serve(&(han_door_call){                                                         \
+            __VA_ARGS__, .when = WHEN, .neighbours = PARTNERS == HAN_NEIGHBOURS, .large = true});  \
         if (code != HAN_DOOR_LEFT) return code;                                                    \
         if (han_has(&large, "PMPI_" #NAME "_c"))                                                   \
             return han_door_left(CALL(NAME##_c, (P##_TYPES(int64_t, intptr_t) EXTRA_TYPES),        \
                                       ARGUMENTS EXTRA_ARGUMENTS));                                 \
-        return han_door_left(CALL_SMALL(NAME, WHEN, NEAR, (P##_TYPES(int, int) EXTRA_TYPES),       \
+        return han_door_left(CALL_SMALL(NAME, WHEN, PARTNERS, (P##_TYPES(int, int) EXTRA_TYPES),   \
                                         NUMBERS, SMALL EXTRA_ARGUMENTS));                          \
     }
 /* Define a blocking call, and those that make a request. */
-#define THREE(NAME, LATER, STARTED, NEAR, P, ARGUMENTS, SMALL, NUMBERS, ...)                     \
-    BOTH(NAME, HAN_DOOR_NOW, NEAR, P, , , , LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS),         \
-         __VA_ARGS__)                                                                            \
-    BOTH(LATER, HAN_DOOR_LATER, NEAR, P, LIST(, void *request), LIST(, void *), LIST(, request), \
-         LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), __VA_ARGS__, .request = request)           \
-    BOTH(STARTED, HAN_DOOR_STARTED, NEAR, P, LIST(, intptr_t info, void *request),               \
-         LIST(, intptr_t, void *), LIST(, info, request), LIST(ARGUMENTS), LIST(SMALL),          \
+#define THREE(NAME, LATER, STARTED, PARTNERS, P, ARGUMENTS, SMALL, NUMBERS, ...)             \
+    BOTH(NAME, HAN_DOOR_NOW, PARTNERS, P, , , , LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), \
+         __VA_ARGS__)                                                                        \
+    BOTH(LATER, HAN_DOOR_LATER, PARTNERS, P, LIST(, void *request), LIST(, void *),          \
+         LIST(, request), LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), __VA_ARGS__,          \
+         .request = request)                                                                 \
+    BOTH(STARTED, HAN_DOOR_STARTED, PARTNERS, P, LIST(, intptr_t info, void *request),       \
+         LIST(, intptr_t, void *), LIST(, info, request), LIST(ARGUMENTS), LIST(SMALL),      \
          LIST(NUMBERS), __VA_ARGS__, .request = request)
-#define DEFINE(NAME, LOWER, P, ARGUMENTS, SMALL, NUMBERS, ...)                                \
-    THREE(NAME, I##LOWER, NAME##_init, false, P, LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), \
-          __VA_ARGS__)
+#define DEFINE(NAME, LOWER, P, ARGUMENTS, SMALL, NUMBERS, ...)                         \
+    THREE(NAME, I##LOWER, NAME##_init, HAN_ALL_RANKS, P, LIST(ARGUMENTS), LIST(SMALL), \
+          LIST(NUMBERS), __VA_ARGS__)
 #define NO_NUMBERS(LARGEST) LARGEST, NULL, NULL, NULL, NULL
 
 /* A barrier has no counts. */
@@ -189,11 +195,11 @@ DEFINE(Allgatherv, allgatherv, ALLGATHERV,
        .form = HAN_DOOR_COUNTED, .send = SIDE(send, n_send, send_type),
        .recv = SIDES(recv, counts, places, recv_type), .comm = H(comm))
 
-DEFINE(Reduce_scatter, reduce_scatter, SCATTERED, LIST(send, recv, counts, type, op, comm),
-       LIST(send, recv, a, type, op, comm), LIST(0, counts, NULL, NULL, NULL),
-       .collective = HAN_C_REDUCE_SCATTER, .form = HAN_DOOR_COUNTED,
-       .send = SIDES(send, counts, NULL, type), .recv = SIDES(recv, counts, NULL, type),
-       .op = H(op), .comm = H(comm))
+THREE(Reduce_scatter, Ireduce_scatter, Reduce_scatter_init, HAN_OWN_GROUP, SCATTERED,
+      LIST(send, recv, counts, type, op, comm), LIST(send, recv, a, type, op, comm),
+      LIST(0, counts, NULL, NULL, NULL), .collective = HAN_C_REDUCE_SCATTER,
+      .form = HAN_DOOR_COUNTED, .send = SIDES(send, counts, NULL, type),
+      .recv = SIDES(recv, counts, NULL, type), .op = H(op), .comm = H(comm))
 
 DEFINE(Alltoallv, alltoallv, ALLTOALLV,
        LIST(send, n_send, from, send_type, recv, n_recv, to, recv_type, comm),
@@ -211,9 +217,9 @@ DEFINE(Alltoallw, alltoallw, ALLTOALLW,
 
 /* ---- neighbours ------------------------------------------------------------------------------- */
 
-#define DEFINE_NEIGHBOURS(NAME, P, ARGUMENTS, SMALL, NUMBERS, ...)                             \
-    THREE(Neighbor_##NAME, Ineighbor_##NAME, Neighbor_##NAME##_init, true, P, LIST(ARGUMENTS), \
-          LIST(SMALL), LIST(NUMBERS), __VA_ARGS__)
+#define DEFINE_NEIGHBOURS(NAME, P, ARGUMENTS, SMALL, NUMBERS, ...)                      \
+    THREE(Neighbor_##NAME, Ineighbor_##NAME, Neighbor_##NAME##_init, HAN_NEIGHBOURS, P, \
+          LIST(ARGUMENTS), LIST(SMALL), LIST(NUMBERS), __VA_ARGS__)
 DEFINE_NEIGHBOURS(allgather, BLOCKS, LIST(send, n_send, send_type, recv, n_recv, recv_type, comm),
                   LIST(send, (int)n_send, send_type, recv, (int)n_recv, recv_type, comm),
                   NO_NUMBERS(LARGER(n_send, n_recv)), .collective = HAN_C_ALLGATHER,

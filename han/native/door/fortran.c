@@ -173,24 +173,26 @@ static intptr_t *types_of(const int *types, int n) {
     return found;
 }
 /* The code of a call with types. With MPI_IN_PLACE nothing else is said of what is sent. MPI may read
- * the types until a request is complete, of which nobody tells the door: they are KEPT then. */
-#define TYPED(KEPT, NEAR, CALL)                                                      \
+ * the types until a request is complete, of which nobody tells the door: they are KEPT then. han has read
+ * them. */
+#define TYPED(KEPT, PARTNERS, CALL)                                                  \
     ({                                                                               \
-        const han_blocks all = han_blocks_of(comm_of(comm), NEAR);                   \
+        const han_blocks all = han_blocks_of(comm_of(comm), PARTNERS);               \
         intptr_t *sent = is(&in_place, send) ? NULL : types_of(send_types, all.out); \
         intptr_t *taken = types_of(recv_types, all.in);                              \
         int typed_code = CALL;                                                       \
-        if (!KEPT) free(sent), free(taken);                                          \
+        if (!KEPT || han_door_served()) free(sent), free(taken);                     \
         typed_code;                                                                  \
     })
 /* PLACE: the type of places. */
-#define DEFINE_TYPED(NAME, C, PLACE, NEAR)                                                       \
-    FUNCTION(NAME, W_PARAMETERS(PLACE), LIST(W_ARGUMENTS), TYPED(false, NEAR, MPI_##C(W_OF_C)))  \
+#define DEFINE_TYPED(NAME, C, PLACE, PARTNERS)                                                   \
+    FUNCTION(NAME, W_PARAMETERS(PLACE), LIST(W_ARGUMENTS),                                       \
+             TYPED(false, PARTNERS, MPI_##C(W_OF_C)))                                            \
     FUNCTION(i##NAME, LIST(W_PARAMETERS(PLACE), int *request), LIST(W_ARGUMENTS, request),       \
-             TYPED(true, NEAR, REQUEST(MPI_I##NAME(W_OF_C, &made))))                             \
+             TYPED(true, PARTNERS, REQUEST(MPI_I##NAME(W_OF_C, &made))))                         \
     FUNCTION(NAME##_init, LIST(W_PARAMETERS(PLACE), int *info, int *request),                    \
              LIST(W_ARGUMENTS, info, request),                                                   \
-             TYPED(true, NEAR,                                                                   \
+             TYPED(true, PARTNERS,                                                               \
                    REQUEST(MPI_##C##_init(W_OF_C, HAN_MPIS_OF(intptr_t, Info_f2c, (int), *info), \
                                           &made))))
 #define W_PARAMETERS(PLACE)                                                              \
@@ -198,8 +200,8 @@ static intptr_t *types_of(const int *types, int n) {
          PLACE *to, int *recv_types, int *comm)
 #define W_ARGUMENTS send, n_send, from, send_types, recv, n_recv, to, recv_types, comm
 #define W_OF_C buffer(send), n_send, from, sent, buffer(recv), n_recv, to, taken, comm_of(comm)
-DEFINE_TYPED(alltoallw, Alltoallw, int, false)
-DEFINE_TYPED(neighbor_alltoallw, Neighbor_alltoallw, intptr_t, true)
+DEFINE_TYPED(alltoallw, Alltoallw, int, HAN_ALL_RANKS)
+DEFINE_TYPED(neighbor_alltoallw, Neighbor_alltoallw, intptr_t, HAN_NEIGHBOURS)
 
 /* ---- ends ----------------------------------------------------------------------------------- */
 
