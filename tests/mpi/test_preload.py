@@ -98,6 +98,14 @@ def test_sessions_without_a_world_run_on_mpi_alone(built):
     check(start(2, *RUN, built("sessions")))
 
 
+def test_communicators_of_two_worlds_run_on_mpi_alone(built):
+    """Both where spawned ranks have the library and where they do not."""
+    if INTEL:
+        pytest.skip("MPI_Comm_spawn of Intel MPI's wheel ends with a segmentation fault")
+    check(start(2, *RUN, built("spawned")))
+    check(start(2, built("spawned"), **settings()))
+
+
 def test_arguments_may_be_compared(built):
     check(start(2, *RUN, built("corners"), HAN_CHECK="1"))
     check(start(2, *RUN, built("requests"), HAN_CHECK="1"))

@@ -32,7 +32,7 @@ static unsigned settled(han_handle comm) {
 
 typedef struct {
     unsigned calls; /* collectives so far, until han serves it */
-    bool alone;     /* MPI alone serves it: one rank, two groups, or no han on some rank */
+    bool alone; /* MPI alone serves it: one rank, two groups or worlds, or no han on some rank */
     bool served;
     void *look_up; /* han's, for repeated calls */
 } known_comm;
@@ -167,6 +167,26 @@ static known_comm *find(han_handle comm) {
     return found;
 }
 
+static bool has_world(void) {
+    int flag = 0; /* not in a program of sessions alone */
+    return !HAN_MPIS(Initialized, (int *), &flag) && flag;
+}
+
+/* Whether a communicator has ranks of other worlds: spawned ones, which may not have this library. */
+static bool has_strangers(intptr_t comm) {
+    intptr_t group = 0, world = 0, others = 0;
+    int n = 0;
+    if (comm == han_world() || !has_world()) return false;
+    (void)HAN_MPIS(Comm_group, (intptr_t, void *), comm, &group);
+    (void)HAN_MPIS(Comm_group, (intptr_t, void *), han_world(), &world);
+    (void)HAN_MPIS(Group_difference, (intptr_t, intptr_t, void *), group, world, &others);
+    (void)HAN_MPIS(Group_size, (intptr_t, int *), others, &n);
+    if (n) (void)HAN_MPIS(Group_free, (void *), &others);
+    (void)HAN_MPIS(Group_free, (void *), &group);
+    (void)HAN_MPIS(Group_free, (void *), &world);
+    return n;
+}
+
 static known_comm *meet(han_handle comm) {
     int size = 1, inter = 0;
     known_comm *k = calloc(1, sizeof *k);
@@ -176,7 +196,7 @@ static known_comm *meet(han_handle comm) {
         free(k);
         return NULL;
     }
-    k->alone = size < 2 || inter;
+    k->alone = size < 2 || inter || has_strangers(comm);
     return k;
 }
 
@@ -226,9 +246,7 @@ static bool is_null(han_handle comm) {
 /* Whether this process has han, which the first call tries to find. A thread must not wait for Python's
  * lock with another lock held, as a caller of MPI may hold Python's. */
 static bool has_han(void) {
-    int world =
-        0; /* han's Python needs MPI_COMM_SELF, which a program of sessions alone does not have */
-    if (HAN_MPIS(Initialized, (int *), &world) || !world) return false;
+    if (!has_world()) return false; /* han's Python needs MPI_COMM_SELF */
     if (api || shut) return !shut;
     if (han_door_python_runs() && !starting) {
         han_door_at_pythons_end(take_leave);
