@@ -1,5 +1,7 @@
 /* MPI's collectives, as C programs call them: each one also nonblocking and persistent. Those of MPI 4
  * with large counts have the same arguments, of another width. */
+#include "door/collectives.h"
+
 #include <limits.h>
 #include <stdlib.h>
 

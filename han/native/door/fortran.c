@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "door/blocks.h"
+#include "door/collectives.h"
 #include "door/inside.h"
 #include "door/parameters.h"
 

@@ -35,8 +35,6 @@ bool han_wide(void);
 
 /* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
 int han_door_serve(han_door_call *);
-/* Whether this thread's last collective was han's. */
-bool han_door_served(void);
 /* Take notice of the code of a call that was left to MPI; returns it. */
 int han_door_left(int code);
 /* The same as in door.h. */
