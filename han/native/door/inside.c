@@ -172,21 +172,6 @@ static bool has_world(void) {
     return !HAN_MPIS(Initialized, (int *), &flag) && flag;
 }
 
-/* Whether a communicator has ranks of other worlds: spawned ones, which may not have this library. */
-static bool has_strangers(intptr_t comm) {
-    intptr_t group = 0, world = 0, others = 0;
-    int n = 0;
-    if (comm == han_world() || !has_world()) return false;
-    (void)HAN_MPIS(Comm_group, (intptr_t, void *), comm, &group);
-    (void)HAN_MPIS(Comm_group, (intptr_t, void *), han_world(), &world);
-    (void)HAN_MPIS(Group_difference, (intptr_t, intptr_t, void *), group, world, &others);
-    (void)HAN_MPIS(Group_size, (intptr_t, int *), others, &n);
-    if (n) (void)HAN_MPIS(Group_free, (void *), &others);
-    (void)HAN_MPIS(Group_free, (void *), &group);
-    (void)HAN_MPIS(Group_free, (void *), &world);
-    return n;
-}
-
 static known_comm *meet(han_handle comm) {
     int size = 1, inter = 0;
     known_comm *k = calloc(1, sizeof *k);
@@ -196,7 +181,7 @@ static known_comm *meet(han_handle comm) {
         free(k);
         return NULL;
     }
-    k->alone = size < 2 || inter || has_strangers(comm);
+    k->alone = size < 2 || inter;
     return k;
 }
 
@@ -259,9 +244,26 @@ static bool has_han(void) {
     return !shut;
 }
 
-/* Let han serve a communicator, if it can on all ranks: they come here in the same call. */
+/* Whether a communicator has ranks of other worlds: spawned ones, which may not have this library. */
+static bool has_strangers(intptr_t comm) {
+    intptr_t group = 0, world = 0, others = 0;
+    int n = 0;
+    if (comm == han_world() || !has_world()) return false;
+    (void)HAN_MPIS(Comm_group, (intptr_t, void *), comm, &group);
+    (void)HAN_MPIS(Comm_group, (intptr_t, void *), han_world(), &world);
+    (void)HAN_MPIS(Group_difference, (intptr_t, intptr_t, void *), group, world, &others);
+    (void)HAN_MPIS(Group_size, (intptr_t, int *), others, &n);
+    if (n) (void)HAN_MPIS(Group_free, (void *), &others);
+    (void)HAN_MPIS(Group_free, (void *), &group);
+    (void)HAN_MPIS(Group_free, (void *), &world);
+    return n;
+}
+
+/* Let han serve a communicator, if it can on all ranks: they come here in the same call. Those of two
+ * worlds do not, and each rank knows that by itself. */
 static bool settle(known_comm *k, han_handle comm) {
-    k->served = all_say(comm, has_han()) && all_say(comm, api->begin(comm));
+    /* Worlds are compared here and not before: some libraries compare each rank with each. */
+    k->served = !has_strangers(comm) && all_say(comm, has_han()) && all_say(comm, api->begin(comm));
     k->alone = !k->served;
     return k->served;
 }
