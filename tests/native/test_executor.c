@@ -215,6 +215,7 @@ static void prepare(runner *r, slot *s) {
     for (uint64_t i = 0; i < sends(r, s); i++)
         operand[GUARD + i] = encode(c, value(s->step, r->rank, i));
     plan_open(&s->plan, c, r->rank);
+    s->plan.brief = chance(r) % 2;
     bool none = c->collective == HAN_C_BARRIER || (c->nbytes && !gets(r, s));
     void *recv = none ? NULL : s->recv + GUARD;
     s->run = (han_run){.plan = &s->plan,
@@ -292,7 +293,8 @@ static void *run_rank(void *argument) {
             slots[k].in_place = common(r, step, 2 + r->rank) % 2;
             prepare(r, &slots[k]);
             dawdle(r);
-            han_enqueue(&r->group->engines[r->rank], &slots[k].run);
+            han_engine *e = &r->group->engines[r->rank];
+            if (chance(r) % 2 || !han_try_begin(e, &slots[k].run)) han_enqueue(e, &slots[k].run);
         }
         for (uint64_t k = 0; k < flying; k++) finish(r, &slots[k]);
     }

@@ -96,19 +96,16 @@ bool han_has(void **known, const char *name) {
     return *known;
 }
 
-bool han_wide(void) {
-    static int wide = -1;
-    if (wide < 0) {
-        Dl_info of = {0};
-        void *init = han_find("PMPI_Init");
-        const char *file = init && dladdr(init, &of) ? of.dli_fname : NULL;
-        bool standard = file && strstr(strrchr(file, '/') ? strrchr(file, '/') : file, "mpi_abi");
-        wide = standard || han_find("ompi_mpi_comm_world");
-    }
-    return wide;
-}
+int han_width = -1;
 
-han_handle han_as_handle(intptr_t h) { return han_wide() ? h : (intptr_t)(int)h; }
+bool han_find_width(void) {
+    Dl_info of = {0};
+    void *init = han_find("PMPI_Init");
+    const char *file = init && dladdr(init, &of) ? of.dli_fname : NULL;
+    bool standard = file && strstr(strrchr(file, '/') ? strrchr(file, '/') : file, "mpi_abi");
+    han_width = standard || han_find("ompi_mpi_comm_world");
+    return han_width;
+}
 
 /* ---- what is known of a communicator -------------------------------------------------------- */
 

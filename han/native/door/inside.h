@@ -28,10 +28,13 @@ han_handle han_world(void);
     })
 #define HAN_MPIS(NAME, TYPES, ...) HAN_MPIS_OF(int, NAME, TYPES, __VA_ARGS__)
 
+/* Whether handles are pointers, as in Open MPI and in MPI's standard ABI. `han_width` tells it once it was
+ * found: 0 or 1, before that -1. */
+extern int han_width;
+bool han_find_width(void);
+static inline bool han_wide(void) { return han_width < 0 ? han_find_width() : han_width; }
 /* A handle as an argument: a pointer, or an int in the lower half of a register. */
-han_handle han_as_handle(intptr_t);
-/* Whether handles are pointers, as in Open MPI and in MPI's standard ABI. */
-bool han_wide(void);
+static inline han_handle han_as_handle(intptr_t h) { return han_wide() ? h : (intptr_t)(int)h; }
 
 /* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
 int han_door_serve(han_door_call *);

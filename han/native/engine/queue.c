@@ -2,6 +2,7 @@
 
 #include "data/operands.h"
 #include "data/processor.h"
+#include "engine/sizes.h"
 #include "engine/stepping.h"
 #include "engine/lock.h"
 
@@ -78,13 +79,6 @@ static void append(han_engine *e, han_run *run) {
     atomic_store_explicit(&e->issued, issued + 1, memory_order_relaxed);
 }
 
-bool han_try_enqueue(han_engine *e, han_run *run) {
-    if (!han_try_lock(&e->busy)) return false;
-    append(e, run);
-    han_unlock(&e->busy);
-    return true;
-}
-
 void han_enqueue(han_engine *e, han_run *run) {
     han_lock(&e->busy);
     append(e, run);
@@ -124,6 +118,18 @@ enum han_status han_engine_step(han_engine *e) {
     e->steps++;
     han_unlock(&e->busy);
     return status;
+}
+
+/* An error stays in the engine, and a notice in its channel, for the next step. */
+bool han_try_begin(han_engine *e, han_run *run) {
+    if (!han_try_lock(&e->busy)) return false;
+    append(e, run);
+    if (e->head == run && han_is_brief(run)) {
+        (void)step_locked(e);
+        e->steps++;
+    }
+    han_unlock(&e->busy);
+    return true;
 }
 
 enum han_status han_try(han_engine *e, const han_run *run, int rounds) {

@@ -9,8 +9,9 @@
 
 /* Append a run to the queue; it starts when the runs before it have finished. */
 void han_enqueue(han_engine *, han_run *);
-/* The same; returns false, without waiting, if another thread is stepping the engine. */
-bool han_try_enqueue(han_engine *, han_run *);
+/* The same, and step it once if it is brief and at the head; returns false, without waiting, if another
+ * thread is stepping the engine. */
+bool han_try_begin(han_engine *, han_run *);
 
 /* Step the run at the head once, unless another thread is stepping the engine. */
 enum han_status han_engine_step(han_engine *);

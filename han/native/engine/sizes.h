@@ -44,9 +44,10 @@ static inline void han_resolve_one(const han_plan *p, han_instr *i, const han_te
  * lock held moves at most (han/runtime/measured.py). */
 enum { HAN_OWN_NBYTES = 32 << 10, HAN_BRIEF = 64 << 10 };
 
-/* Whether a run of a brief plan is brief. */
+/* Whether a run is brief: its plan is, and it moves few bytes. */
 static inline bool han_is_brief(const han_run *run) {
     uint64_t nbytes = 0;
+    if (!run->plan->brief) return false;
     for (uint32_t b = 0; run->plan->own && b < run->plan->n_blocks - 1; b++)
         if (!(run->sizes[b] & HAN_AT_MOST)) nbytes += run->sizes[b];
     return nbytes <= HAN_BRIEF;

@@ -34,6 +34,17 @@ typedef struct {
     han_grid *grids;  /* of a copy: where the data of the blocks is, sent ones first */
 } han_call;
 
+/* A call of a collective of which nothing is read yet. Small parts are cleared faster than the whole. */
+static inline void han_call_clear(han_call *c, int32_t collective) {
+    c->send = c->recv = (han_buffer){0};
+    c->use = HAN_DIRECT;
+    c->copied = c->meets = false;
+    c->key = (han_entry){.collective = collective};
+    c->counts = NULL;
+    c->numbers = 0;
+    c->grids = NULL;
+}
+
 /* The numbers of a call whose blocks' sizes two ranks know: for each rank the bytes of the block to it,
  * then of that from it, and where each begins; and the elements of each, which a run does not need. */
 typedef struct {

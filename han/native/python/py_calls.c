@@ -157,14 +157,8 @@ static PyObject *persistent(CallsObject *self, const han_call *c) {
 /* Read the arguments and go on with the call; `go` is NULL for a persistent one. */
 static inline PyObject *serve(CallsObject *self, PyObject *const *args, int32_t collective,
                               han_reading *read, mode go) {
-    han_call c; /* small parts are cleared faster than the whole */
-    c.send = c.recv = (han_buffer){0};
-    c.use = HAN_DIRECT;
-    c.copied = c.meets = false;
-    c.key = (han_entry){.collective = collective};
-    c.counts = NULL;
-    c.numbers = 0;
-    c.grids = NULL;
+    han_call c;
+    han_call_clear(&c, collective);
     PyObject *answer = !read(&self->caller, args, &c) ? Py_NewRef(Py_False)
                        : go                           ? run(self, &c, go)
                                                       : persistent(self, &c);

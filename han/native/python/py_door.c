@@ -250,8 +250,10 @@ static bool again(void *calls, han_door_call *d, int *code) {
         d->neighbours ? han_py_calls_edges(calls, d->collective == HAN_C_ALLGATHER) : NULL;
     if (!engine) return false;
     if (n > HAN_OWN_NUMBERS * FEW && !(sizes = malloc(n * sizeof *sizes))) return false;
-    memset(sizes, 0, n * sizeof *sizes);
-    han_call c = {.key = {.collective = d->collective, .op = d->op ? op_of(d->op) : NULL}};
+    if (n) memset(sizes, 0, n * sizeof *sizes);
+    han_call c;
+    han_call_clear(&c, d->collective);
+    if (d->op) c.key.op = op_of(d->op);
     bool known = han_door_read(caller, d, engine->mpi.in_place, sizes, edges, &c) &&
                  (d->when ? requested(calls, d, &c, code) : run(calls, d, &c, code));
     if (sizes != few) free(sizes);

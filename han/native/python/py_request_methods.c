@@ -27,14 +27,12 @@ static int unready(const request *self) {
     return self->engine->engine.failed ? han_py_report(self->engine, HAN_E_FAILED) : 0;
 }
 
-/* Step the run once; what is not over then may be left alone. */
+/* Step a run once that is not brief; what is not over then may be left alone. Wait or Test raise errors of
+ * the run, as in MPI. */
 static void first_step(request *self) {
     han_engine *e = &self->engine->engine;
-    bool brief = self->plan->plan.brief && han_is_brief(&self->run);
-    /* Wait or Test raise errors of the run, as in MPI. */
-    if (brief) (void)han_try(e, &self->run, 1);
     if (self->run.status == HAN_OK) return;
-    if (!brief || !e->active) {
+    if (!han_is_brief(&self->run) || !e->active) {
         Py_BEGIN_ALLOW_THREADS(void)
         han_progress(e, &self->run, false);
         Py_END_ALLOW_THREADS

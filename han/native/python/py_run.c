@@ -65,7 +65,7 @@ bool han_py_put_off(EngineObject *self, enum han_status status) {
 int han_py_enqueue(EngineObject *self, han_run *run) {
     if (han_py_refuse_inside_op()) return -1;
     if (self->engine.failed) return han_py_report(self, HAN_E_FAILED);
-    if (han_try_enqueue(&self->engine, run)) return 0;
+    if (han_try_begin(&self->engine, run)) return 0;
     Py_BEGIN_ALLOW_THREADS
     han_enqueue(&self->engine, run);
     Py_END_ALLOW_THREADS
@@ -74,7 +74,7 @@ int han_py_enqueue(EngineObject *self, han_run *run) {
 
 enum han_status han_py_try(EngineObject *self, const han_run *run) {
     han_engine *e = &self->engine;
-    if (!run->plan->brief || !han_is_brief(run)) return run->status;
+    if (run->status == HAN_OK || !han_is_brief(run)) return run->status;
     return han_try(e, run, e->spins < MOST_ROUNDS ? (int)e->spins : MOST_ROUNDS);
 }
 
@@ -193,7 +193,7 @@ bool han_py_run_unlocked(EngineObject *self, PlanObject *plan, const void *send,
         if (!han_py_refuse_inside_op()) (void)han_py_report(self, HAN_E_FAILED);
         return false;
     }
-    const bool queued = han_try_enqueue(e, &run);
+    const bool queued = han_try_begin(e, &run);
     if (queued && (han_py_try(self, &run) == HAN_OK || run.status == HAN_OK)) return true;
     PyThreadState *caller = without_lock();
     if (!queued) han_enqueue(e, &run);
