@@ -91,6 +91,7 @@ typedef struct han_engine {
     /* of the run at the head of the queue: */
     han_run *head, *tail;
     bool started;
+    bool waited;      /* for a flag */
     bool placed;      /* the started run has its part of the rings */
     uint64_t digest;  /* of all calls up to this one */
     han_plan *plan;   /* the head's plan, its alternative or its rival; NULL until decided */

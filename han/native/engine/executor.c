@@ -4,6 +4,7 @@
 
 #include "data/operands.h"
 #include "data/operations.h"
+#include "data/processor.h"
 #include "data/slots.h"
 #include "engine/agreement.h"
 #include "engine/bell.h"
@@ -16,17 +17,35 @@ static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
     return (e->epoch << HAN_EPOCH_SHIFT) + k;
 }
 
+/* Where a flag of a small slot is in the next run, which has the next bank: programs repeat calls, so that
+ * its line is fetched early. Other flags stay where they are. */
+static inline const han_flag *next_of(const han_engine *e, const han_instr *i,
+                                      const han_flag *flag) {
+    const uint32_t base = i->base[0] - (uint32_t)HAN_B_CHANNEL;
+    const han_channel *ch = &e->channels[base / HAN_B_PER_CHANNEL];
+    if (base % HAN_B_PER_CHANNEL != HAN_B_SMALL) return flag;
+    const bool wraps = (e->epoch & (ch->banks - 1)) == ch->banks - 1;
+    const uint64_t forth = ch->small_bank, back = (ch->banks - 1) * ch->small_bank;
+    const uint8_t *at = (const uint8_t *)flag;
+    return (const han_flag *)(const void *)(wraps ? at - back : at + forth);
+}
+
 static void post(const han_engine *e, const han_instr *i) {
     han_flag *flag = flag_at(han_at(e, i, 0));
     atomic_store_explicit(&flag->calls, e->digest, memory_order_relaxed);
     atomic_store_explicit(&flag->value, flag_value(e, i->n), memory_order_release);
+    han_fetch_to_write(next_of(e, i, flag));
 }
 
 /* Wait for a flag of a rank that makes the same calls. */
 static enum han_status await_flag(han_engine *e, const han_instr *i) {
     const han_flag *flag = flag_at(han_at(e, i, 0));
-    if (atomic_load_explicit(&flag->value, memory_order_acquire) < flag_value(e, i->n))
+    if (atomic_load_explicit(&flag->value, memory_order_acquire) < flag_value(e, i->n)) {
+        e->waited = true;
         return HAN_BLOCKED;
+    }
+    /* A rank that is ahead may have posted the next one; it loses the line early if it has not. */
+    if (!e->waited) __builtin_prefetch(next_of(e, i, flag));
     if (atomic_load_explicit(&flag->calls, memory_order_relaxed) == e->digest) return HAN_OK;
     return han_peer_calls_other(e, i) ? HAN_E_MISMATCH : HAN_OK;
 }

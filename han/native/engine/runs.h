@@ -3,6 +3,7 @@
 #ifndef HAN_RUNS_H
 #define HAN_RUNS_H
 
+#include "data/processor.h"
 #include "engine/agreement.h"
 #include "engine/bell.h"
 #include "engine/stepping.h"
@@ -32,12 +33,16 @@ static inline uint64_t han_take_cells(han_channel *ch, uint64_t epoch, uint64_t 
     return start % ch->wrap;
 }
 
-/* The number of runs that every peer must have finished before this one may write. */
-static inline uint64_t han_needed(const han_engine *e, const han_channel *ch, uint8_t writes) {
-    uint64_t n = 0;
-    if (writes & HAN_W_SMALL && e->epoch >= ch->banks) n = e->epoch + 1 - ch->banks;
-    if (writes & HAN_W_CELLS && ch->needed > n) n = ch->needed;
-    return n;
+/* The number of runs that every peer must have finished before this one may write its bank. */
+static inline uint64_t han_needed_for_bank(const han_engine *e, const han_channel *ch,
+                                           uint8_t writes) {
+    return writes & HAN_W_SMALL && e->epoch >= ch->banks ? e->epoch + 1 - ch->banks : 0;
+}
+
+/* Let the peers go on: a rank that keeps reading a line slows the one that writes it. */
+static inline void han_look_away(void) {
+    enum { MOMENT = 16 };
+    for (int k = 0; k < MOMENT; k++) han_cpu_relax();
 }
 
 /* Whether all rings have the memory that a run of a plan needs. */
@@ -47,14 +52,21 @@ static inline bool han_rings_there(const han_engine *e, const han_plan *p) {
     return true;
 }
 
-/* Whether peers have finished the runs that used the shared memory which this run writes. */
+/* Whether peers have finished the runs that used the shared memory which this run writes. A rank that is
+ * ahead by all banks waits until half of them are free, and looks only now and then. */
 static inline bool han_room_free(han_engine *e, const han_plan *p) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
-        uint64_t n = han_needed(e, ch, p->writes[c]);
-        if (n <= ch->known) continue;
-        ch->known = han_least_done(ch);
-        if (n > ch->known) return false;
+        const uint64_t bank = han_needed_for_bank(e, ch, p->writes[c]);
+        const uint64_t cells = p->writes[c] & HAN_W_CELLS ? ch->needed : 0;
+        if (bank <= ch->known && cells <= ch->known) continue;
+        const uint64_t least = han_least_done(ch);
+        if (bank > ch->known && least < bank + ch->banks / 2) {
+            han_look_away();
+            return false;
+        }
+        if (least < cells) return false;
+        ch->known = least;
     }
     return true;
 }
@@ -97,7 +109,7 @@ static inline void han_add_offer(han_engine *e, const han_run *run) {
 
 static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
-    e->timed = false;
+    e->timed = e->waited = false;
     e->takes_rival = p->tried && han_count(e, run);
     han_add_offer(e, run);
     uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers;
