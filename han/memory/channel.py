@@ -36,8 +36,8 @@ FIELDS = {
     "pid_namespace": "Q", "nbytes": "Q",
 }  # fmt: skip
 RECORD = struct.Struct("".join(FIELDS.values()))
-# Offsets on the record's second and third line.
-ERRED, GONE, DEPARTURES, RANK = 64, 104, 108, 112
+# Offsets on the record's second line.
+ERRED, GONE, DEPARTURES, RANK = 64, 80, 84, 88
 LEFT = struct.Struct("QQQ")  # steps, calls, bytes of the text that follows: why a rank left
 
 

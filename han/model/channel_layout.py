@@ -13,7 +13,7 @@ CALLS = 512  # bytes of the digests of a rank's recent calls (native/channel.h: 
 REASON = 512  # bytes of the reason why a rank left
 EPOCH_SHIFT = 24  # a flag holds (run << EPOCH_SHIFT) + k
 # Offsets in a control record, of a lent channel (native/channel.h):
-CELLS, ROOM, CLOSED = 120, 128, 136
+CELLS, ROOM, CLOSED = 96, 104, 112
 FLAG = 16  # bytes of a flag, with the digest of its writer's calls (native/channel.h: han_flag)
 FLAGS = 8  # flags of a rank, one cache line each
 SMALL = PAGE + LINE  # bytes of a small slot: the line of its flag, and a page of data

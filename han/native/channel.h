@@ -46,9 +46,9 @@ typedef struct {
     int64_t pid;
     uint64_t pid_start; /* start time of the process: tells a reused pid */
     uint64_t pid_namespace;
-    _Atomic uint64_t nbytes;   /* of the current run, if its plan is for many sizes */
-    _Atomic uint64_t erred;    /* 1 + the last call that raised here before data moved */
-    _Atomic uint64_t shown[3]; /* addresses of send buffer, receive buffer, scratch: HAN_W_SHOWN */
+    _Atomic uint64_t nbytes; /* of the current run, if its plan is for many sizes */
+    /* The second line, which peers read in every run, is seldom written. */
+    _Atomic uint64_t erred; /* 1 + the last call that raised here before data moved */
     /* Used in the channel's first record only: ranks that sleep, and the word they sleep on. */
     _Atomic uint32_t sleepers, bell;
     _Atomic uint32_t gone;       /* 1: this rank begins no more runs: engine/stepping.h */
@@ -58,7 +58,9 @@ typedef struct {
      * bytes of each of them have memory. */
     _Atomic uint64_t cells, room;
     _Atomic uint64_t closed; /* 1: this rank accesses the channel no more */
-    uint64_t unused[6];
+    uint64_t unused;
+    _Atomic uint64_t shown[3]; /* addresses of send buffer, receive buffer, scratch: HAN_W_SHOWN */
+    uint64_t unused_too[5];
 } han_control;
 
 _Static_assert(sizeof(han_control) == 3 * HAN_LINE, "as in han/model/channel_layout.py");

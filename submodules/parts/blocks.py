@@ -52,10 +52,11 @@ class BlockCells:
         parts, blocks = _shown(plan, tasks[0].kind)
         kinds = [kind for kind, k in plan.streams if k == level]
         turn, area = kinds.index(tasks[0].kind), geometry.area // len(kinds)
-        fits = len(tasks) == 1 and parts * blocks * nbytes <= PAGE
+        peers = max(1, parts - 1)  # a cell has room for all, and so mostly a round size
+        fits = len(tasks) == 1 and peers * blocks * nbytes <= PAGE
         own = not turn or plan.signature.collective == "allgather"
         if fits and choice.get("inline", 1) and own:
-            return cls(True, parts, max(nbytes, grain) * blocks, nbytes * blocks, 1, 1)
+            return cls(True, peers, max(nbytes, grain) * blocks, nbytes * blocks, 1, 1)
         cells = max(FEWEST, choice.get("cells", CELLS))
         room = area // cells // parts // LINE * LINE
         packed = room < lines(grain)  # no room for whole lines: fewest cells, no padding
@@ -127,7 +128,7 @@ class Blocks:
     signature: Signature
     _rooms: dict[int, Ref] = field(default_factory=dict)  # by member
     _operands: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
-    _own_cells: dict[int, tuple[Ref, ...]] = field(default_factory=dict)  # by cell
+    _own_cells: dict[int, dict[int, Ref]] = field(default_factory=dict)  # by cell
 
     @classmethod
     def of(cls, context: Context) -> Blocks:
@@ -172,8 +173,9 @@ class Blocks:
             return piece.nbytes
         return piece.within(self.signature.length(member))
 
-    def shown(self, member: int, piece: Piece, part: int = 0) -> Ref:
-        """Return where a member shows a piece of its block number `part` to its peers."""
+    def shown(self, member: int, piece: Piece, peer: int | None = None) -> Ref:
+        """Return where a member shows a piece of its block to its peers, or to one of them."""
+        part = 0 if peer is None else peer - (peer > member)
         return self.cell(member, piece.index, part).holding(piece.start)
 
     def cell(self, member: int, index: int, part: int = 0) -> Ref:
@@ -218,18 +220,20 @@ class Blocks:
         turn = piece.index % self.layout.cells
         found = self._operands.get(turn)
         if found is None:
-            shown = [self.shown(m, piece, self.me) for m in range(self.context.group.size)]
-            shown[self.me] = self._block(self.context.source, self.me)
-            found = self._operands[turn] = tuple(shown)
+            own = self._block(self.context.source, self.me)
+            found = self._operands[turn] = tuple(
+                own if m == self.me else self.shown(m, piece, self.me)
+                for m in range(self.context.group.size)
+            )
         return found
 
-    def own_cells(self, piece: Piece) -> tuple[Ref, ...]:
-        """Return where this rank shows a piece of its block for each member; see `operands`."""
+    def own_cells(self, piece: Piece) -> dict[int, Ref]:
+        """Return where this rank shows a piece of its block for each peer; see `operands`."""
         turn = piece.index % self.layout.cells
         found = self._own_cells.get(turn)
         if found is None:
-            shown = [self.shown(self.me, piece, m) for m in range(self.context.group.size)]
-            found = self._own_cells[turn] = tuple(shown)
+            shown = {m: self.shown(self.me, piece, m) for m in self.context.others}
+            found = self._own_cells[turn] = shown
         return found
 
     @kept
