@@ -101,6 +101,11 @@ static inline _Atomic uint64_t *han_calls_of(const han_channel *ch, uint32_t r, 
     return (_Atomic uint64_t *)(void *)all + r * HAN_CALLS_KEPT + run % HAN_CALLS_KEPT;
 }
 
+/* The bank of small slots of a run. */
+static inline uint8_t *han_bank(const han_channel *ch, uint64_t run) {
+    return ch->memory + ch->small + (run & (ch->banks - 1)) * ch->small_bank;
+}
+
 /* The number of runs that every peer of a channel has finished. */
 static inline uint64_t han_least_done(const han_channel *ch) {
     const han_control *all = han_records(ch);

@@ -17,24 +17,30 @@ static inline uint64_t flag_value(const han_engine *e, uint64_t k) {
     return (e->epoch << HAN_EPOCH_SHIFT) + k;
 }
 
-/* Where a flag of a small slot is in the next run, which has the next bank: programs repeat calls, so that
- * its line is fetched early. Other flags stay where they are. */
-static inline const han_flag *next_of(const han_engine *e, const han_instr *i,
-                                      const han_flag *flag) {
-    const uint32_t base = i->base[0] - (uint32_t)HAN_B_CHANNEL;
-    const han_channel *ch = &e->channels[base / HAN_B_PER_CHANNEL];
-    if (base % HAN_B_PER_CHANNEL != HAN_B_SMALL) return flag;
-    const bool wraps = (e->epoch & (ch->banks - 1)) == ch->banks - 1;
-    const uint64_t forth = ch->small_bank, back = (ch->banks - 1) * ch->small_bank;
-    const uint8_t *at = (const uint8_t *)flag;
-    return (const han_flag *)(const void *)(wraps ? at - back : at + forth);
+enum { MOST_AHEAD = 16 * HAN_LINE };
+
+/* Fetch what the next run will write or read where this one has accessed `n` bytes of a small slot, as
+ * programs repeat calls. It has the next bank. */
+static inline void fetch_ahead(const han_engine *e, const han_instr *i, int ref, uint64_t n,
+                               bool to_write) {
+    const uint32_t base = i->base[ref] - (uint32_t)HAN_B_CHANNEL;
+    const bool small = base % HAN_B_PER_CHANNEL == HAN_B_SMALL;
+    if (!small || base >= HAN_MAX_BASES - HAN_B_CHANNEL || !n) return;
+    const uint8_t *bank = han_bank(&e->channels[base / HAN_B_PER_CHANNEL], e->epoch + 1);
+    const uint8_t *begin = bank + i->off[ref];
+    const uint8_t *end = begin + (n < MOST_AHEAD ? n : MOST_AHEAD);
+    for (const uint8_t *at = begin; at < end; at += HAN_LINE)
+        if (to_write)
+            han_fetch_to_write(at);
+        else
+            __builtin_prefetch(at);
 }
 
 static void post(const han_engine *e, const han_instr *i) {
     han_flag *flag = flag_at(han_at(e, i, 0));
     atomic_store_explicit(&flag->calls, e->digest, memory_order_relaxed);
     atomic_store_explicit(&flag->value, flag_value(e, i->n), memory_order_release);
-    han_fetch_to_write(next_of(e, i, flag));
+    fetch_ahead(e, i, 0, sizeof *flag, true);
 }
 
 /* Wait for a flag of a rank that makes the same calls. */
@@ -45,7 +51,7 @@ static enum han_status await_flag(han_engine *e, const han_instr *i) {
         return HAN_BLOCKED;
     }
     /* A rank that is ahead may have posted the next one; it loses the line early if it has not. */
-    if (!e->waited) __builtin_prefetch(next_of(e, i, flag));
+    if (!e->waited) fetch_ahead(e, i, 0, sizeof *flag, false);
     if (atomic_load_explicit(&flag->calls, memory_order_relaxed) == e->digest) return HAN_OK;
     return han_peer_calls_other(e, i) ? HAN_E_MISMATCH : HAN_OK;
 }
@@ -149,11 +155,15 @@ static enum han_status execute(han_engine *e, han_plan *p, const han_instr *i) {
     switch (i->code) {
     case HAN_COPY:
         han_move(e, p, i);
+        fetch_ahead(e, i, 0, i->n, true);
+        if (!e->waited) fetch_ahead(e, i, 1, i->n, false);
         return HAN_OK;
     case HAN_REDUCE:
     case HAN_ACCUMULATE:
     case HAN_REDUCE2:
         rc = han_reduce(e, p, i);
+        for (int ref = 1; ref < 3 && !e->waited; ref++)
+            fetch_ahead(e, i, ref, i->n * p->element, false);
         break;
     case HAN_POST:
         post(e, i);

@@ -120,7 +120,7 @@ static inline void han_begin(han_engine *e, const han_run *run) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
         uint8_t **base = &e->bases[HAN_B_CHANNEL + HAN_B_PER_CHANNEL * c];
-        base[HAN_B_SMALL] = ch->memory + ch->small + (e->epoch & (ch->banks - 1)) * ch->small_bank;
+        base[HAN_B_SMALL] = han_bank(ch, e->epoch);
         base[HAN_B_FLAGS] = ch->memory + ch->flags;
         han_control *mine = han_own_record(ch);
         atomic_store_explicit(han_calls_of(ch, ch->me, e->epoch + 1), calls, memory_order_release);
