@@ -34,7 +34,8 @@ class PairCells:
         """Fit the cells of a run into the ring.
 
         A rank to which all give, or that gives to all, may be some runs behind or ahead: the more,
-        the more members there are. So many runs have room in the ring.
+        the more members there are. So many runs have room in the ring. A block whose size only its
+        sender knows must fit into a cell.
         """
         geometry, steps = plan.geometry(level), plan.block_steps
         chunk = plan.choice.levels[level].get("chunk", PAIRS_CELL)
@@ -43,7 +44,8 @@ class PairCells:
         given, others = max(1, steps.most_given_inside), max(1, geometry.ranks - 1)
         parts = given + (0 if steps.handed is None else steps.handed.most)
         runs = 2 * PAIRS_AHEAD * (others if plan.signature.rooted else 1)
-        room = max(plan.signature.nbytes, min((geometry.ring // runs - behind) // parts, chunk))
+        nbytes, share = plan.signature.nbytes, (geometry.ring // runs - behind) // parts
+        room = max(min(chunk, max(nbytes, share)), nbytes if plan.signature.singly else 0)
         most = (geometry.area - behind) // parts // LINE * LINE - BESIDE
         return cls(given, parts, max(0, min(room, most)), behind)
 

@@ -13,7 +13,9 @@ from han.model.loops import LEAST
 from han.model.opcodes import Code
 from han.model.program import Base
 from han.model.topology import Topology
+from han.runtime.measured import IN_NODE
 from han.submodules.registry import plan_of_choice
+from han.submodules.sm.pair_cells import PairCells
 from han.tasks.lower import lower
 from han.tasks.own_sizes import SMALL, blocks_of, matrix_of, own_sizes
 from han.tasks.plan import Plan
@@ -82,6 +84,16 @@ def test_small_rings_leave_no_room_for_cells():
     plan = plan_of(topology, "alltoallv", memory=1 << 10)
     counts = counts_of(Random(1), "alltoallv", 64, 0)
     verify([called(plan, counts)])
+
+
+def test_where_lines_move_slowly_only_blocks_of_known_sizes_need_no_cell():
+    topology = machine([0] * 3)
+    for singly, room in ((False, 16 << 10), (True, IN_NODE.gathered)):
+        signature = own_sizes("gatherv", singly=singly)
+        choice = choose(signature, topology, NodeTraits(mesh=True))
+        plan = plan_of_choice(topology, signature, choice, MEMORY)
+        assert PairCells.of(plan, 0).room == room
+        verify([called(plan, counts_of(Random(4), "gatherv", 3, 0))])
 
 
 def test_a_program_does_not_depend_on_sizes():
