@@ -22,17 +22,19 @@ class Build(build_ext):
 
     def build_extensions(self) -> None:
         """Build all."""
-        for flag in filter(self.knows, IF_KNOWN):
-            for one in self.extensions:
-                one.extra_compile_args.append(flag)
+        known = [*filter(self.knows, IF_KNOWN)]
+        for one in self.extensions:
+            one.extra_compile_args[:0] = known  # before flags of the user
         super().build_extensions()
 
     def knows(self, flag: str) -> bool:
-        """Ask the compiler."""
-        nothing = ["-Werror", flag, "-fsyntax-only", "-x", "c", os.devnull]
-        return not subprocess.run(
-            [*self.compiler.compiler_so, *nothing], capture_output=True
-        ).returncode
+        """Ask the compiler; whether there is one turns out later."""
+        nothing = [flag, "-fsyntax-only", "-x", "c", os.devnull]
+        try:
+            asked = subprocess.run([*self.compiler.compiler_so, *nothing], capture_output=True)
+        except OSError:
+            return False
+        return asked.returncode == 0
 
 
 def extension(

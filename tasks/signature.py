@@ -113,7 +113,9 @@ class Signature:
 
     def shown(self, size: int) -> int:
         """Return the largest number of bytes that one of `size` ranks shows to its peers."""
-        return self.start(size) if ROWS[self.collective].send == "each" else self.nbytes
+        if ROWS[self.collective].send != "each":
+            return self.nbytes
+        return self.start(size) if self.counts else max(1, size - 1) * self.nbytes
 
     @kept
     def prefix(self) -> bool:

@@ -47,7 +47,8 @@ typedef struct {
     uint64_t pid_start; /* start time of the process: tells a reused pid */
     uint64_t pid_namespace;
     _Atomic uint64_t nbytes; /* of the current run, if its plan is for many sizes */
-    /* The second line, which peers read in every run, is seldom written. */
+    /* The second line, which peers read in every run, is seldom written: in the first record when ranks
+     * sleep and wake up. */
     _Atomic uint64_t erred; /* 1 + the last call that raised here before data moved */
     /* Used in the channel's first record only: ranks that sleep, and the word they sleep on. */
     _Atomic uint32_t sleepers, bell;

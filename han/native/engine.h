@@ -92,6 +92,7 @@ typedef struct han_engine {
     han_run *head, *tail;
     bool started;
     bool waited;      /* for a flag */
+    uint32_t rounds;  /* in which it has waited for a bank of small slots */
     bool placed;      /* the started run has its part of the rings */
     uint64_t digest;  /* of all calls up to this one */
     han_plan *plan;   /* the head's plan, its alternative or its rival; NULL until decided */

@@ -40,7 +40,7 @@ class ObjectLimits(NamedTuple):
     to_all: int
 
 
-IN_NODE = ObjectLimits(32 << 10, 64 << 10, 1 << 20)  # as much as any cell of a Gatherv has room for
+IN_NODE = ObjectLimits(32 << 10, 64 << 10, 1 << 20)  # as much as any cell for them has room for
 BETWEEN_NODES = ObjectLimits((8 << 10) + 256, 12 << 10, 96 << 10)
 MOST_LEFT = 8  # calls of objects that a child leaves to mpi4py before it is set up
 

@@ -312,4 +312,6 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: dump_programs.py FILE")
     main(sys.argv[1])

@@ -17,7 +17,7 @@ typedef struct {
     han_run run;
 } call;
 
-static int make(han_engine *e, call *c, uint32_t n, uint64_t signature) {
+static void open(call *c, uint32_t n, uint64_t signature) {
     c->plan = (han_plan){.code = c->code,
                          .n_streams = 1,
                          .streams = {{0, n}},
@@ -27,6 +27,10 @@ static int make(han_engine *e, call *c, uint32_t n, uint64_t signature) {
                          .brief = true,
                          .signature = signature};
     c->run.plan = &c->plan;
+}
+
+static int make(han_engine *e, call *c, uint32_t n, uint64_t signature) {
+    open(c, n, signature);
     han_enqueue(e, &c->run);
     int status = han_progress(e, &c->run, true);
     if (status > HAN_BLOCKED) han_engine_stop(e); /* it must not keep the call */
@@ -68,6 +72,24 @@ static void of_a_peer_that_is_ahead(void) {
     for (int k = 0; k < AHEAD / 2; k++)
         require(waits(g, OURS) == HAN_OK, "earlier calls were the same", k);
     told(g, waits(g, OURS), HAN_E_MISMATCH);
+    group_close(g);
+}
+
+/* Ahead by all banks of small slots, a rank waits for more than one only as long as peers may be quick. */
+static void ahead_of_a_slow_peer_one_bank_is_enough(void) {
+    group *g = pair(false);
+    han_engine *e = &g->engines[1];
+    enum han_status status = HAN_BLOCKED;
+    int rounds = 0;
+    for (uint64_t k = 0; k < e->channels[0].banks; k++) (void)posts(g, OURS);
+    call c = {.code = {at_flag(HAN_POST, 1, 1)}, .run = {.blocking = true}};
+    open(&c, 1, OURS);
+    c.plan.writes[0] = HAN_W_SMALL;
+    han_enqueue(e, &c.run);
+    require(han_engine_step(e) == HAN_BLOCKED, "no bank is free", 0);
+    require(waits(g, OURS) == HAN_OK, "the peer ends a run", 0);
+    while (status == HAN_BLOCKED && rounds++ < 100) status = han_engine_step(e);
+    require(status == HAN_MOVED && rounds > 15, "one free bank is enough later", rounds);
     group_close(g);
 }
 
@@ -125,6 +147,7 @@ static void of_messages(int sent, int expected, enum han_status wanted) {
 int main(void) {
     in_the_call();
     of_a_peer_that_is_ahead();
+    ahead_of_a_slow_peer_one_bank_is_enough();
     unknown_of_a_peer_that_is_far_ahead();
     but_not_of_a_rank_that_raised();
     of_the_rank_that_writes_anothers_flag();

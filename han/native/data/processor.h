@@ -24,8 +24,8 @@ typedef struct {
 extern han_vector_sets han_vectors;
 #endif
 
-/* Fetch the line of an address, which this thread will write soon. Compilers fetch it to read unless they
- * are told that the processor can; older ones take the instruction for nothing. */
+/* Fetch the line of an address, which this thread will write soon. Compilers would fetch it to read unless
+ * they are told that the processor can do this. Older processors ignore the instruction. */
 static inline void han_fetch_to_write(const void *at) {
 #if defined(__x86_64__)
     __asm__ volatile("prefetchw %0" ::"m"(*(const char *)at));

@@ -96,15 +96,16 @@ bool han_has(void **known, const char *name) {
     return *known;
 }
 
-int han_width = -1;
+_Atomic int han_width = -1;
 
 bool han_find_width(void) {
     Dl_info of = {0};
     void *init = han_find("PMPI_Init");
     const char *file = init && dladdr(init, &of) ? of.dli_fname : NULL;
     bool standard = file && strstr(strrchr(file, '/') ? strrchr(file, '/') : file, "mpi_abi");
-    han_width = standard || han_find("ompi_mpi_comm_world");
-    return han_width;
+    const bool wide = standard || han_find("ompi_mpi_comm_world");
+    atomic_store_explicit(&han_width, wide, memory_order_relaxed);
+    return wide;
 }
 
 /* ---- what is known of a communicator -------------------------------------------------------- */

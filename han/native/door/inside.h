@@ -2,6 +2,8 @@
 #ifndef HAN_DOOR_INSIDE_H
 #define HAN_DOOR_INSIDE_H
 
+#include <stdatomic.h>
+
 #include "door.h"
 
 #define HAN_PUBLIC __attribute__((visibility("default")))
@@ -30,9 +32,12 @@ han_handle han_world(void);
 
 /* Whether handles are pointers, as in Open MPI and in MPI's standard ABI. `han_width` tells it once it was
  * found: 0 or 1, before that -1. */
-extern int han_width;
+extern _Atomic int han_width;
 bool han_find_width(void);
-static inline bool han_wide(void) { return han_width < 0 ? han_find_width() : han_width; }
+static inline bool han_wide(void) {
+    const int width = atomic_load_explicit(&han_width, memory_order_relaxed);
+    return width < 0 ? han_find_width() : width;
+}
 /* A handle as an argument: a pointer, or an int in the lower half of a register. */
 static inline han_handle han_as_handle(intptr_t h) { return han_wide() ? h : (intptr_t)(int)h; }
 

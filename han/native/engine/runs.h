@@ -3,7 +3,6 @@
 #ifndef HAN_RUNS_H
 #define HAN_RUNS_H
 
-#include "data/processor.h"
 #include "engine/agreement.h"
 #include "engine/bell.h"
 #include "engine/stepping.h"
@@ -39,12 +38,6 @@ static inline uint64_t han_needed_for_bank(const han_engine *e, const han_channe
     return writes & HAN_W_SMALL && e->epoch >= ch->banks ? e->epoch + 1 - ch->banks : 0;
 }
 
-/* Let the peers go on: a rank that keeps reading a line slows the one that writes it. */
-static inline void han_look_away(void) {
-    enum { MOMENT = 16 };
-    for (int k = 0; k < MOMENT; k++) han_cpu_relax();
-}
-
 /* Whether all rings have the memory that a run of a plan needs. */
 static inline bool han_rings_there(const han_engine *e, const han_plan *p) {
     for (uint32_t c = 0; c < e->n_channels; c++)
@@ -52,20 +45,23 @@ static inline bool han_rings_there(const han_engine *e, const han_plan *p) {
     return true;
 }
 
-/* Whether peers have finished the runs that used the shared memory which this run writes. A rank that is
- * ahead by all banks waits until half of them are free, and looks only now and then. */
+enum { HAN_LOOKS_AWAY = 15, HAN_PATIENT = 64 }; /* rounds */
+
+/* Whether peers have finished the runs that used the shared memory which this run writes. A rank that keeps
+ * reading a line slows the one that writes it. So a rank that is ahead by all banks waits at first until
+ * half of them are free, and looks only in some rounds; but peers may be slow, so not for long. */
 static inline bool han_room_free(han_engine *e, const han_plan *p) {
     for (uint32_t c = 0; c < e->n_channels; c++) {
         han_channel *ch = &e->channels[c];
-        const uint64_t bank = han_needed_for_bank(e, ch, p->writes[c]);
+        uint64_t bank = han_needed_for_bank(e, ch, p->writes[c]);
         const uint64_t cells = p->writes[c] & HAN_W_CELLS ? ch->needed : 0;
         if (bank <= ch->known && cells <= ch->known) continue;
-        const uint64_t least = han_least_done(ch);
-        if (bank > ch->known && least < bank + ch->banks / 2) {
-            han_look_away();
-            return false;
+        if (bank > ch->known && e->head->blocking && e->rounds < HAN_PATIENT) {
+            if (e->rounds++ & HAN_LOOKS_AWAY) return false;
+            bank += ch->banks / 2;
         }
-        if (least < cells) return false;
+        const uint64_t least = han_least_done(ch);
+        if (least < bank || least < cells) return false;
         ch->known = least;
     }
     return true;
@@ -110,6 +106,7 @@ static inline void han_add_offer(han_engine *e, const han_run *run) {
 static inline void han_begin(han_engine *e, const han_run *run) {
     han_plan *p = run->plan;
     e->timed = e->waited = false;
+    e->rounds = 0;
     e->takes_rival = p->tried && han_count(e, run);
     han_add_offer(e, run);
     uint64_t entered = (e->epoch + 1) << HAN_EPOCH_SHIFT | e->offers;

@@ -27,8 +27,8 @@ static int unready(const request *self) {
     return self->engine->engine.failed ? han_py_report(self->engine, HAN_E_FAILED) : 0;
 }
 
-/* Step a run once that is not brief; what is not over then may be left alone. Wait or Test raise errors of
- * the run, as in MPI. */
+/* A brief run was stepped as it was queued. Step others, and any that nobody else would step; what is not
+ * over then may be left alone. Wait or Test raise errors of the run, as in MPI. */
 static void first_step(request *self) {
     han_engine *e = &self->engine->engine;
     if (self->run.status == HAN_OK) return;

@@ -68,6 +68,7 @@ int han_py_enqueue(EngineObject *self, han_run *run) {
     if (han_try_begin(&self->engine, run)) return 0;
     Py_BEGIN_ALLOW_THREADS
     han_enqueue(&self->engine, run);
+    if (han_is_brief(run)) (void)han_try(&self->engine, run, 1);
     Py_END_ALLOW_THREADS
     return 0;
 }
