@@ -91,8 +91,8 @@ typedef struct han_engine {
     /* of the run at the head of the queue: */
     han_run *head, *tail;
     bool started;
-    bool waited;      /* for a flag */
-    uint32_t rounds;  /* in which it has waited for a bank of small slots */
+    bool waited;      /* a flag was not posted yet at the first look */
+    uint32_t rounds;  /* in which no bank of small slots was free */
     bool placed;      /* the started run has its part of the rings */
     uint64_t digest;  /* of all calls up to this one */
     han_plan *plan;   /* the head's plan, its alternative or its rival; NULL until decided */

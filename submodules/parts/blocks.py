@@ -28,9 +28,9 @@ LARGEST = RING_MIN // 2 // FEWEST  # bytes of a cell that fits the smallest ring
 class BlockCells:
     """Cells used in turn; a cell holds one piece of every block that a rank shows to its peers.
 
-    If all blocks fit into a page, the rank puts them into its small slot instead (`small`), without
-    the one for itself if each peer gets its own. There are `parts` of them, or room for so many.
-    The cells begin `offset` bytes behind those that other streams of the level have.
+    A cell has room for `parts` blocks. If all blocks for peers fit into a page, the rank puts them
+    into its small slot instead (`small`), which has no room for its block for itself. The cells
+    begin `offset` bytes behind those that other streams of the level have.
     """
 
     small: bool

@@ -17,7 +17,7 @@ typedef struct {
     han_run run;
 } call;
 
-static void open(call *c, uint32_t n, uint64_t signature) {
+static void call_open(call *c, uint32_t n, uint64_t signature) {
     c->plan = (han_plan){.code = c->code,
                          .n_streams = 1,
                          .streams = {{0, n}},
@@ -30,7 +30,7 @@ static void open(call *c, uint32_t n, uint64_t signature) {
 }
 
 static int make(han_engine *e, call *c, uint32_t n, uint64_t signature) {
-    open(c, n, signature);
+    call_open(c, n, signature);
     han_enqueue(e, &c->run);
     int status = han_progress(e, &c->run, true);
     if (status > HAN_BLOCKED) han_engine_stop(e); /* it must not keep the call */
@@ -83,7 +83,7 @@ static void ahead_of_a_slow_peer_one_bank_is_enough(void) {
     int rounds = 0;
     for (uint64_t k = 0; k < e->channels[0].banks; k++) (void)posts(g, OURS);
     call c = {.code = {at_flag(HAN_POST, 1, 1)}, .run = {.blocking = true}};
-    open(&c, 1, OURS);
+    call_open(&c, 1, OURS);
     c.plan.writes[0] = HAN_W_SMALL;
     han_enqueue(e, &c.run);
     require(han_engine_step(e) == HAN_BLOCKED, "no bank is free", 0);

@@ -45,7 +45,7 @@ static inline bool han_rings_there(const han_engine *e, const han_plan *p) {
     return true;
 }
 
-enum { HAN_LOOKS_AWAY = 15, HAN_PATIENT = 64 }; /* rounds */
+enum { HAN_LOOK_EVERY = 16, HAN_HALF_FOR = 64 }; /* rounds */
 
 /* Whether peers have finished the runs that used the shared memory which this run writes. A rank that keeps
  * reading a line slows the one that writes it. So a rank that is ahead by all banks waits at first until
@@ -56,8 +56,8 @@ static inline bool han_room_free(han_engine *e, const han_plan *p) {
         uint64_t bank = han_needed_for_bank(e, ch, p->writes[c]);
         const uint64_t cells = p->writes[c] & HAN_W_CELLS ? ch->needed : 0;
         if (bank <= ch->known && cells <= ch->known) continue;
-        if (bank > ch->known && e->head->blocking && e->rounds < HAN_PATIENT) {
-            if (e->rounds++ & HAN_LOOKS_AWAY) return false;
+        if (bank > ch->known && e->head->blocking && e->rounds < HAN_HALF_FOR) {
+            if (e->rounds++ % HAN_LOOK_EVERY) return false;
             bank += ch->banks / 2;
         }
         const uint64_t least = han_least_done(ch);
