@@ -10,6 +10,7 @@ import numpy as np
 
 from han._native import Operations, joined
 from han.model.collectives import ROWS
+from han.model.opcodes import Code
 from han.model.program import INSTRUCTION, MAX_STREAMS, TERMS, Base, Program, Ref, StreamInfo
 from han.model.task_names import TaskNames
 from han.tasks.addresses import Addresses
@@ -358,7 +359,7 @@ class Builder(Addresses):
             operand=max((s.operand for s in streams), default=0),
             footprint=footprint,
             writes=self._written(streams)[: len(footprint)],
-            sync=ROWS[self.signature.collective].synchronises,
+            sync=ROWS[self.signature.collective].synchronises or self._hears_all(code, terms),
             comms=tuple(self._comms),
             grains=grains,
             grain=self.signature.grain if grains else 0,
@@ -366,6 +367,15 @@ class Builder(Addresses):
             blocks=self._blocks,
             own=self.signature.own,
         )
+
+    def _hears_all(self, code: bytes, terms: bytes) -> bool:
+        """Return whether this rank waits for a flag of each other one, whatever the sizes are."""
+        if not self.signature.own:
+            return False
+        waits = np.frombuffer(code, INSTRUCTION)["code"] == Code.WAIT
+        always = waits & (np.frombuffer(terms, TERMS)["stop"] == 0)
+        heard = np.unique(np.frombuffer(code, INSTRUCTION)["peer"][always])
+        return len(heard) == self.plan.topology.size - 1
 
     @property
     def _blocks(self) -> int:

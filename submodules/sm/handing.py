@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from han.common.kept import kept
 from han.model.program import ALL
 from han.submodules.parts.cells import COPIED, TAKEN
-from han.submodules.sm.pair_cells import BESIDE, START, PairCells, tell
+from han.submodules.sm.pair_cells import DATA, FACTS, START, PairCells, tell
 from han.tasks.context import Context
 from han.tasks.graph import Task
 from han.tasks.handed import Handed, HandOn
@@ -51,7 +51,7 @@ class Handing:
         context.stream.begin_blocks(task, (one.source,), 1)
         tell(context, cell, block)
         context.stream.copy(
-            cell + BESIDE, context.result.behind(block), self._nbytes, block=block,
+            cell + DATA, context.result.behind(block), self._nbytes, block=block,
             upto=self.cells.room,
         )  # fmt: skip
         context.builder.show(context.group.level, given=True)
@@ -70,8 +70,8 @@ class Handing:
         cell, giver = self.cells.handed(context, member, number), context.group.ranks[member]
         result, room = context.result.behind(block), self.cells.room
         stream.wait(context.flag(member, TAKEN), number, giver)
-        stream.expect(cell, self._nbytes, giver, block=block)
-        stream.copy(result, cell + BESIDE, self._nbytes, block=block, upto=room)
+        stream.expect(cell + FACTS, self._nbytes, giver, block=block)
+        stream.copy(result, cell + DATA, self._nbytes, block=block, upto=room)
         stream.pull(
             result, context.result, self._nbytes, context.peer(member), block=block, above=room,
             upto=ALL, from_=cell + START,

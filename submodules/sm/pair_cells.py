@@ -1,4 +1,9 @@
-"""The cells for blocks whose sizes only two ranks know."""
+"""Where blocks lie whose sizes only two ranks know, and what a rank tells about them.
+
+For each member that a rank gives to, its small slot has a part: a flag, the size of the block and
+where it begins, and behind them the block, if there is room. Otherwise the block has a cell. Where
+a small slot is too small, or not to be used, all is in cells, with one flag of their rank.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +11,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from han.model.channel_layout import LINE, lines
+from han.model.channel_layout import FLAG, LINE, SMALL, lines
 from han.model.program import OWN_BLOCK, Base, Ref
 from han.submodules.measured import PAIRS_AHEAD, PAIRS_CELL
+from han.submodules.parts.cells import GATHERED
 from han.tasks.context import Context
 from han.tasks.outline import Outline
 
-BESIDE = LINE // 2  # bytes of a cell for the facts about its block, which begins behind them
-START = np.dtype(np.uint64).itemsize  # of these facts, behind the size
+WORD = np.dtype(np.uint64).itemsize
+FACTS = FLAG  # where a part of a slot, or a cell, has the size of its block, ...
+START = FACTS + WORD  # where the block begins in its sender's buffer, ...
+DATA = START + WORD  # and its bytes
 
 
 @dataclass(frozen=True)
 class PairCells:
-    """The cells of a rank: one for each other member, or a single one, of up to `room` bytes.
+    """The cells of a rank: one for each other member, or a single one, for up to `room` bytes.
 
-    Behind the cells of what a rank gives are those of what it hands on, `parts` in all. `behind`
+    A part of its small slot has `slot` bytes, with place for a block of up to `inside`. Behind the cells of what a rank gives are those of what it hands on, `parts` in all. `behind`
     them are so many bytes of slots for blocks that go to other nodes, or come from them.
     """
 
     given: int
     parts: int
     room: int
-    behind: int = 0
+    behind: int
+    slot: int
+    inside: int
 
     @classmethod
     def of(cls, plan: Outline, level: int) -> PairCells:
@@ -38,7 +48,8 @@ class PairCells:
         sender knows must fit into a cell.
         """
         geometry, steps = plan.geometry(level), plan.block_steps
-        chunk = plan.choice.levels[level].get("chunk", PAIRS_CELL)
+        choice = plan.choice.levels[level]
+        chunk = choice.get("chunk", PAIRS_CELL)
         assert steps is not None
         behind = 0 if steps.parcels is None else lines(steps.parcels.shared)
         given, others = max(1, steps.most_given_inside), max(1, geometry.ranks - 1)
@@ -46,18 +57,34 @@ class PairCells:
         runs = 2 * PAIRS_AHEAD * (others if plan.signature.rooted else 1)
         nbytes, share = plan.signature.nbytes, (geometry.ring // runs - behind) // parts
         room = max(min(chunk, max(nbytes, share)), nbytes if plan.signature.singly else 0)
-        most = (geometry.area - behind) // parts // LINE * LINE - BESIDE
-        return cls(given, parts, max(0, min(room, most)), behind)
+        most = (geometry.area - behind) // parts // LINE * LINE - DATA
+        room = max(0, min(room, most))
+        slot = SMALL // given // LINE * LINE if choice.get("inline", 1) else 0
+        # Of a block that may come shorter its receiver does not know whether it is in a slot.
+        inside = 0 if plan.signature.singly else max(0, min(slot - DATA, room))
+        return cls(given, parts, room, behind, slot, inside)
 
     @property
     def stride(self) -> int:
         """Bytes from cell to cell."""
-        return lines(BESIDE + self.room)
+        return lines(DATA + self.room)
+
+    def flag(self, context: Context, giver: int, taker: int) -> Ref:
+        """Return the flag that tells that the block from one member to another is there."""
+        return self.told(context, giver, taker) if self.slot else context.flag(giver, GATHERED)
+
+    def told(self, context: Context, giver: int, taker: int) -> Ref:
+        """Return where a member tells another about its block; a block of `inside` is there."""
+        if not self.slot:
+            return self.of_pair(context, giver, taker)
+        return context.small(giver) + self._number(giver, taker) * self.slot
 
     def of_pair(self, context: Context, giver: int, taker: int) -> Ref:
         """Return the cell for the block from one member to another."""
-        number = taker - (taker > giver) if self.given > 1 else 0
-        return context.cells(giver) + number * self.stride
+        return context.cells(giver) + self._number(giver, taker) * self.stride
+
+    def _number(self, giver: int, taker: int) -> int:
+        return taker - (taker > giver) if self.given > 1 else 0
 
     def handed(self, context: Context, giver: int, number: int) -> Ref:
         """Return the cell for a block that a member hands on, the first, second ... one."""
@@ -65,7 +92,7 @@ class PairCells:
 
     def slots(self, ranks: int) -> int:
         """Return where slots begin in a rank's part of the ring, in a channel of some ranks."""
-        return max(self.parts * self.stride, lines(ranks * BESIDE))
+        return max(self.parts * self.stride, lines(ranks * DATA))
 
 
 def footprint(plan: Outline, level: int) -> int:
@@ -74,7 +101,7 @@ def footprint(plan: Outline, level: int) -> int:
     return cells.slots(plan.geometry(level).ranks) + cells.behind
 
 
-def tell(context: Context, cell: Ref, block: int) -> None:
-    """Store the size of a block and where it begins."""
+def tell(context: Context, place: Ref, block: int) -> None:
+    """Store the size of a block, and where it begins, in a cell or in a part of a slot."""
     facts = Ref(Base.TABLE, (block - 1) * OWN_BLOCK.itemsize)
-    context.stream.copy(cell, facts, OWN_BLOCK.itemsize)
+    context.stream.copy(place + FACTS, facts, DATA - FACTS)

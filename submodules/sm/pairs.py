@@ -1,7 +1,7 @@
 """The algorithm ``pairs`` of ``sm``: blocks whose sizes only their sender and their receiver know.
 
-A sender puts a small block into a cell of its receiver, and beside it the block's size and where it
-begins in the send buffer. A large block stays there: the receiver reads it by cross-memory attach.
+A sender tells its receiver the size of a block and where it begins in the send buffer. A small block
+it puts beside that or into a cell. A large one stays: the receiver reads it by cross-memory attach.
 Where one rank receives all blocks, it says where they belong, and their senders write large ones
 there, all at a time. Both know how large a block is. A rank whose memory a peer reads or writes
 leaves after that.
@@ -19,7 +19,7 @@ from han.model.program import ALL, Ref
 from han.submodules.parts.cells import COPIED, GATHERED, READ, RELEASED, TAKEN, Members
 from han.submodules.parts.parcels import Courier
 from han.submodules.sm.handing import Handing
-from han.submodules.sm.pair_cells import BESIDE, START, PairCells, tell
+from han.submodules.sm.pair_cells import DATA, FACTS, START, PairCells, tell
 from han.tasks.bundles import Moves
 from han.tasks.context import Context
 from han.tasks.graph import Task
@@ -71,22 +71,29 @@ class _Pairs(ABC):
         return tuple(m for m in self.context.others if self.moves.given(m, self.context.group.me))
 
     def give(self) -> None:
-        """Put small blocks into cells, and say where the others are."""
-        stream, me = self.context.stream, self.context.group.me
+        """Put small blocks where their takers find them, and say where the others are."""
+        stream, me, cells = self.context.stream, self.context.group.me, self.cells
         for m in self.takers:
-            block, cell = self._sent(m), self._cell(me, m)
-            tell(self.context, cell, block)
-            if self.cells.room:
-                stream.copy(
-                    cell + BESIDE, self.context.source.behind(block), self.nbytes, block=block,
-                    upto=self.cells.room,
-                )  # fmt: skip
+            block = self._sent(m)
+            tell(self.context, cells.told(self.context, me, m), block)
+            source = self.context.source.behind(block)
+            for place, above, upto in self._places(me, m):
+                stream.copy(place, source, self.nbytes, block=block, above=above, upto=upto)
+            if cells.slot:
+                stream.post(cells.flag(self.context, me, m), 1)
         if self.takers:
             self.context.builder.show(self.context.group.level)
         if self.courier is not None:
             self.courier.fill(self._slots(me))
-        if self.takers or self.courier is not None:
+        if self.courier is not None or (self.takers and not cells.slot):
             stream.post(self.context.flag(me, GATHERED), 1)
+
+    def _places(self, giver: int, taker: int) -> list[tuple[Ref, int, int]]:
+        """Return where a small block lies, and for which sizes: above some bytes, up to others."""
+        context, inside, room = self.context, self.cells.inside, self.cells.room
+        beside = self.cells.told(context, giver, taker) + DATA, 0, inside
+        cell = self.cells.of_pair(context, giver, taker) + DATA, inside, room
+        return [one for one in (beside, cell) if one[2] > one[1]]
 
     def pack(self, task: Task) -> None:
         """Pack the parcels that this rank carries to other nodes, and count what is expected."""
@@ -107,7 +114,7 @@ class _Pairs(ABC):
             self.context.stream.end_blocks(task, (courier.number(parcel),), 1)
 
     def _wait_to_be_gathered(self, member: int) -> None:
-        """Wait until a member has put its blocks into cells."""
+        """Wait until a member has filled its slots."""
         if member != self.context.group.me:
             rank = self.context.group.ranks[member]
             self.context.stream.wait(self.context.flag(member, GATHERED), 1, rank)
@@ -155,12 +162,13 @@ class _Pairs(ABC):
         """Copy or read what other members give to this one."""
         stream, group = self.context.stream, self.context.group
         for m in self.givers:
-            rank, block, cell = group.ranks[m], self._taken(m), self._cell(m, group.me)
-            self._wait_to_be_gathered(m)
-            stream.expect(cell, self.nbytes, rank, block=block)
-            if self.cells.room:
-                result = self.context.result.behind(block)
-                stream.copy(result, cell + BESIDE, self.nbytes, block=block, upto=self.cells.room)
+            rank, block = group.ranks[m], self._taken(m)
+            stream.wait(self.cells.flag(self.context, m, group.me), 1, rank)
+            told = self.cells.told(self.context, m, group.me)
+            stream.expect(told + FACTS, self.nbytes, rank, block=block)
+            result = self.context.result.behind(block)
+            for place, above, upto in self._places(m, group.me):
+                stream.copy(result, place, self.nbytes, block=block, above=above, upto=upto)
             self._take_large(m, block)
         if self.givers:
             stream.post(self.context.flag(group.me, READ), 1)
@@ -191,19 +199,16 @@ class _Pairs(ABC):
     def _taken(self, member: int) -> int:
         return taken_from(self.context.group.ranks[member], self.context.builder.plan.topology.size)
 
-    def _cell(self, giver: int, taker: int) -> Ref:
-        return self.cells.of_pair(self.context, giver, taker)
-
 
 class _Read(_Pairs):
     """Receivers read large blocks."""
 
     def _take_large(self, member: int, block: int) -> None:
-        cell = self._cell(member, self.context.group.me)
+        told = self.cells.told(self.context, member, self.context.group.me)
         self.context.stream.pull(
             self.context.result.behind(block), self.context.source, self.nbytes,
             self.context.peer(member), block=block, above=self.cells.room, upto=ALL,
-            from_=cell + START,
+            from_=told + START,
         )  # fmt: skip
 
     def leave(self) -> None:
@@ -227,7 +232,7 @@ class _Written(_Pairs):
 
     def _place(self, receiver: int, sender: int) -> Ref:
         """Return where the receiver says where a block belongs."""
-        return self.context.cells(receiver) + sender * BESIDE
+        return self.context.cells(receiver) + sender * DATA
 
     def _take_large(self, member: int, block: int) -> None:
         self._wait_if_large(member, COPIED, block)
@@ -239,7 +244,7 @@ class _Written(_Pairs):
             block, place = self._sent(m), self._place(m, me)
             rank, large = self.context.group.ranks[m], self.cells.room
             self._wait_if_large(m, RELEASED, block)
-            stream.expect(place, self.nbytes, rank, block=block, above=large, upto=ALL)
+            stream.expect(place + FACTS, self.nbytes, rank, block=block, above=large, upto=ALL)
             stream.push(
                 self.context.result, self.context.source.behind(block), self.nbytes,
                 self.context.peer(m), block=block, above=large, upto=ALL, from_=place + START,

@@ -69,7 +69,7 @@ class Sm(Submodule):
         "pairs": Algorithm(
             "blocks whose sizes only two ranks know: small ones by cells, others by attach",
             ("alltoall", "scatter"),
-            takes=("chunk",),
+            takes=("chunk", "inline"),
             families=(*PLAIN, "blocks"),
             own=True,
         ),
