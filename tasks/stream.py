@@ -368,7 +368,7 @@ class Builder(Addresses):
             own=self.signature.own,
         )
 
-    def _hears_all(self, code: bytes, terms: bytes) -> bool:
+    def _hears_all(self, code: memoryview, terms: memoryview) -> bool:
         """Return whether this rank waits for a flag of each other one, whatever the sizes are."""
         if not self.signature.own:
             return False

@@ -28,8 +28,9 @@ DATA = START + WORD  # and its bytes
 class PairCells:
     """The cells of a rank: one for each other member, or a single one, for up to `room` bytes.
 
-    A part of its small slot has `slot` bytes, with place for a block of up to `inside`. Behind the cells of what a rank gives are those of what it hands on, `parts` in all. `behind`
-    them are so many bytes of slots for blocks that go to other nodes, or come from them.
+    A part of its small slot has `slot` bytes, with place for a block of up to `inside`. Behind the
+    cells of what a rank gives are those of what it hands on, `parts` in all. `behind` them are so
+    many bytes of slots for blocks that go to other nodes, or come from them.
     """
 
     given: int

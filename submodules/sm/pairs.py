@@ -1,10 +1,10 @@
 """The algorithm ``pairs`` of ``sm``: blocks whose sizes only their sender and their receiver know.
 
-A sender tells its receiver the size of a block and where it begins in the send buffer. A small block
-it puts beside that or into a cell. A large one stays: the receiver reads it by cross-memory attach.
-Where one rank receives all blocks, it says where they belong, and their senders write large ones
-there, all at a time. Both know how large a block is. A rank whose memory a peer reads or writes
-leaves after that.
+A sender tells its receiver the size of a block and where it begins in the send buffer. It puts a
+small block beside that or into a cell. A large one stays: the receiver reads it by cross-memory
+attach. Where one rank receives all blocks, it says where they belong, and their senders write
+large ones there, all at a time. Both know how large a block is. A rank whose memory a peer reads or
+writes leaves after that.
 
 Source: Jain et al., section III (cells), for blocks of any size.
 """

@@ -212,6 +212,39 @@ static void persistent(MPI_Comm comm) {
     }
 }
 
+/* Many calls alike under way at a time, more than han keeps for later ones, with sizes of their own. */
+static void alike(MPI_Comm comm) {
+    enum { ALIKE = 300, LEAST = 5, ROOM = LEAST * MOST };
+    static int sent[ALIKE][ROOM], taken[ALIKE][ROOM], mine[ALIKE], all[ALIKE];
+    MPI_Request requests[2 * ALIKE];
+    int counts[ALIKE][MOST], places[MOST];
+    for (int r = 0; r < size; r++) places[r] = LEAST * r;
+    for (int turn = 0; turn < 12; turn++) {
+        const int few = turn % 3 ? 4 : ALIKE;
+        for (int k = 0; k < few; k++) {
+            mine[k] = rank + k + turn;
+            for (int r = 0; r < size; r++) counts[k][r] = (k + turn) % LEAST;
+            for (int j = 0; j < ROOM; j++) sent[k][j] = 1000 * rank + j + k, taken[k][j] = -1;
+            MPI_Iallreduce(&mine[k], &all[k], 1, MPI_INT, MPI_SUM, comm, &requests[2 * k]);
+            MPI_Ialltoallv(sent[k], counts[k], places, MPI_INT, taken[k], counts[k], places,
+                           MPI_INT, comm, &requests[2 * k + 1]);
+        }
+        if (turn % 2)
+            MPI_Waitall(2 * few, requests, MPI_STATUSES_IGNORE);
+        else
+            for (int k = 2 * few, flag; k--;)
+                for (flag = 0; !flag;) MPI_Test(&requests[k], &flag, MPI_STATUS_IGNORE);
+        for (int k = 0; k < few; k++) {
+            expect(all[k] == sum() + size * (k + turn), "Iallreduce of many", k);
+            for (int j = 0; j < LEAST * size; j++) {
+                const int from = j / LEAST, n = j % LEAST;
+                const int right = n < counts[k][0] ? 1000 * from + LEAST * rank + n + k : -1;
+                expect(taken[k][j] == right, "Ialltoallv of many", k);
+            }
+        }
+    }
+}
+
 /* ---- derived types, own operations, messages between ----------------------------------------- */
 
 static void larger(void *in, void *inout, int *n, MPI_Datatype *type) {
@@ -333,6 +366,7 @@ int main(int argc, char **argv) {
     for (int turn = 0; turn < 10; turn++) MPI_Barrier(own);
     nonblocking(own);
     persistent(own);
+    alike(own);
     freed_early(own);
     with_messages(own);
     topologies();

@@ -45,6 +45,11 @@ PyObject *han_py_request(PyTypeObject *, EngineObject *, PlanObject *, const voi
                          uint64_t nbytes, PyObject *sizes, PyObject *kept);
 /* Start a request: None, or NULL with an exception. */
 PyObject *han_py_start(PyObject *request);
+/* Start a request that was complete, without the lock of the interpreter; false if that is needed. */
+bool han_request_start_again(PyObject *request);
+/* Wait a little for a request (`block`), or make progress, without the lock of the interpreter: 1 if it is
+ * complete, 0 if it is not, or -1: the lock is needed. */
+int han_request_finish_at_once(PyObject *request, bool block);
 /* Wait until a request is complete (`block`), or make progress: 1, or 0 if it is not complete, or -1,
  * maybe with an exception: then MPI must complete it. */
 int han_request_finish(PyObject *request, bool block);

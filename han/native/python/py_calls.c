@@ -23,6 +23,7 @@ typedef struct {
     PyObject *edges[2];      /* for calls of the C door: see han_py_calls_edges */
     unsigned long long hits; /* calls that found their plan here */
     han_py_look_up plans;
+    han_ready *ready; /* requests for calls of the C door */
 } CallsObject;
 
 /* Run a plan: to its end, or as a request that owns the memory of the buffers. */
@@ -179,8 +180,7 @@ const han_edges *han_py_calls_edges(PyObject *calls, bool same) {
     return self->edges[same] ? han_edges_of(&self->caller, self->edges[same]) : NULL;
 }
 
-PlanObject *han_py_calls_known(PyObject *calls, const han_call *c) {
-    CallsObject *self = (CallsObject *)calls;
+static PlanObject *known(CallsObject *self, const han_call *c) {
     uint64_t bound = han_py_look_up_bound(&self->plans, c->key.nbytes);
     const han_entry *found =
         han_py_look_up_find(&self->plans, &c->key, c->key.collective, bound, c->key.op);
@@ -188,13 +188,44 @@ PlanObject *han_py_calls_known(PyObject *calls, const han_call *c) {
     if (!plan || (found->handle && is_freed(self->caller.reader, found)) ||
         lacks_alternative(&plan->plan, c))
         return NULL;
-    self->hits++;
     return plan;
+}
+
+PlanObject *han_py_calls_known(PyObject *calls, const han_call *c) {
+    CallsObject *self = (CallsObject *)calls;
+    PlanObject *plan = known(self, c);
+    self->hits += plan != NULL;
+    return plan;
+}
+
+PyObject *han_py_calls_ready(PyObject *calls, const han_call *c) {
+    CallsObject *self = (CallsObject *)calls;
+    const PlanObject *plan = known(self, c);
+    PyObject *o = plan ? han_ready_take(self->ready, plan) : NULL;
+    if (!o) return NULL;
+    request *r = han_request_fields(o);
+    r->run = (han_run){.plan = r->run.plan,
+                       .send = c->send.data,
+                       .recv = c->recv.data,
+                       .nbytes = c->key.nbytes,
+                       .sizes = r->run.sizes};
+    if (r->sizes)
+        memcpy(PyBytes_AS_STRING(r->sizes), c->counts, (size_t)PyBytes_GET_SIZE(r->sizes));
+    if (han_request_start_again(o)) {
+        self->hits++;
+        return o;
+    }
+    han_ready_put(self->ready, &r->ready);
+    return NULL;
 }
 
 PyObject *han_py_calls_request(PyObject *calls, han_call *c, bool again) {
     CallsObject *self = (CallsObject *)calls;
-    return again ? persistent(self, c) : run(self, c, nonblocking);
+    if (again) return persistent(self, c);
+    const bool direct = c->use == HAN_DIRECT && !c->copied;
+    PyObject *o = run(self, c, nonblocking);
+    if (o && o != Py_False && direct) han_request_return_to(o, self->ready);
+    return o;
 }
 
 /* ---- han._native.Calls -------------------------------------------------------------------- */
@@ -245,6 +276,7 @@ static PyObject *calls_meet(CallsObject *self, PyObject *args) {
 
 static PyObject *calls_clear(CallsObject *self, PyObject *Py_UNUSED(none)) {
     han_py_look_up_clear(&self->plans);
+    han_ready_clear(self->ready);
     Py_RETURN_NONE;
 }
 
@@ -276,6 +308,7 @@ static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
                                      &ReaderType, &reader, &PyType_Type, &request,
                                      &self->caller.rank, &self->caller.size, &PyTuple_Type,
                                      &bounds) ||
+        (!self->ready && !(self->ready = han_ready_new()) && PyErr_NoMemory()) ||
         han_py_look_up_open(&self->plans, bounds))
         return -1;
     self->engine = (EngineObject *)Py_NewRef(engine);
@@ -308,6 +341,8 @@ static void calls_dealloc(CallsObject *self) {
     Py_XDECREF(self->request);
     for (int same = 0; same < 2; same++) Py_XDECREF(self->edges[same]);
     han_py_look_up_close(&self->plans);
+    han_ready_clear(self->ready);
+    han_ready_leave(self->ready);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

@@ -13,6 +13,9 @@ EngineObject *han_py_calls_engine(PyObject *calls);
 const han_edges *han_py_calls_edges(PyObject *calls, bool same);
 /* The plan of a call, borrowed, or NULL if Python must make one. Without the interpreter's lock. */
 PlanObject *han_py_calls_known(PyObject *calls, const han_call *);
+/* Start a request that is ready for a call, without the interpreter's lock: the request, borrowed, or NULL
+ * if there is none. */
+PyObject *han_py_calls_ready(PyObject *calls, const han_call *);
 /* Start a request, or make a persistent one; False if Python must, NULL with an exception. */
 PyObject *han_py_calls_request(PyObject *calls, han_call *, bool persistent);
 

@@ -172,8 +172,18 @@ static int give(PyObject *request, han_door_call *d) {
     return (d->when == HAN_DOOR_LATER ? give_started : give_persistent)(request, d);
 }
 
+/* Start a request that is ready for a call that was read, without Python: whether there is one. */
+static bool started_again(void *calls, han_door_call *d, const han_call *c, int *code) {
+    PyObject *made = d->when == HAN_DOOR_LATER ? han_py_calls_ready(calls, c) : NULL;
+    if (!made) return false;
+    d->made.handle = handle_of(han_request_handle(made));
+    *code = 0;
+    return true;
+}
+
 /* Make the request of a call that was read: whether its plan is known. */
 static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
+    if (started_again(calls, d, c, code)) return true;
     entered python = enter();
     PyObject *made;
     do made = han_py_calls_request(calls, c, d->when == HAN_DOOR_STARTED);
@@ -193,6 +203,10 @@ static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
 
 static int start(void *given, han_handle *active) {
     const persistent *p = given;
+    if (han_request_start_again(p->request)) {
+        *active = handle_of(han_request_handle(p->request));
+        return 0;
+    }
     entered python = enter();
     PyObject *answer;
     do answer = han_py_start(p->request);
@@ -210,9 +224,11 @@ static int start(void *given, han_handle *active) {
 
 /* MPI tells the errors of a run that has failed. */
 static int finish(han_handle handle, bool block) {
-    if (!han_token_owner(shown(handle))) return HAN_DOOR_LEFT;
+    PyObject *request = han_token_owner(shown(handle));
+    const int at_once = request ? han_request_finish_at_once(request, block) : HAN_DOOR_LEFT;
+    if (!request || at_once >= 0) return at_once;
     entered python = enter();
-    PyObject *request = Py_XNewRef(han_token_owner(shown(handle)));
+    request = Py_XNewRef(han_token_owner(shown(handle)));
     const bool before = han_py_set_deaf(true);
     int done = -1;
     do
@@ -220,7 +236,6 @@ static int finish(han_handle handle, bool block) {
     while (done < 0 && was_interrupted(&python));
     (void)han_py_set_deaf(before);
     if (done < 0) PyErr_Clear();
-    if (done > 0) han_request_let_go(request);
     Py_XDECREF(request);
     leave(python);
     return done < 0 ? HAN_DOOR_LEFT : done;

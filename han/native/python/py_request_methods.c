@@ -33,9 +33,9 @@ static void first_step(request *self) {
     han_engine *e = &self->engine->engine;
     if (self->run.status == HAN_OK) return;
     if (!han_is_brief(&self->run) || !e->active) {
-        Py_BEGIN_ALLOW_THREADS(void)
-        han_progress(e, &self->run, false);
-        Py_END_ALLOW_THREADS
+        PyThreadState *caller = han_py_without_lock();
+        (void)han_progress(e, &self->run, false);
+        if (caller) PyEval_RestoreThread(caller);
     }
     if (self->run.status == HAN_BLOCKED) han_helper_wake();
 }
@@ -57,6 +57,23 @@ static PyObject *request_start(PyObject *o, PyObject *Py_UNUSED(none)) {
 }
 
 PyObject *han_py_start(PyObject *o) { return request_start(o, NULL); }
+
+bool han_request_start_again(PyObject *o) {
+    request *self = han_request_fields(o);
+    han_engine *e = &self->engine->engine;
+    if (!self->token || self->begin || self->active || e->failed || han_inside_op() ||
+        han_token_gone(self->token) || !han_try_begin(e, &self->run))
+        return false;
+    self->active = self->started = true;
+    self->ended = false;
+    if (!han_request_resume(o)) {
+        PyGILState_STATE lock = PyGILState_Ensure();
+        han_request_arm(o);
+        PyGILState_Release(lock);
+    }
+    first_step(self);
+    return true;
+}
 
 /* End a run; `status`, if given, becomes an empty status in the sense of MPI. True, or NULL. */
 static PyObject *complete(PyObject *o, PyObject *status) {
@@ -133,13 +150,25 @@ static enum han_status advance(request *self, bool block) {
     return han_py_report(self->engine, status) ? HAN_E_FAILED : HAN_BLOCKED;
 }
 
+int han_request_finish_at_once(PyObject *o, bool block) {
+    request *self = han_request_fields(o);
+    enum han_status status = self->run.status;
+    if (!self->active || han_inside_op()) return -1;
+    if (status != HAN_OK && (status = han_py_try(self->engine, &self->run)) != HAN_OK && !block)
+        status = han_progress(&self->engine->engine, &self->run, false);
+    if (status == HAN_OK && han_request_rest(o)) return 1;
+    return status == HAN_BLOCKED && !block ? 0 : -1;
+}
+
 int han_request_finish(PyObject *o, bool block) {
     request *self = han_request_fields(o);
     if (unusable(o) || !self->active) return -1;
     enum han_status status = advance(self, block);
     if (status == HAN_BLOCKED) return 0;
     if (status != HAN_OK || han_request_unpack(self)) return -1;
+    if (han_request_rest(o)) return 1;
     han_request_settle(o);
+    han_request_let_go(o);
     return 1;
 }
 

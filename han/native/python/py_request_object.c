@@ -67,6 +67,31 @@ void han_request_settle(PyObject *o) {
     if (!self->persistent) release_buffers(self);
 }
 
+void han_request_return_to(PyObject *o, han_ready *home) {
+    request *self = han_request_fields(o);
+    PyObject_GC_UnTrack(o); /* others take it without the lock that collections have */
+    self->home = han_ready_share(home);
+    self->ready = (han_ready_node){.request = o, .plan = self->plan};
+}
+
+bool han_request_rest(PyObject *o) {
+    request *self = han_request_fields(o);
+    const bool again = self->persistent || (self->home && han_ready_has_room(self->home));
+    if (!self->token || self->end || !again) return false;
+    if (!han_token_rest(self->token, !self->persistent)) return false;
+    self->active = false;
+    set_handle(o, han_request_class.null);
+    if (!self->persistent) han_ready_put(self->home, &self->ready);
+    return true;
+}
+
+bool han_request_resume(PyObject *o) {
+    const request *self = han_request_fields(o);
+    if (!han_token_resume(self->token)) return false;
+    set_handle(o, han_token_handle(self->token));
+    return true;
+}
+
 int han_request_unpack(request *self) {
     if (self->ended || !self->end) return 0;
     self->ended = true;
@@ -143,6 +168,8 @@ void han_request_release(PyObject *o) {
     release_buffers(self);
     Py_CLEAR(self->plan);
     Py_CLEAR(self->engine);
+    han_ready_leave(self->home);
+    self->home = NULL;
 }
 
 /* Requests that the program started and dropped. Peers wait for them, so engines still step

@@ -3,6 +3,7 @@
 #define HAN_PY_REQUEST_OBJECT_H
 
 #include "python/objects.h"
+#include "python/py_ready.h"
 #include "python/py_token.h"
 
 /* What han adds to mpi4py's request. */
@@ -15,6 +16,8 @@ typedef struct {
     PyObject *keep;   /* the user's buffers */
     PyObject *begin;  /* called before a start (packing), or NULL */
     PyObject *end;    /* called after completion (unpacking), or NULL */
+    han_ready *home;  /* where it is put when it is complete, or NULL */
+    han_ready_node ready;
     bool active, started;
     bool ended;      /* `end` was called for this run */
     bool persistent; /* may be started again; other requests release their buffers when complete */
@@ -39,6 +42,12 @@ static inline bool han_under_way(const request *self) {
     return atomic_load_explicit(&self->run.status, memory_order_acquire) == HAN_BLOCKED;
 }
 
+/* Put a request of a C program, which owns no memory, there when it is complete. */
+void han_request_return_to(PyObject *, han_ready *home);
+/* The run is over: whether the request may be started again. Needs no lock of the interpreter. */
+bool han_request_rest(PyObject *);
+/* Show MPI a request that was started again; false if it has completed it meanwhile. No lock needed. */
+bool han_request_resume(PyObject *);
 /* Let MPI know that a run is under way. */
 void han_request_arm(PyObject *);
 /* Take notice of a completion by MPI. */

@@ -167,8 +167,7 @@ bool han_py_set_deaf(bool now) {
     return before;
 }
 
-/* Let Python's lock go if this thread holds it, as a Python program's extension may. */
-static PyThreadState *without_lock(void) { return PyGILState_Check() ? PyEval_SaveThread() : NULL; }
+PyThreadState *han_py_without_lock(void) { return PyGILState_Check() ? PyEval_SaveThread() : NULL; }
 
 /* Wait for a queued run; false with an exception, and the lock in `held`. */
 static bool waited(EngineObject *self, PlanObject *plan, han_run *run, PyGILState_STATE *held) {
@@ -196,7 +195,7 @@ bool han_py_run_unlocked(EngineObject *self, PlanObject *plan, const void *send,
     }
     const bool queued = han_try_begin(e, &run);
     if (queued && (han_py_try(self, &run) == HAN_OK || run.status == HAN_OK)) return true;
-    PyThreadState *caller = without_lock();
+    PyThreadState *caller = han_py_without_lock();
     if (!queued) han_enqueue(e, &run);
     deaf = true;
     const bool finished = waited(self, plan, &run, held);

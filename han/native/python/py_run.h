@@ -36,6 +36,9 @@ bool han_py_set_deaf(bool);
  * exception if they are not those of the plan's blocks. */
 int han_py_sizes(const han_plan *, PyObject *bytes, const uint64_t **out);
 
+/* Let the interpreter's lock go if this thread holds it, as a Python program's extension may; else NULL. */
+PyThreadState *han_py_without_lock(void);
+
 /* Fail the engine and cancel its runs, without the lock. */
 void han_py_stop(EngineObject *);
 

@@ -11,29 +11,7 @@
 #include "engine/stepping.h"
 #include "python/py_run.h"
 
-enum state {
-    RESTING,  /* no run is under way */
-    ARMED,    /* a run is under way, or has finished and nobody has asked yet */
-    COMPLETE, /* MPI knows that it is complete */
-    GONE,     /* MPI has freed the request */
-};
-
-struct han_token {
-    uint64_t handle;
-    PyObject *owner; /* borrowed; NULL: in the pool, or dropped */
-    EngineObject *engine;
-    han_run *run;
-    _Atomic int state;
-    bool ours;                  /* han itself completes the request: the owner knows */
-    _Atomic int pins;           /* threads that advance it without being asked by MPI */
-    uint32_t fruitless;         /* polls by MPI in a row */
-    uint64_t since, slow;       /* for checks while MPI waits: the first one, the next one */
-    han_token *next, *previous; /* among those with an owner; `next` also in the pool */
-    han_token *beside;          /* the next one of its chain, with an owner */
-};
-
 enum {
-    CHAINS = 256,
     MOST_POOLED = 1024,
     BATCH = 16,
     PATIENCE_NS = 5000000, /* between two checks of a token */
@@ -46,25 +24,12 @@ static struct {
     han_ended ended;
     han_token *pool;
     int pooled;
-    atomic_flag lock;          /* for the list, the chains, and for changes of states */
-    han_token list;            /* its ends */
-    han_token *chains[CHAINS]; /* the same tokens, by their handles */
-    _Atomic int shown;         /* in the list */
-    _Atomic int telling;       /* completions that MPI is being told of */
-    _Atomic bool closed;       /* MPI must not be called any more */
-    han_pace pace;             /* of looks around */
-} tokens = {.lock = ATOMIC_FLAG_INIT, .list = {.next = &tokens.list, .previous = &tokens.list}};
+    _Atomic int telling; /* completions that MPI is being told of */
+    _Atomic bool closed; /* MPI must not be called any more */
+    han_pace pace;       /* of looks around */
+} tokens;
 
 /* ---- states ------------------------------------------------------------------------------- */
-
-static bool armed(const han_token *t) {
-    return atomic_load_explicit(&t->state, memory_order_acquire) == ARMED;
-}
-
-static void set_state(han_token *t, enum state state) {
-    int before = atomic_exchange_explicit(&t->state, state, memory_order_acq_rel);
-    if ((before == ARMED) != (state == ARMED)) han_helper_count(state == ARMED ? 1 : -1);
-}
 
 /* Mark a token as complete, under the lock; returns whether the caller must call `tell`. */
 static bool mark_complete(han_token *t) {
@@ -88,57 +53,11 @@ static void wait_until_told(void) {
 }
 
 static void complete(han_token *t) {
-    han_lock(&tokens.lock);
+    han_lock(&han_shown.lock);
     bool must = mark_complete(t);
     uint64_t handle = t->handle;
-    han_unlock(&tokens.lock);
+    han_unlock(&han_shown.lock);
     if (must) tell(handle);
-}
-
-static void put_first(han_token *t) {
-    t->next = tokens.list.next;
-    t->previous = &tokens.list;
-    t->next->previous = t->previous->next = t;
-}
-
-static han_token **chain_of(uint64_t handle) {
-    return &tokens.chains[handle * 0x9e3779b97f4a7c15u >> 56];
-}
-
-static void show(han_token *t) {
-    han_token **chain = chain_of(t->handle);
-    han_lock(&tokens.lock);
-    put_first(t);
-    t->beside = *chain;
-    *chain = t;
-    han_unlock(&tokens.lock);
-    atomic_fetch_add_explicit(&tokens.shown, 1, memory_order_relaxed);
-}
-
-static void hide(han_token *t) {
-    han_token **at = chain_of(t->handle);
-    han_lock(&tokens.lock);
-    while (*at != t) at = &(*at)->beside;
-    *at = t->beside;
-    t->next->previous = t->previous;
-    t->previous->next = t->next;
-    han_unlock(&tokens.lock);
-    atomic_fetch_sub_explicit(&tokens.shown, 1, memory_order_relaxed);
-    while (atomic_load(&t->pins)) {
-        Py_BEGIN_ALLOW_THREADS /* who has pinned it may need Python */
-        sched_yield();
-        Py_END_ALLOW_THREADS
-    }
-}
-
-PyObject *han_token_owner(uint64_t handle) {
-    PyObject *owner = NULL;
-    if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return NULL;
-    han_lock(&tokens.lock);
-    for (han_token *t = *chain_of(handle); t && !owner; t = t->beside)
-        if (t->handle == handle && armed(t)) owner = t->owner;
-    han_unlock(&tokens.lock);
-    return owner;
 }
 
 /* ---- progress while MPI waits ------------------------------------------------------------- */
@@ -182,20 +101,18 @@ static bool advance(han_token *t, bool waits) {
 static bool complete_some(bool resting) {
     uint64_t handles[BATCH];
     int n = 0;
-    han_lock(&tokens.lock);
-    for (han_token *t = tokens.list.next; t != &tokens.list && n < BATCH; t = t->next)
-        if ((resting ? t->state == RESTING : armed(t) && over(t)) && mark_complete(t))
+    han_lock(&han_shown.lock);
+    for (han_token *t = han_shown.list.next; t != &han_shown.list && n < BATCH; t = t->next)
+        if ((resting ? t->state == RESTING : han_token_armed(t) && over(t)) && mark_complete(t))
             handles[n++] = t->handle;
-    han_unlock(&tokens.lock);
+    han_unlock(&han_shown.lock);
     for (int k = 0; k < n; k++) tell(handles[k]);
     return n < BATCH;
 }
 
 void han_tokens_collect(void) {
-    if (atomic_load_explicit(&tokens.shown, memory_order_relaxed)) (void)complete_some(false);
+    if (atomic_load_explicit(&han_shown.n, memory_order_relaxed)) (void)complete_some(false);
 }
-
-bool han_tokens_in_use(void) { return atomic_load(&tokens.shown); }
 
 /* ---- MPI's callbacks ---------------------------------------------------------------------- */
 
@@ -211,10 +128,10 @@ static int queried(void *state, void *status) {
 
 static int freed(void *state) {
     han_token *t = state;
-    han_lock(&tokens.lock);
-    set_state(t, GONE);
+    han_lock(&han_shown.lock);
+    han_token_set_state(t, GONE);
     bool dropped = !t->owner && !t->ours;
-    han_unlock(&tokens.lock);
+    han_unlock(&han_shown.lock);
     if (dropped) free(t);
     return 0;
 }
@@ -226,7 +143,7 @@ static int cancelled(void *state, int is_complete) {
 
 static int polled(void *state, void *Py_UNUSED(status)) {
     han_token *t = state;
-    if (!armed(t) || advance(t, true))
+    if (!han_token_armed(t) || advance(t, true))
         complete(t);
     else if (++t->fruitless > t->engine->engine.spins)
         sched_yield();
@@ -236,7 +153,7 @@ static int polled(void *state, void *Py_UNUSED(status)) {
 static int waited(int n, void **states, double Py_UNUSED(timeout), void *Py_UNUSED(status)) {
     for (int k = 0; k < n; k++) {
         han_token *t = states[k];
-        for (uint32_t round = 0; armed(t) && !advance(t, true); round++)
+        for (uint32_t round = 0; han_token_armed(t) && !advance(t, true); round++)
             if (round < t->engine->engine.spins)
                 han_cpu_relax();
             else
@@ -245,22 +162,6 @@ static int waited(int n, void **states, double Py_UNUSED(timeout), void *Py_UNUS
     }
     wait_until_told();
     return 0;
-}
-
-/* Take the armed token that was checked longest ago, with a pin; NULL if there is none. */
-static han_token *next_armed(void) {
-    han_token *one = NULL;
-    han_lock(&tokens.lock);
-    for (han_token *t = tokens.list.previous; t != &tokens.list && !one; t = t->previous)
-        if (armed(t)) one = t;
-    if (one) {
-        one->pins++;
-        one->next->previous = one->previous;
-        one->previous->next = one->next;
-        put_first(one);
-    }
-    han_unlock(&tokens.lock);
-    return one;
 }
 
 /* Whether a thread steps the engine of a token: perhaps this one, which has called MPI in a step. An
@@ -275,7 +176,7 @@ static bool stepped(const han_token *t) {
 /* Complete what rests: MPI may be waiting for it. Check one armed token. */
 static void look_around(void) {
     while (!complete_some(true)) continue;
-    han_token *one = next_armed();
+    han_token *one = han_token_next_armed();
     if (!one) return;
     if (!stepped(one)) (void)advance(one, false);
     one->pins--;
@@ -283,7 +184,7 @@ static void look_around(void) {
 
 /* Open MPI calls this in each round of any waiting. */
 static int progressed(void) {
-    if (!atomic_load_explicit(&tokens.shown, memory_order_relaxed)) return 0;
+    if (!atomic_load_explicit(&han_shown.n, memory_order_relaxed)) return 0;
     if (han_inside_op() || tokens.closed) return 0;
     if (han_helper_load()) {
         han_progress_others(NULL);
@@ -326,7 +227,7 @@ han_token *han_token_take(PyObject *owner, EngineObject *engine, han_run *run) {
     t->owner = owner;
     t->engine = engine;
     t->run = run;
-    show(t);
+    han_token_show(t);
     return t;
 }
 
@@ -342,9 +243,15 @@ bool han_token_arm(han_token *t) {
 }
 
 void han_token_disarm(han_token *t) {
-    han_lock(&tokens.lock);
-    if (t->state == ARMED) set_state(t, RESTING);
-    han_unlock(&tokens.lock);
+    han_lock(&han_shown.lock);
+    if (t->state == ARMED) han_token_set_state(t, RESTING);
+    han_unlock(&han_shown.lock);
+}
+
+bool han_token_resume(han_token *t) {
+    if (!han_token_arm(t)) return false;
+    if (!t->shown) han_token_show(t);
+    return true;
 }
 
 bool han_token_gone(const han_token *t) {
@@ -368,7 +275,7 @@ static void finish(han_token *t) {
 
 void han_token_give(han_token *t) {
     han_token_disarm(t);
-    hide(t);
+    han_token_hide(t);
     t->owner = NULL;
     if (t->state != RESTING || tokens.pooled == MOST_POOLED) {
         finish(t);
@@ -380,12 +287,12 @@ void han_token_give(han_token *t) {
 }
 
 void han_token_drop(han_token *t) {
-    hide(t);
-    han_lock(&tokens.lock);
+    han_token_hide(t);
+    han_lock(&han_shown.lock);
     t->owner = NULL;
     bool gone = t->state == GONE, must = mark_complete(t);
     uint64_t handle = t->handle;
-    han_unlock(&tokens.lock);
+    han_unlock(&han_shown.lock);
     if (gone) free(t);
     if (!must) return;
     Py_BEGIN_ALLOW_THREADS

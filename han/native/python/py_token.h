@@ -5,13 +5,11 @@
  * opal_progress_register). Elsewhere the helper does.
  *
  * A token that MPI has not seen complete goes back into a pool, so that most calls make no
- * generalized request. All functions need the lock of the interpreter. */
+ * generalized request. Functions need the lock of the interpreter if they do not say otherwise. */
 #ifndef HAN_PY_TOKEN_H
 #define HAN_PY_TOKEN_H
 
-#include "python/objects.h"
-
-typedef struct han_token han_token;
+#include "python/py_token_list.h"
 
 /* What a token calls, with the lock of the interpreter held, when MPI completes its request. It
  * returns MPI's error code. */
@@ -23,21 +21,18 @@ void han_tokens_open(const han_mpi *, han_status_fields, han_ended);
 /* A token for the request `owner`, at rest: MPI finds it complete. NULL: MPI made no request. */
 han_token *han_token_take(PyObject *owner, EngineObject *, han_run *);
 uint64_t han_token_handle(const han_token *);
-/* The request with a handle, borrowed, whose run is under way, or has finished and nobody has asked yet;
- * NULL if there is none. */
-PyObject *han_token_owner(uint64_t handle);
 /* A run is under way. False if MPI has completed the request: the token cannot be used again. */
 bool han_token_arm(han_token *);
 /* The run is over, and MPI need not know. */
 void han_token_disarm(han_token *);
-/* Whether MPI has completed and freed the request. */
+/* Arm a token, so that MPI finds its request. False as above. Needs no lock. */
+bool han_token_resume(han_token *);
+/* Whether MPI has completed and freed the request. Needs no lock. */
 bool han_token_gone(const han_token *);
 /* The owner needs the token no more. */
 void han_token_give(han_token *);
 /* The owner is freed, but MPI may still be asked about the request: it is complete for ever. */
 void han_token_drop(han_token *);
-/* Whether any request has a token. Needs no lock. */
-bool han_tokens_in_use(void);
 /* Tell MPI about runs that have finished. Needs no lock, and MPI_THREAD_MULTIPLE in a thread that
  * is not the program's. */
 void han_tokens_collect(void);
