@@ -1,6 +1,6 @@
 #include "door/blocks.h"
 
-#include "door/inside.h"
+#include "door/library.h"
 
 /* The neighbours of a communicator, as its topology tells them; none without one. */
 static han_blocks neighbours_of(intptr_t comm) {

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 #include "door/blocks.h"
-#include "door/inside.h"
+#include "door/library.h"
+#include "door/serving.h"
 #include "door/parameters.h"
 #include "door/requests.h"
 #include "program.h"

@@ -7,7 +7,7 @@
 
 #include "door/blocks.h"
 #include "door/collectives.h"
-#include "door/inside.h"
+#include "door/library.h"
 #include "door/parameters.h"
 
 #define DECLARE(NAME, LOWER, P)                           \

@@ -5,7 +5,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "door/inside.h"
+#include "door/library.h"
 #include "door/interpreter.h"
 
 static bool given; /* the program has initialized Python after han */

@@ -5,7 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "door/inside.h"
+#include "door/library.h"
+#include "door/serving.h"
 #include "door/requests.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "door/inside.h"
+#include "door/library.h"
+#include "door/serving.h"
 
 enum { CHAINS = 256 };
 
@@ -73,7 +74,7 @@ void han_door_keep(const han_door_call *c) {
 }
 
 /* Complete a request of han's without MPI: whether it is complete. */
-static bool finish(void *requests, int k, enum han_cells cells, bool block) {
+static bool complete(void *requests, int k, enum han_cells cells, bool block) {
     static han_handle null;
     if (!null) null = han_constant("ompi_request_null", 0x180, 0x2c000000);
     const han_handle h = get(requests, k, cells);
@@ -87,7 +88,7 @@ static bool finish(void *requests, int k, enum han_cells cells, bool block) {
 }
 
 void han_door_finish_all(void *requests, int n, enum han_cells cells, bool block) {
-    for (int k = 0; requests && k < n; k++) (void)finish(requests, k, cells, block);
+    for (int k = 0; requests && k < n; k++) (void)complete(requests, k, cells, block);
 }
 
 void han_door_show(han_shown *s, void *requests, int n, enum han_cells cells) {

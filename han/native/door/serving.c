@@ -1,17 +1,15 @@
 /* Which calls of the program han serves. MPI keeps what the door knows of a communicator as an
  * attribute, so that a handle that MPI gives out again has none. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+#include "door/serving.h"
+
 #include <limits.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "door/inside.h"
 #include "door/interpreter.h"
+#include "door/library.h"
 #include "door/python_program.h"
 
 /* han serves a communicator after so many collectives that MPI has not refused: all ranks count alike. To
@@ -52,62 +50,6 @@ HAN_PUBLIC void han_door_open(const han_door_api *given) {
     if (given->version == HAN_DOOR_VERSION) api = given;
 }
 
-/* A symbol that is looked for in the libraries of the process. */
-typedef struct {
-    const char *name;
-    void *found;
-} sought;
-
-static int look(struct dl_phdr_info *info, size_t size, void *closure) {
-    sought *s = closure;
-    (void)size;
-    if (!info->dlpi_name || !strstr(info->dlpi_name, "mpi")) return 0;
-    void *loaded = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (!loaded) return 0;
-    s->found = dlsym(loaded, s->name);
-    dlclose(loaded); /* the program keeps it */
-    return s->found != NULL;
-}
-
-/* Programs such as Python do not show the symbols of their MPI library. */
-void *han_find(const char *name) {
-    sought s = {name, dlsym(RTLD_DEFAULT, name)};
-    if (!s.found) (void)dl_iterate_phdr(look, &s);
-    return s.found;
-}
-
-/* Keep a function; end the program if there is none. */
-static void *expect(void **known, void *found, const char *name) {
-    if (!found) {
-        fprintf(stderr, "han: the MPI library has no %s\n", name);
-        abort();
-    }
-    return *known = found;
-}
-
-void *han_mpis(void **known, const char *name) { return expect(known, han_find(name), name); }
-
-void *han_next(void **known, const char *name) {
-    return *known ? *known : expect(known, dlsym(RTLD_NEXT, name), name);
-}
-
-bool han_has(void **known, const char *name) {
-    if (!*known) *known = han_find(name);
-    return *known;
-}
-
-_Atomic int han_width = -1;
-
-bool han_find_width(void) {
-    Dl_info of = {0};
-    void *init = han_find("PMPI_Init");
-    const char *file = init && dladdr(init, &of) ? of.dli_fname : NULL;
-    bool standard = file && strstr(strrchr(file, '/') ? strrchr(file, '/') : file, "mpi_abi");
-    const bool wide = standard || han_find("ompi_mpi_comm_world");
-    atomic_store_explicit(&han_width, wide, memory_order_relaxed);
-    return wide;
-}
-
 /* ---- what is known of a communicator -------------------------------------------------------- */
 
 /* Take leave of the other ranks: from now on all calls are MPI's. */
@@ -126,7 +68,7 @@ static int copy_nothing(intptr_t comm, int key, void *extra, void *value, void *
 
 static _Atomic unsigned dropped; /* communicators that MPI has freed */
 
-static int drop(intptr_t comm, int key, void *value, void *extra) {
+static int forget_comm(intptr_t comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)extra;
     atomic_fetch_add_explicit(&dropped, 1, memory_order_release);
     free(value);
@@ -138,7 +80,7 @@ static bool has_keyval(void) {
     han_door_at_pythons_end(take_leave);
     pthread_mutex_lock(&opening);
     if (!keyed && !HAN_MPIS(Comm_create_keyval, (void *, void *, int *, void *),
-                            (void *)copy_nothing, (void *)drop, &keyval, NULL))
+                            (void *)copy_nothing, (void *)forget_comm, &keyval, NULL))
         __atomic_store_n(&keyed, true, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&opening);
     return keyed;
@@ -184,31 +126,6 @@ static known_comm *meet(han_handle comm) {
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
-
-intptr_t han_constant(const char *symbol, intptr_t standard, int mpich) {
-    void *at = han_find(symbol);
-    return at ? (intptr_t)at : han_wide() ? standard : mpich;
-}
-
-han_handle han_world(void) {
-    static han_handle world;
-    if (!world) world = han_constant("ompi_mpi_comm_world", 0x101, 0x44000000);
-    return world;
-}
-
-int han_door_fail(intptr_t comm, int class) {
-    (void)HAN_MPIS(Comm_call_errhandler, (intptr_t, int), comm, class);
-    return class;
-}
-int han_door_fail_other(intptr_t comm) {
-    enum { OTHER_MPICH = 15, OTHER = 16 };
-    return han_door_fail(comm, han_wide() ? OTHER : OTHER_MPICH);
-}
-
-int han_missing(const char *name, intptr_t comm) {
-    fprintf(stderr, "han: the MPI library has no %s\n", name);
-    return han_door_fail_other(comm);
-}
 
 /* Whether all ranks of a communicator say yes; collective. */
 static bool all_say(han_handle comm, bool yes) {

@@ -1,6 +1,6 @@
-/* What the files of the preloaded library share. */
-#ifndef HAN_DOOR_INSIDE_H
-#define HAN_DOOR_INSIDE_H
+/* The MPI library behind the preloaded one: its functions, constants and errors. */
+#ifndef HAN_DOOR_LIBRARY_H
+#define HAN_DOOR_LIBRARY_H
 
 #include <stdatomic.h>
 
@@ -41,17 +41,6 @@ static inline bool han_wide(void) {
 /* A handle as an argument: a pointer, or an int in the lower half of a register. */
 static inline han_handle han_as_handle(intptr_t h) { return han_wide() ? h : (intptr_t)(int)h; }
 
-/* Serve a call: MPI's code, or HAN_DOOR_LEFT. */
-int han_door_serve(han_door_call *);
-/* Take notice of the code of a call that was left to MPI; returns it. */
-int han_door_left(int code);
-/* The same as in door.h. */
-int han_door_start(void *persistent, han_handle *active);
-int han_door_finish(han_handle, bool block);
-void han_door_drop(void *persistent);
-bool han_door_busy(void);
-/* Forget an operation of the program, before MPI frees it. */
-void han_door_forget_op(han_handle);
 /* A constant of the library, without mpi.h: the address of a symbol of Open MPI, or the number of the
  * standard ABI or of MPICH. */
 intptr_t han_constant(const char *symbol, intptr_t standard, int mpich);
