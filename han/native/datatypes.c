@@ -1,6 +1,6 @@
 #include "datatypes.h"
 
-/* A type that is looked into: the numbers that it was made with, and its one inner type. */
+/* A type of one inner type: the numbers that it was made with, and the inner one's extent. */
 typedef struct {
     enum han_combiner combiner;
     int64_t extent; /* of the inner type */
@@ -75,19 +75,44 @@ static bool predefined(const han_mpi *m, han_handle type, han_grid *g, int64_t *
     return true;
 }
 
-/* Find the grid of one element, and the extent of the type. The handle of an inner type is given
- * back. */
+/* Blocks of types of their own are a grid if each begins where the one before it ends. */
+static bool join(int64_t count, const int64_t *numbers, han_grid *parts, const int64_t *extents,
+                 han_grid *g) {
+    const int64_t *lengths = numbers + 1, *places = lengths + count;
+    *g = han_grid_of(0);
+    for (int64_t k = 0; k < count; k++) {
+        han_grid *part = &parts[k];
+        if (!han_grid_repeat(part, (uint64_t)lengths[k], extents[k]) || !han_is_run(part))
+            return false;
+        const int64_t first = part->first + places[k];
+        if (!g->run) g->first = first;
+        if (part->run && first != g->first + (int64_t)g->run) return false;
+        g->run += part->run;
+    }
+    return true;
+}
+
+/* Find the grid of one element, and the extent of the type. Handles of inner types are given back. */
 static bool find_grid(const han_mpi *m, han_handle type, han_grid *g, int64_t *extent, int depth) {
     han_envelope e;
     made t;
-    han_handle inner;
+    han_handle inner[HAN_TYPE_NUMBERS];
+    han_grid parts[HAN_TYPE_NUMBERS];
+    int64_t extents[HAN_TYPE_NUMBERS];
     if (!depth || han_type_envelope(m, type, &e)) return false;
     if (!e.types) return predefined(m, type, g, extent);
     t.combiner = han_combiner_of(m, e.combiner);
-    if (t.combiner >= HAN_DARRAY || han_type_contents(m, type, &e, t.numbers, &inner)) return false;
-    bool found = find_grid(m, inner, g, &t.extent, depth - 1);
-    return !han_type_drop(m, inner) && found && combine(m, &t, g) &&
-           !han_type_extent(m, type, extent);
+    if (t.combiner >= HAN_DARRAY || han_type_contents(m, type, &e, t.numbers, inner)) return false;
+    bool found = true;
+    for (int64_t k = 0; k < e.types; k++) {
+        found = found && find_grid(m, inner[k], &parts[k], &extents[k], depth - 1);
+        found = !han_type_drop(m, inner[k]) && found;
+    }
+    if (!found || han_type_extent(m, type, extent)) return false;
+    if (e.types > 1) return join(e.types, t.numbers, parts, extents, g);
+    *g = parts[0];
+    t.extent = extents[0];
+    return combine(m, &t, g);
 }
 
 han_grid han_grid_of_type(const han_mpi *m, han_handle type, int64_t *extent) {

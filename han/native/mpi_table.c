@@ -177,21 +177,24 @@ int han_type_contents(const han_mpi *m, han_handle type, const han_envelope *e, 
     int integers[HAN_TYPE_NUMBERS], rc;
     int64_t addresses[HAN_TYPE_NUMBERS], counts[HAN_TYPE_NUMBERS];
     union {
-        int narrow;
-        void *wide;
-    } handle;
-    if (e->types != 1 || e->integers + e->addresses + e->counts > HAN_TYPE_NUMBERS) return -1;
+        int narrow[HAN_TYPE_NUMBERS];
+        void *wide[HAN_TYPE_NUMBERS];
+    } handles;
+    if (e->types > HAN_TYPE_NUMBERS || e->integers + e->addresses + e->counts > HAN_TYPE_NUMBERS)
+        return -1;
     if (m->fn[HAN_F_MPI_Type_get_contents_c])
         rc = CALL(MPI_Type_get_contents_c,
                   (H, int64_t, int64_t, int64_t, int64_t, int *, int64_t *, int64_t *, H *),
-                  (H)type, e->integers, e->addresses, e->counts, 1, integers, addresses, counts,
-                  (H *)&handle);
+                  (H)type, e->integers, e->addresses, e->counts, e->types, integers, addresses,
+                  counts, (H *)&handles);
     else
         rc = CALL(MPI_Type_get_contents, (H, int, int, int, int *, int64_t *, H *), (H)type,
-                  (int)e->integers, (int)e->addresses, 1, integers, addresses, (H *)&handle);
+                  (int)e->integers, (int)e->addresses, (int)e->types, integers, addresses,
+                  (H *)&handles);
     if (rc) return rc;
     in_order(e, integers, addresses, counts, numbers);
-    *inner = m->wide ? (han_handle)handle.wide : handle.narrow;
+    for (int64_t k = 0; k < e->types; k++)
+        inner[k] = m->wide ? (han_handle)handles.wide[k] : handles.narrow[k];
     return 0;
 }
 int han_type_drop(const han_mpi *m, han_handle type) {

@@ -131,8 +131,8 @@ int han_type_extent(const han_mpi *, han_handle, int64_t *extent);
 int han_type_envelope(const han_mpi *, han_handle, han_envelope *);
 /* The combiner with a number of MPI's; HAN_COMBINERS: an unknown one. */
 enum han_combiner han_combiner_of(const han_mpi *, int combiner);
-/* Read the numbers that a type with one inner type was made with, in the order of parameters of the function
- * that makes it, and the inner type, which the caller drops. -1 if there are too many. */
+/* Read the numbers that a type was made with, in the order of parameters of the function that makes it, and
+ * the inner types, which the caller drops. -1 if there are too many of either. */
 int han_type_contents(const han_mpi *, han_handle, const han_envelope *, int64_t *numbers,
                       han_handle *inner);
 /* Give back the handle of an inner type. */

@@ -94,8 +94,15 @@ def test_results_of_requests_are_right_on_several_nodes(built):
     check(start(4, *RUN, built("requests"), HAN_CONFIG="virtual-2x2"))
 
 
-def test_sessions_without_a_world_run_on_mpi_alone(built):
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_results_of_derived_types_are_right(built, ranks):
+    check(start(ranks, *RUN, built("types")))
+    check(start(ranks, *RUN, built("types"), HAN_CONFIG="virtual-2x2"))
+
+
+def test_sessions_run_on_mpi_alone_without_a_world_and_beside_one(built):
     check(start(2, *RUN, built("sessions")))
+    check(start(2, *RUN, built("sessions"), "beside"))
 
 
 def test_communicators_of_two_worlds_run_on_mpi_alone(built):

@@ -1,5 +1,5 @@
-/* The program's own operations. MPI frees one when no call needs it any more; of han's calls it does not
- * know. So an operation is freed later if calls of han are under way, or may be started again. */
+/* The program's own operations and types. MPI frees an operation when no call needs it any more; of han's
+ * calls it does not know. So one is freed later if calls of han are under way, or may be started again. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -68,4 +68,10 @@ HAN_PUBLIC int MPI_Op_free(void *op) {
     else
         *(int *)op = (int)null;
     return 0;
+}
+
+/* han's calls need no type of the program once they have begun. */
+HAN_PUBLIC int MPI_Type_free(void *type) {
+    if (type) han_door_forget_type(han_wide() ? *(intptr_t *)type : *(int *)type);
+    return HAN_MPIS(Type_free, (void *), type);
 }

@@ -42,6 +42,7 @@ static _Thread_local known_comm *counting; /* of the call that is MPI's, if it c
 static bool shut;                          /* han cannot be had here */
 static bool starting;                      /* the interpreter is none of the program's own */
 static bool ended;                         /* MPI is being finalized */
+static bool sessions;                      /* the program has used some */
 static bool keyed;                         /* there is a key */
 static int keyval;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -107,9 +108,13 @@ static known_comm *find(han_handle comm) {
     return found;
 }
 
+/* Whether the program has MPI_COMM_WORLD, as one of sessions alone has not: han's Python needs it. What a
+ * session has, such as a key, ends with it. */
 static bool has_world(void) {
-    int flag = 0; /* not in a program of sessions alone */
-    return !HAN_MPIS(Initialized, (int *), &flag) && flag;
+    static bool known;
+    int flag = 0;
+    if (!known) known = !HAN_MPIS(Initialized, (int *), &flag) && flag;
+    return known;
 }
 
 static known_comm *meet(han_handle comm) {
@@ -146,7 +151,6 @@ static bool is_null(han_handle comm) {
 /* Whether this process has han, which the first call tries to find. A thread must not wait for Python's
  * lock with another lock held, as a caller of MPI may hold Python's. */
 static bool has_han(void) {
-    if (!has_world()) return false; /* han's Python needs MPI_COMM_SELF */
     if (api || shut) return !shut;
     if (han_door_python_runs() && !starting) {
         han_door_at_pythons_end(take_leave);
@@ -163,7 +167,7 @@ static bool has_han(void) {
 static bool has_strangers(intptr_t comm) {
     intptr_t group = 0, world = 0, others = 0;
     int n = 0;
-    if (comm == han_world() || !has_world()) return false;
+    if (comm == han_world() || sessions) return false;
     (void)HAN_MPIS(Comm_group, (intptr_t, void *), comm, &group);
     (void)HAN_MPIS(Comm_group, (intptr_t, void *), han_world(), &world);
     (void)HAN_MPIS(Group_difference, (intptr_t, intptr_t, void *), group, world, &others);
@@ -177,8 +181,11 @@ static bool has_strangers(intptr_t comm) {
 /* Let han serve a communicator, if it can on all ranks: they come here in the same call. Those of two
  * worlds do not, and each rank knows that by itself. */
 static bool settle(known_comm *k, han_handle comm) {
-    /* Worlds are compared here and not before: some libraries compare each rank with each. */
-    k->served = !has_strangers(comm) && all_say(comm, has_han()) && all_say(comm, api->begin(comm));
+    /* Worlds are compared here and not before: some libraries compare each rank with each. MPICH ends the
+     * program where one group is a session's, so beside sessions han serves MPI_COMM_WORLD alone. */
+    k->served = !has_strangers(comm) &&
+                all_say(comm, (!sessions || comm == han_world()) && has_han()) &&
+                all_say(comm, api->begin(comm));
     k->alone = !k->served;
     return k->served;
 }
@@ -186,7 +193,8 @@ static bool settle(known_comm *k, han_handle comm) {
 int han_door_serve(han_door_call *c) {
     int code = HAN_DOOR_LEFT;
     counting = NULL;
-    if (own || freeing || ended || is_null(c->comm) || !has_keyval()) return HAN_DOOR_LEFT;
+    if (own || freeing || ended || !has_world() || is_null(c->comm) || !has_keyval())
+        return HAN_DOOR_LEFT;
     known_comm *k = find(c->comm);
     if (!k && !(k = meet(c->comm))) return HAN_DOOR_LEFT;
     if (k->alone) return HAN_DOOR_LEFT;
@@ -275,6 +283,10 @@ void han_door_forget_op(han_handle op) {
     own--;
 }
 
+void han_door_forget_type(han_handle type) {
+    if (api && !own) api->forget_type(type);
+}
+
 /* Python ends before MPI does. It calls what was registered last first, so this is registered first, on
  * all ranks alike. */
 HAN_PUBLIC int MPI_Init(int *argc, char ***argv) {
@@ -286,6 +298,13 @@ HAN_PUBLIC int MPI_Init_thread(int *argc, char ***argv, int required, int *provi
     int code = HAN_MPIS(Init_thread, (int *, char ***, int, int *), argc, argv, required, provided);
     han_door_at_pythons_end(take_leave);
     return code;
+}
+
+HAN_PUBLIC int MPI_Session_init(intptr_t info, intptr_t handler, void *session) {
+    static void *known;
+    sessions = true;
+    if (!han_has(&known, "PMPI_Session_init")) return han_missing("MPI_Session_init", han_world());
+    return ((int (*)(intptr_t, intptr_t, void *))known)(info, handler, session);
 }
 
 HAN_PUBLIC int MPI_Finalize(void) {

@@ -11,12 +11,23 @@ static void share(han_buffer *with, const han_buffer *b) {
     with->element = b->element;
 }
 
-/* Read a buffer without gaps that holds a block of `nbytes` for each rank. */
+/* Read a buffer that holds a block of `nbytes` for each rank. */
 static bool divides(const han_caller *self, PyObject *o, han_buffer *b, uint64_t *nbytes) {
-    uint64_t size = (uint64_t)self->size;
-    if (!han_py_read(self->reader, o, size, b) || b->datatype) return false;
+    const uint64_t size = (uint64_t)self->size;
+    if (!han_py_read(self->reader, o, size, b)) return false;
     *nbytes = b->nbytes / size;
-    return b->nbytes % (size * b->element->size) == 0;
+    return b->datatype ? b->count % size == 0 : b->nbytes % (size * b->element->size) == 0;
+}
+
+/* Read a buffer that is a block, maybe of a derived type. */
+static bool reads_block(const han_caller *self, PyObject *o, han_buffer *b) {
+    return han_py_read(self->reader, o, 1, b);
+}
+
+/* Elements of derived types may have to travel packed. */
+static bool sees_types(han_call *c) {
+    if (c->send.datatype || c->recv.datatype) c->use = HAN_WHOLE;
+    return true;
 }
 
 /* The facts of a reduction of `nbytes` of these elements; false if they are no numbers. */
@@ -56,9 +67,10 @@ static bool collects(const han_caller *self, PyObject *const *args, han_call *c)
     if (!divides(self, args[1], &c->recv, nbytes) || c->recv.readonly) return false;
     if (han_says_in_place(self, args[0])) {
         c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
-        return true;
+        return !c->recv.datatype;
     }
-    return han_reads(self, args[0], &c->send) && c->send.nbytes == *nbytes && han_apart(c);
+    return reads_block(self, args[0], &c->send) && c->send.nbytes == *nbytes && han_apart(c) &&
+           sees_types(c);
 }
 
 /* ---- collectives -------------------------------------------------------------------------- */
@@ -102,9 +114,9 @@ bool han_read_reduce(const han_caller *self, PyObject *const *args, han_call *c)
 bool han_read_gather(const han_caller *self, PyObject *const *args, han_call *c) {
     if (!han_root_of(args[2], &c->key)) return false;
     if (c->key.root == self->rank) return collects(self, args, c);
-    if (!han_reads(self, args[0], &c->send)) return false;
+    if (!reads_block(self, args[0], &c->send)) return false;
     c->key.nbytes = c->send.nbytes;
-    return true;
+    return sees_types(c);
 }
 
 /* send, recv, root */
@@ -112,16 +124,17 @@ bool han_read_scatter(const han_caller *self, PyObject *const *args, han_call *c
     uint64_t *nbytes = &c->key.nbytes;
     if (!han_root_of(args[2], &c->key)) return false;
     if (c->key.root != self->rank) {
-        if (!han_writes(self, args[1], &c->recv)) return false;
+        if (!reads_block(self, args[1], &c->recv) || c->recv.readonly) return false;
         *nbytes = c->recv.nbytes;
-        return true;
+        return sees_types(c);
     }
     if (!divides(self, args[0], &c->send, nbytes)) return false;
     if (han_says_in_place(self, args[1])) {
         c->recv.data = c->send.data + *nbytes * (uint64_t)self->rank;
-        return true;
+        return !c->send.datatype;
     }
-    return han_writes(self, args[1], &c->recv) && c->recv.nbytes == *nbytes && han_apart(c);
+    return reads_block(self, args[1], &c->recv) && !c->recv.readonly && c->recv.nbytes == *nbytes &&
+           han_apart(c) && sees_types(c);
 }
 
 /* send, recv */
@@ -136,9 +149,10 @@ bool han_read_alltoall(const han_caller *self, PyObject *const *args, han_call *
     if (han_says_in_place(self, args[0])) {
         c->key.root = 1; /* no root here: tells in-place calls from others */
         share(&c->send, &c->recv);
-        return true;
+        return !c->recv.datatype;
     }
-    return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && han_apart(c);
+    return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && han_apart(c) &&
+           sees_types(c);
 }
 
 /* send, recv, op */

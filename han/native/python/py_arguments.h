@@ -14,9 +14,11 @@ typedef struct {
 
 /* Where a call receives. */
 typedef enum {
-    HAN_DIRECT,    /* in the memory of the buffer */
-    HAN_PACKED,    /* a broadcast of a derived type: packed, in a copy, which the root sends */
-    HAN_GAPPED,    /* elements with gaps: in a copy; their data is delivered */
+    HAN_DIRECT, /* in the memory of the buffer */
+    HAN_PACKED, /* a broadcast of a derived type: packed, in a copy, which the root sends */
+    HAN_WHOLE,  /* blocks of one size, of a derived type on one side at least: a side whose data is
+                    * not one run is packed, in a copy */
+    HAN_GAPPED, /* elements with gaps: in a copy; their data is delivered */
     HAN_SCATTERED, /* blocks that are apart: in a copy; they are delivered one by one */
     HAN_TYPED, /* blocks whose sizes two ranks know, of a derived type on one side at least: those
                 * whose data is not one run are sent from, and received in, a copy */

@@ -141,13 +141,15 @@ static uint64_t sum_of(const uint64_t *numbers, int32_t n) {
 }
 
 static size_t grids_in(const han_caller *self, const han_call *c) {
-    return c->use == HAN_TYPED ? 2 * (size_t)self->size : 1;
+    return c->use == HAN_TYPED ? 2 * (size_t)self->size : 2;
 }
 
 /* The bytes of the data in a copy: of blocks of derived types, all, although some may be in the buffer.
  * Behind a result with gaps its data is packed, before it is delivered. */
 static uint64_t bytes_of(const han_caller *self, const han_call *c) {
     if (c->use == HAN_PACKED) return c->recv.nbytes;
+    if (c->use == HAN_WHOLE)
+        return (c->send.datatype ? c->send.nbytes : 0) + (c->recv.datatype ? c->recv.nbytes : 0);
     if (c->use == HAN_GAPPED) return c->recv.nbytes + c->recv.packed;
     if (c->use == HAN_SCATTERED) return sum_of(c->counts, self->size);
     const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
@@ -184,6 +186,30 @@ static int lay_out_bcast(const han_caller *self, const han_call *c, han_call *co
     return packs ? han_py_pack(self->reader, &b, copy->recv.data) : 0;
 }
 
+/* Find where a run has the blocks of a buffer: there, if the data is one run, else packed at `*at`. */
+static han_packing lay_out_side(const ReaderObject *r, const han_buffer *b, han_grid *grid,
+                                uint8_t **data, uint8_t **at) {
+    han_asked none = {.last = 0};
+    *grid = b->datatype ? han_py_grid(r, &none, han_py_handle(r, b->datatype), b->count)
+                        : han_grid_of(b->nbytes);
+    if (han_is_run(grid)) {
+        *data = b->data + (b->datatype ? grid->first : 0);
+        return (han_packing){.grid = grid};
+    }
+    *data = *at;
+    *at += b->nbytes;
+    return whole(r, b, grid, b->data);
+}
+
+/* Pack what is sent, and make room for what is received. */
+static int lay_out_whole(const han_caller *self, const han_call *c, han_call *copy) {
+    const ReaderObject *r = self->reader;
+    uint8_t *at = copy->recv.data;
+    const han_packing sent = lay_out_side(r, &c->send, copy->grids, &copy->send.data, &at);
+    (void)lay_out_side(r, &c->recv, copy->grids + 1, &copy->recv.data, &at);
+    return sent.nbytes ? han_py_pack(r, &sent, copy->send.data) : 0;
+}
+
 PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy) {
     const uint64_t nbytes = grids_in(self, c) * sizeof *c->grids + bytes_of(self, c);
     PyObject *memory = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
@@ -198,6 +224,7 @@ PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy)
     Py_BEGIN_ALLOW_THREADS /* MPI's own lock may be held by a thread that waits for Python's */
     if (c->use == HAN_TYPED) rc = lay_out_types(self, c, copy);
     if (c->use == HAN_PACKED) rc = lay_out_bcast(self, c, copy);
+    if (c->use == HAN_WHOLE) rc = lay_out_whole(self, c, copy);
     Py_END_ALLOW_THREADS
     if (rc) Py_CLEAR(memory);
     return memory;
@@ -212,8 +239,10 @@ static void deliver_blocks(const han_caller *self, const han_call *c, const uint
 }
 
 static int deliver_packed(const ReaderObject *r, const han_call *c, const han_call *copy) {
-    const han_packing b = whole(r, &c->recv, copy->grids, c->recv.data);
-    return han_is_run(b.grid) ? 0 : han_py_unpack(r, &b, copy->recv.data);
+    const han_grid *grid = copy->grids + (c->use == HAN_WHOLE);
+    if (!c->recv.datatype || han_is_run(grid)) return 0;
+    const han_packing b = whole(r, &c->recv, grid, c->recv.data);
+    return han_py_unpack(r, &b, copy->recv.data);
 }
 
 /* Copy the data of elements that have gaps in both places. */
@@ -230,6 +259,7 @@ static int deliver(const han_caller *self, const han_call *c, const han_call *co
         return unpack_all(self->reader, &s.taken, self->size);
     }
     case HAN_PACKED:
+    case HAN_WHOLE:
         return deliver_packed(self->reader, c, copy);
     case HAN_GAPPED:
         return deliver_data(self->reader, &c->recv, copy->recv.data);

@@ -10,6 +10,7 @@
 
 #include "door.h"
 #include "python/py_calls.h"
+#include "python/py_dense.h"
 #include "python/py_door_read.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
@@ -294,6 +295,9 @@ static int first(han_door_call *d, void **calls) {
     else if (*calls != found) /* the communicator's State owns it as long as the door uses it */
         *calls = found == Py_None ? NULL : found;
     learn_op(d->op);
+    const han_handle missed = han_door_missed();
+    if (missed && !code && *calls)
+        han_dense_learn(&han_py_calls_caller(*calls)->reader->mpi, missed);
     if (made && made != Py_None && give(made, d)) code = code_of_error(d->comm);
     Py_XDECREF(answer);
     leave(python);
@@ -319,8 +323,9 @@ static void end(void) { (void)call(door.end, "", 0); }
 
 static bool begin(han_handle comm) { return call(door.begin, "K", comm) == 1; }
 
-static const han_door_api api = {HAN_DOOR_VERSION,  begin, again,   first,  start, finish,
-                                 han_tokens_in_use, drop,  release, forget, end};
+static const han_door_api api = {
+    HAN_DOOR_VERSION, begin, again, first, start, finish, han_tokens_in_use, drop, release, forget,
+    han_dense_forget, end};
 
 /* ---- open_door ------------------------------------------------------------------------------ */
 

@@ -1,14 +1,31 @@
 #include "python/py_door_read.h"
 
 #include "program.h"
+#include "python/py_dense.h"
+
+static _Thread_local han_handle missed;
+
+han_handle han_door_missed(void) {
+    const han_handle type = missed;
+    missed = 0;
+    return type;
+}
 
 static const han_element *element_of(const han_caller *self, han_handle type) {
-    return han_element_find(&self->reader->known, HAN_BY_HANDLE, (uint64_t)type);
+    const han_element *e = han_element_find(&self->reader->known, HAN_BY_HANDLE, (uint64_t)type);
+    return e ? e : han_dense_find(type);
+}
+
+/* Take notice of a type that is not known; of no elements it may be a null handle. */
+static bool misses(han_handle type, bool elements) {
+    if (elements) missed = type;
+    return false;
 }
 
 static bool reads(const han_caller *self, const han_door_side *side, han_buffer *b) {
     b->element = element_of(self, side->type);
-    if (!b->element || side->n < 0 || (!side->data && side->n)) return false;
+    if (!b->element) return misses(side->type, side->n > 0);
+    if (side->n < 0 || (!side->data && side->n)) return false;
     b->data = (uint8_t *)(uintptr_t)side->data;
     return !__builtin_mul_overflow((uint64_t)side->n, b->element->size, &b->nbytes);
 }
@@ -160,21 +177,29 @@ static told of_ranks(const han_caller *self, const han_door_call *d, const han_d
     return (told){side, NULL, self->size, d->form, d->large, d->large, false};
 }
 
+static bool holds(const told *t) {
+    bool any = t->form == HAN_DOOR_EQUAL && t->side->n > 0;
+    for (int32_t k = 0; !any && t->form && k < t->n; k++)
+        any = number(t->side->counts, t->large, k) > 0;
+    return any;
+}
+
 /* Read the bytes and the places of blocks by their ranks: whether all are such as C runs. Those of one
  * rank must be contiguous. Without places blocks are in order. */
 static bool reads_sizes(const han_caller *self, told t, han_buffer *b, uint64_t *bytes,
                         uint64_t *places) {
     uint64_t at = 0, reach = 0;
     const bool typed = t.form == HAN_DOOR_TYPED;
-    if (t.n && !typed && !(b->element = element_of(self, t.side->type))) return false;
     if (t.n && t.form != HAN_DOOR_EQUAL && !t.side->counts) return false;
+    if (t.n && !typed && !(b->element = element_of(self, t.side->type)))
+        return misses(t.side->type, holds(&t));
     for (int32_t k = 0; k < t.n; k++) {
         const int32_t r = t.ranks ? t.ranks[k] : k;
         const int64_t n = t.form ? number(t.side->counts, t.large, k) : t.side->n;
         if (n < 0) return false;
         if (!n) continue;
         if (typed && !(b->element = element_of(self, type_of(self, t.side->types, k))))
-            return false;
+            return misses(type_of(self, t.side->types, k), true);
         const uint64_t size = b->element->size;
         int64_t place = t.same           ? 0
                         : t.side->places ? number(t.side->places, t.far, k)

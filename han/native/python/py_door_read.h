@@ -11,5 +11,8 @@
  * any. False: Python must read it. */
 bool han_door_read(const han_caller *, const han_door_call *, const void *in_place, uint64_t *sizes,
                    const han_edges *edges, han_call *c);
+/* The type, which was not known, of elements of the last call of this thread that Python must read; 0: there
+ * is none, or it was told before. */
+han_handle han_door_missed(void);
 
 #endif
