@@ -13,8 +13,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
+import mpi4py
 from mpi4py import MPI
 
+if not hasattr(MPI.Comm, "handle"):
+    raise ImportError(f"han needs mpi4py 4.0 or newer, and here it is {mpi4py.__version__}")
 WIDE_HANDLES = MPI._sizeof(MPI.COMM_WORLD) > 4  # handles are pointers, not ints
 
 
