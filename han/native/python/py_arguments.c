@@ -171,10 +171,13 @@ bool han_read_reduce_scatter_block(const han_caller *self, PyObject *const *args
 
 /* ---- blocks that differ in size ----------------------------------------------------------- */
 
-/* Turn the counts and places into bytes, of elements of `size` bytes. Blocks of one size make a call
- * of equal blocks. */
-static void in_bytes(han_call *c, const han_blocks *b, uint64_t size) {
-    for (int32_t r = 0; r < 2 * b->size; r++) b->counts[r] *= size;
+/* Turn the counts and places into bytes, of elements of `size` bytes that begin `extent` bytes apart. Blocks
+ * of one size make a call of equal blocks. */
+static void in_bytes(han_call *c, const han_blocks *b, uint64_t size, uint64_t extent) {
+    for (int32_t r = 0; r < b->size; r++) {
+        b->counts[r] *= size;
+        b->places[r] *= extent;
+    }
     c->key.uneven = !b->alike;
 }
 
@@ -184,16 +187,20 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
     if (!han_py_blocks(&b, &c->counts, self->size) ||
         !han_py_read_vector(self->reader, args[1], &b, &c->recv) || c->recv.readonly)
         return false;
-    uint64_t size = c->recv.element->size;
-    in_bytes(c, &b, size);
+    const bool derived = c->recv.datatype;
+    const uint64_t size = derived ? c->recv.size : c->recv.element->size;
+    in_bytes(c, &b, size, derived ? c->recv.extent : size);
     c->key.nbytes = b.largest * size;
-    if (!b.joined) c->use = HAN_SCATTERED;
+    const bool direct = b.joined && !derived;
     if (han_says_in_place(self, args[0])) {
         c->send.data = c->recv.data + b.places[self->rank];
-        return b.joined;
+        return direct;
     }
-    return han_reads(self, args[0], &c->send) && c->send.nbytes == b.counts[self->rank] &&
-           han_apart(c);
+    if (!reads_block(self, args[0], &c->send) || c->send.nbytes != b.counts[self->rank] ||
+        !han_apart(c))
+        return false;
+    if (!direct) c->use = HAN_SCATTERED;
+    return !direct || sees_types(c);
 }
 
 /* send, recv, recvcounts, op */
@@ -206,7 +213,7 @@ bool han_read_reduce_scatter(const han_caller *self, PyObject *const *args, han_
         return false;
     uint64_t size = c->recv.element->size;
     if (__builtin_mul_overflow(b.total, size, &whole)) return false;
-    in_bytes(c, &b, size);
+    in_bytes(c, &b, size, size);
     return c->send.nbytes == whole && c->recv.nbytes == b.counts[self->rank] && same_kind(c) &&
            han_apart(c) && reduces(c, b.largest * size, c->recv.element, args[3]);
 }

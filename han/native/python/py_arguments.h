@@ -19,7 +19,8 @@ typedef enum {
     HAN_WHOLE,  /* blocks of one size, of a derived type on one side at least: a side whose data is
                     * not one run is packed, in a copy */
     HAN_GAPPED, /* elements with gaps: in a copy; their data is delivered */
-    HAN_SCATTERED, /* blocks that are apart: in a copy; they are delivered one by one */
+    HAN_SCATTERED, /* blocks that are apart, or of a derived type: in a copy; they are delivered one by
+                    * one */
     HAN_TYPED, /* blocks whose sizes two ranks know, of a derived type on one side at least: those
                 * whose data is not one run are sent from, and received in, a copy */
 } han_use;

@@ -151,7 +151,8 @@ static uint64_t bytes_of(const han_caller *self, const han_call *c) {
     if (c->use == HAN_WHOLE)
         return (c->send.datatype ? c->send.nbytes : 0) + (c->recv.datatype ? c->recv.nbytes : 0);
     if (c->use == HAN_GAPPED) return c->recv.nbytes + c->recv.packed;
-    if (c->use == HAN_SCATTERED) return sum_of(c->counts, self->size);
+    if (c->use == HAN_SCATTERED)
+        return sum_of(c->counts, self->size) + (c->send.datatype ? c->send.nbytes : 0);
     const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
     return c->numbers * sizeof *c->counts + (c->send.datatype ? sum_of(own.sends, self->size) : 0) +
            (c->recv.datatype ? sum_of(own.takes, self->size) : 0);
@@ -210,6 +211,14 @@ static int lay_out_whole(const han_caller *self, const han_call *c, han_call *co
     return sent.nbytes ? han_py_pack(r, &sent, copy->send.data) : 0;
 }
 
+/* Pack what is sent, behind the room for all blocks. */
+static int lay_out_scattered(const han_caller *self, const han_call *c, han_call *copy) {
+    uint8_t *at = copy->recv.data + sum_of(c->counts, self->size);
+    const han_packing sent =
+        lay_out_side(self->reader, &c->send, copy->grids, &copy->send.data, &at);
+    return sent.nbytes ? han_py_pack(self->reader, &sent, copy->send.data) : 0;
+}
+
 PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy) {
     const uint64_t nbytes = grids_in(self, c) * sizeof *c->grids + bytes_of(self, c);
     PyObject *memory = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
@@ -225,6 +234,7 @@ PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy)
     if (c->use == HAN_TYPED) rc = lay_out_types(self, c, copy);
     if (c->use == HAN_PACKED) rc = lay_out_bcast(self, c, copy);
     if (c->use == HAN_WHOLE) rc = lay_out_whole(self, c, copy);
+    if (c->use == HAN_SCATTERED) rc = lay_out_scattered(self, c, copy);
     Py_END_ALLOW_THREADS
     if (rc) Py_CLEAR(memory);
     return memory;
@@ -232,10 +242,24 @@ PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy)
 
 /* ---- delivery ------------------------------------------------------------------------------- */
 
-static void deliver_blocks(const han_caller *self, const han_call *c, const uint8_t *received) {
+static int deliver_blocks(const han_caller *self, const han_call *c, const uint8_t *received) {
     const uint64_t *nbytes = c->counts, *places = c->counts + self->size;
-    for (int32_t k = 0; k < self->size; received += nbytes[k++])
-        if (nbytes[k]) memcpy(c->recv.data + places[k], received, nbytes[k]);
+    const han_buffer *b = &c->recv;
+    han_asked asked = {.last = 0};
+    int rc = 0;
+    for (int32_t k = 0; k < self->size && !rc; received += nbytes[k++]) {
+        if (!nbytes[k]) continue;
+        if (!b->datatype) {
+            memcpy(b->data + places[k], received, nbytes[k]);
+            continue;
+        }
+        const han_handle type = han_py_handle(self->reader, b->datatype);
+        const uint64_t elements = nbytes[k] / b->size;
+        const han_grid grid = han_py_grid(self->reader, &asked, type, elements);
+        const han_packing block = {&grid, type, elements, nbytes[k], b->data + places[k]};
+        rc = han_py_unpack(self->reader, &block, received);
+    }
+    return rc;
 }
 
 static int deliver_packed(const ReaderObject *r, const han_call *c, const han_call *copy) {
@@ -264,8 +288,7 @@ static int deliver(const han_caller *self, const han_call *c, const han_call *co
     case HAN_GAPPED:
         return deliver_data(self->reader, &c->recv, copy->recv.data);
     default:
-        deliver_blocks(self, c, copy->recv.data);
-        return 0;
+        return deliver_blocks(self, c, copy->recv.data);
     }
 }
 

@@ -121,8 +121,7 @@ static bool read_placed(const ReaderObject *r, const han_items *items, han_block
 bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
     han_items items;
     if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return false;
-    bool found = han_py_items(r, o, &items) && read_placed(r, &items, b, out) && b->ascending &&
-                 !out->datatype;
+    bool found = han_py_items(r, o, &items) && read_placed(r, &items, b, out) && b->ascending;
     han_py_drop_items(&items);
     return found;
 }
@@ -217,7 +216,7 @@ static PyObject *read_vector(PyObject *Py_UNUSED(module), PyObject *args) {
     han_buffer buffer = {0};
     if (!PyArg_ParseTuple(args, "O!Oi", &ReaderType, &reader, &spec, &size)) return NULL;
     if (!han_py_blocks(&b, &counts, size)) return PyErr_NoMemory();
-    PyObject *answer = !han_py_read_vector(reader, spec, &b, &buffer)
+    PyObject *answer = !han_py_read_vector(reader, spec, &b, &buffer) || buffer.datatype
                            ? Py_NewRef(Py_None)
                            : Py_BuildValue("(Ny#)", han_py_buffer_facts(&buffer), (char *)counts,
                                            2 * (Py_ssize_t)size * (Py_ssize_t)sizeof *counts);
