@@ -1,8 +1,9 @@
 """Where blocks lie whose sizes only two ranks know, and what a rank tells about them.
 
-For each member that a rank gives to, its small slot has a part: a flag, the size of the block and
-where it begins, and behind them the block, if there is room. Otherwise the block has a cell. Where
-a small slot is too small, or not to be used, all is in cells, with one flag of their rank.
+A rank that gives to one other has a flag in its small slot, and beside it the size of the block and
+where it begins, and behind them the block, if there is room. Otherwise the block has a cell. A rank
+that gives to several has one flag elsewhere, and all else in cells: a slot has a flag at its begin
+only, as data of other calls lie behind that.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ DATA = START + WORD  # and its bytes
 class PairCells:
     """The cells of a rank: one for each other member, or a single one, for up to `room` bytes.
 
-    A part of its small slot has `slot` bytes, with place for a block of up to `inside`. Behind the
-    cells of what a rank gives are those of what it hands on, `parts` in all. `behind` them are so
-    many bytes of slots for blocks that go to other nodes, or come from them.
+    `small` says whether it uses its small slot, which has place for a block of up to `inside`.
+    Behind the cells of what a rank gives are those of what it hands on, `parts` in all. `behind`
+    them are so many bytes of slots for blocks that go to other nodes, or come from them.
     """
 
     given: int
     parts: int
     room: int
     behind: int
-    slot: int
+    small: bool
     inside: int
 
     @classmethod
@@ -60,10 +61,10 @@ class PairCells:
         room = max(min(chunk, max(nbytes, share)), nbytes if plan.signature.singly else 0)
         most = (geometry.area - behind) // parts // LINE * LINE - DATA
         room = max(0, min(room, most))
-        slot = SMALL // given // LINE * LINE if choice.get("inline", 1) else 0
+        small = given == 1 and bool(choice.get("inline", 1))
         # Of a block that may come shorter its receiver does not know whether it is in a slot.
-        inside = 0 if plan.signature.singly else max(0, min(slot - DATA, room))
-        return cls(given, parts, room, behind, slot, inside)
+        inside = min(SMALL - DATA, room) if small and not plan.signature.singly else 0
+        return cls(given, parts, room, behind, small, inside)
 
     @property
     def stride(self) -> int:
@@ -72,20 +73,16 @@ class PairCells:
 
     def flag(self, context: Context, giver: int, taker: int) -> Ref:
         """Return the flag that tells that the block from one member to another is there."""
-        return self.told(context, giver, taker) if self.slot else context.flag(giver, GATHERED)
+        return context.small(giver) if self.small else context.flag(giver, GATHERED)
 
     def told(self, context: Context, giver: int, taker: int) -> Ref:
         """Return where a member tells another about its block; a block of `inside` is there."""
-        if not self.slot:
-            return self.of_pair(context, giver, taker)
-        return context.small(giver) + self._number(giver, taker) * self.slot
+        return context.small(giver) if self.small else self.of_pair(context, giver, taker)
 
     def of_pair(self, context: Context, giver: int, taker: int) -> Ref:
         """Return the cell for the block from one member to another."""
-        return context.cells(giver) + self._number(giver, taker) * self.stride
-
-    def _number(self, giver: int, taker: int) -> int:
-        return taker - (taker > giver) if self.given > 1 else 0
+        number = taker - (taker > giver) if self.given > 1 else 0
+        return context.cells(giver) + number * self.stride
 
     def handed(self, context: Context, giver: int, number: int) -> Ref:
         """Return the cell for a block that a member hands on, the first, second ... one."""

@@ -79,13 +79,13 @@ class _Pairs(ABC):
             source = self.context.source.behind(block)
             for place, above, upto in self._places(me, m):
                 stream.copy(place, source, self.nbytes, block=block, above=above, upto=upto)
-            if cells.slot:
+            if cells.small:
                 stream.post(cells.flag(self.context, me, m), 1)
         if self.takers:
             self.context.builder.show(self.context.group.level)
         if self.courier is not None:
             self.courier.fill(self._slots(me))
-        if self.courier is not None or (self.takers and not cells.slot):
+        if self.courier is not None or (self.takers and not cells.small):
             stream.post(self.context.flag(me, GATHERED), 1)
 
     def _places(self, giver: int, taker: int) -> list[tuple[Ref, int, int]]:

@@ -20,6 +20,7 @@ from han.tasks.lower import lower
 from han.tasks.own_sizes import SMALL, blocks_of, matrix_of, own_sizes
 from han.tasks.plan import Plan
 from han.tasks.samples import lower_with_loops
+from han.tasks.signature import Signature
 from han.tasks.simulate import simulate
 from han.tasks.spec import pairwise
 from han.tasks.verify import Refuted, verify
@@ -77,6 +78,15 @@ def test_large_machines_are_proved(collective):
     plan = plan_of(topology, collective, 5 if ROWS[collective].rooted else 0)
     root = plan.signature.root
     verify([called(plan, counts_of(random, collective, size, root))] * 2)
+
+
+def test_flags_are_not_where_other_calls_have_data():
+    topology, random = machine([0] * 3), Random(5)
+    signature = Signature("bcast", 4096)
+    bcast = plan_of_choice(topology, signature, choose(signature, topology, TRAITS), MEMORY)
+    for collective in OWN:
+        plan = plan_of(topology, collective)
+        verify([bcast, *[called(plan, counts_of(random, collective, 3, 0)) for _ in range(17)]])
 
 
 def test_small_rings_leave_no_room_for_cells():

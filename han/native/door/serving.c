@@ -284,7 +284,7 @@ void han_door_forget_op(han_handle op) {
 }
 
 void han_door_forget_type(han_handle type) {
-    if (api && !own) api->forget_type(type);
+    if (api) api->forget_type(type);
 }
 
 /* Python ends before MPI does. It calls what was registered last first, so this is registered first, on

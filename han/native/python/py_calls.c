@@ -224,7 +224,9 @@ PyObject *han_py_calls_request(PyObject *calls, han_call *c, bool again) {
     if (again) return persistent(self, c);
     const bool direct = c->use == HAN_DIRECT && !c->copied;
     PyObject *o = run(self, c, nonblocking);
-    if (o && o != Py_False && direct) han_request_return_to(o, self->ready);
+    if (!o || o == Py_False || !direct) return o;
+    if (!han_ready_has_room(self->ready)) han_ready_clear(self->ready); /* others filled it */
+    han_request_return_to(o, self->ready);
     return o;
 }
 
@@ -308,9 +310,9 @@ static int calls_init(CallsObject *self, PyObject *args, PyObject *kwargs) {
                                      &ReaderType, &reader, &PyType_Type, &request,
                                      &self->caller.rank, &self->caller.size, &PyTuple_Type,
                                      &bounds) ||
-        (!self->ready && !(self->ready = han_ready_new()) && PyErr_NoMemory()) ||
         han_py_look_up_open(&self->plans, bounds))
         return -1;
+    if (!self->ready && !(self->ready = han_ready_new())) return HAN_NO_MEMORY;
     self->engine = (EngineObject *)Py_NewRef(engine);
     self->caller.reader = (ReaderObject *)Py_NewRef(reader);
     self->request = Py_NewRef(request);
@@ -341,7 +343,7 @@ static void calls_dealloc(CallsObject *self) {
     Py_XDECREF(self->request);
     for (int same = 0; same < 2; same++) Py_XDECREF(self->edges[same]);
     han_py_look_up_close(&self->plans);
-    han_ready_clear(self->ready);
+    han_ready_close(self->ready);
     han_ready_leave(self->ready);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }

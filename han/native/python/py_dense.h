@@ -8,7 +8,7 @@
 
 /* The elements of a type that was learnt, or NULL. Needs no lock. */
 const han_element *han_dense_find(han_handle type);
-/* Learn a type, if its elements are such, with the lock of the interpreter. */
+/* Look into a type once, with the lock of the interpreter, which is released meanwhile. */
 void han_dense_learn(const han_mpi *, han_handle type);
 /* The program frees a type: MPI may give its handle to another one. Needs no lock. */
 void han_dense_forget(han_handle type);

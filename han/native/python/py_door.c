@@ -204,14 +204,12 @@ static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
 
 static int start(void *given, han_handle *active) {
     const persistent *p = given;
-    if (han_request_start_again(p->request)) {
-        *active = handle_of(han_request_handle(p->request));
-        return 0;
-    }
+    const bool again = han_request_start_again(p->request);
+    *active = handle_of(han_request_handle(p->request));
+    if (again && han_request_handle(p->request) != han_request_class.null) return 0;
     entered python = enter();
-    PyObject *answer;
-    do answer = han_py_start(p->request);
-    while (!answer && was_interrupted(&python));
+    PyObject *answer = again ? Py_NewRef(Py_None) : NULL;
+    while (!answer && !(answer = han_py_start(p->request)) && was_interrupted(&python)) continue;
     if (answer && han_request_handle(p->request) == han_request_class.null) {
         Py_CLEAR(answer);
         PyErr_SetString(PyExc_SystemError, "the MPI library makes no request");

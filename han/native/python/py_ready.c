@@ -12,6 +12,7 @@ struct han_ready {
     atomic_flag lock;
     _Atomic int owners;
     _Atomic int n;
+    _Atomic bool closed;
     han_ready_node *chains[CHAINS]; /* by plans */
 };
 
@@ -32,7 +33,7 @@ void han_ready_leave(han_ready *r) {
     if (r && !--r->owners) free(r);
 }
 
-bool han_ready_has_room(const han_ready *r) { return r->n < MOST; }
+bool han_ready_has_room(const han_ready *r) { return r->n < MOST && !r->closed; }
 
 static han_ready_node **chain_of(han_ready *r, const void *plan) {
     return &r->chains[(uintptr_t)plan * 0x9e3779b97f4a7c15u >> 58];
@@ -49,7 +50,6 @@ void han_ready_put(han_ready *r, han_ready_node *node) {
 
 PyObject *han_ready_take(han_ready *r, const void *plan) {
     han_ready_node **at = chain_of(r, plan), *node = NULL;
-    if (!*at) return NULL;
     han_lock(&r->lock);
     while (*at && (*at)->plan != plan) at = &(*at)->next;
     if ((node = *at)) {
@@ -73,4 +73,9 @@ void han_ready_clear(han_ready *r) {
             node = next;
         }
     }
+}
+
+void han_ready_close(han_ready *r) {
+    if (r) r->closed = true;
+    han_ready_clear(r);
 }
