@@ -71,8 +71,8 @@ class PairCells:
         """Bytes from cell to cell."""
         return lines(DATA + self.room)
 
-    def flag(self, context: Context, giver: int, taker: int) -> Ref:
-        """Return the flag that tells that the block from one member to another is there."""
+    def flag(self, context: Context, giver: int) -> Ref:
+        """Return the flag that tells that the blocks of a member are there."""
         return context.small(giver) if self.small else context.flag(giver, GATHERED)
 
     def told(self, context: Context, giver: int, taker: int) -> Ref:

@@ -79,13 +79,13 @@ class _Pairs(ABC):
             source = self.context.source.behind(block)
             for place, above, upto in self._places(me, m):
                 stream.copy(place, source, self.nbytes, block=block, above=above, upto=upto)
-            if cells.small:
-                stream.post(cells.flag(self.context, me, m), 1)
         if self.takers:
             self.context.builder.show(self.context.group.level)
         if self.courier is not None:
             self.courier.fill(self._slots(me))
-        if self.courier is not None or (self.takers and not cells.small):
+        if self.takers:
+            stream.post(cells.flag(self.context, me), 1)
+        if self.courier is not None and (cells.small or not self.takers):
             stream.post(self.context.flag(me, GATHERED), 1)
 
     def _places(self, giver: int, taker: int) -> list[tuple[Ref, int, int]]:
@@ -163,7 +163,7 @@ class _Pairs(ABC):
         stream, group = self.context.stream, self.context.group
         for m in self.givers:
             rank, block = group.ranks[m], self._taken(m)
-            stream.wait(self.cells.flag(self.context, m, group.me), 1, rank)
+            stream.wait(self.cells.flag(self.context, m), 1, rank)
             told = self.cells.told(self.context, m, group.me)
             stream.expect(told + FACTS, self.nbytes, rank, block=block)
             result = self.context.result.behind(block)

@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A symbol that is looked for in the libraries of the process. */
+/* A symbol that is looked for in some libraries of the process. */
 typedef struct {
-    const char *name;
+    const char *part, *name;
     void *found;
 } sought;
 
 static int look(struct dl_phdr_info *info, size_t size, void *closure) {
     sought *s = closure;
     (void)size;
-    if (!info->dlpi_name || !strstr(info->dlpi_name, "mpi")) return 0;
+    if (!info->dlpi_name || !strstr(info->dlpi_name, s->part)) return 0;
     void *loaded = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     if (!loaded) return 0;
     s->found = dlsym(loaded, s->name);
@@ -25,11 +25,15 @@ static int look(struct dl_phdr_info *info, size_t size, void *closure) {
     return s->found != NULL;
 }
 
-/* Programs such as Python do not show the symbols of their MPI library. */
-void *han_find(const char *name) {
-    sought s = {name, dlsym(RTLD_DEFAULT, name)};
-    if (!s.found) (void)dl_iterate_phdr(look, &s);
+void *han_symbol_in(const char *part, const char *name) {
+    sought s = {part, name, NULL};
+    (void)dl_iterate_phdr(look, &s);
     return s.found;
+}
+
+void *han_find(const char *name) {
+    void *shown = dlsym(RTLD_DEFAULT, name);
+    return shown ? shown : han_symbol_in("mpi", name);
 }
 
 /* Keep a function; end the program if there is none. */

@@ -8,6 +8,9 @@
 
 #define HAN_PUBLIC __attribute__((visibility("default")))
 
+/* A symbol of a loaded library whose file name has a part, though a program such as Python does not show it;
+ * or NULL. */
+void *han_symbol_in(const char *part, const char *name);
 /* A symbol of the MPI library, or NULL. */
 void *han_find(const char *name);
 /* MPI's own function behind a name such as "PMPI_Bcast"; ends the program if there is none. */

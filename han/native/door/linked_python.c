@@ -2,36 +2,17 @@
  * communicator on until MPI is finalized. The program's Python is the same one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <link.h>
-#include <string.h>
 
-#include "door/library.h"
 #include "door/interpreter.h"
+#include "door/library.h"
 
 static bool given; /* the program has initialized Python after han */
 static int held;   /* then its thread has Python's lock, as after the first initialization */
 
-typedef struct {
-    const char *name;
-    void *found;
-} sought;
-
-static int look(struct dl_phdr_info *info, size_t size, void *closure) {
-    sought *s = closure;
-    (void)size;
-    if (!info->dlpi_name || !strstr(info->dlpi_name, "libpython")) return 0;
-    void *loaded = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (!loaded) return 0;
-    s->found = dlsym(loaded, s->name);
-    dlclose(loaded); /* the program keeps it */
-    return s->found != NULL;
-}
-
 /* Python's own function. A part of the program may have loaded Python for itself alone. */
 static void *pythons(const char *name) {
-    sought s = {name, dlsym(RTLD_NEXT, name)};
-    if (!s.found) (void)dl_iterate_phdr(look, &s);
-    return s.found;
+    void *shown = dlsym(RTLD_NEXT, name);
+    return shown ? shown : han_symbol_in("libpython", name);
 }
 
 HAN_PUBLIC void Py_InitializeEx(int signals) {

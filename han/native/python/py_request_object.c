@@ -59,7 +59,7 @@ void han_request_settle(PyObject *o) {
     request *self = han_request_fields(o);
     self->active = false;
     if (self->persistent && self->token) {
-        han_token_disarm(self->token); /* for the next start */
+        (void)han_token_rest(self->token, false); /* for the next start */
         set_handle(o, han_request_class.null);
     } else {
         hide(o);

@@ -242,12 +242,6 @@ bool han_token_arm(han_token *t) {
     return done;
 }
 
-void han_token_disarm(han_token *t) {
-    han_lock(&han_shown.lock);
-    if (t->state == ARMED) han_token_set_state(t, RESTING);
-    han_unlock(&han_shown.lock);
-}
-
 bool han_token_resume(han_token *t) {
     if (!han_token_arm(t)) return false;
     if (!t->shown) han_token_show(t);
@@ -274,7 +268,7 @@ static void finish(han_token *t) {
 }
 
 void han_token_give(han_token *t) {
-    han_token_disarm(t);
+    (void)han_token_rest(t, false);
     han_token_hide(t);
     t->owner = NULL;
     if (t->state != RESTING || tokens.pooled == MOST_POOLED) {

@@ -23,8 +23,6 @@ han_token *han_token_take(PyObject *owner, EngineObject *, han_run *);
 uint64_t han_token_handle(const han_token *);
 /* A run is under way. False if MPI has completed the request: the token cannot be used again. */
 bool han_token_arm(han_token *);
-/* The run is over, and MPI need not know. */
-void han_token_disarm(han_token *);
 /* Arm a token, so that MPI finds its request. False as above. Needs no lock. */
 bool han_token_resume(han_token *);
 /* Whether MPI has completed and freed the request. Needs no lock. */
