@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -26,12 +27,24 @@ COLLECTIVES = (
     "reduce_scatter", "scan", "exscan", "gatherv", "scatterv", "allgatherv", "alltoallv",
     "neighbor_allgather", "neighbor_alltoall", "neighbor_alltoallv",
 )  # fmt: skip
+
 COMPILER, MOST_BYTES = "mpicc", 1 << 27
+
+
+class Elements(str, Enum):
+    """What moves: elements without gaps, one number of four, or structures with padding."""
+
+    BYTES = "bytes"
+    COLUMNS = "columns"
+    STRUCTURES = "structures"
 
 
 def bench_c(
     words: options.Calls = None,
     mode: Annotated[Mode, typer.Option(help="How the collectives are called.")] = Mode.BLOCKING,
+    elements: Annotated[
+        Elements, typer.Option(help="What moves in calls that combine nothing.")
+    ] = Elements.BYTES,
     rounds: Annotated[int, typer.Option(min=1, max=101, help="Batches of each, in turns.")] = 9,
     time: options.Time = 0.3,
     config: options.Config = None,
@@ -50,6 +63,7 @@ def bench_c(
       mpiexec -n 4 han bench-c
       mpiexec -n 2 han bench-c allreduce,bcast 8:64KiB:8 --rounds 15 --json c.json
       mpiexec -n 2 han bench-c allreduce --mode persistent
+      mpiexec -n 2 han bench-c gather,alltoall 8:32KiB:16 --elements columns
     """
     from han.config.rc import rc
 
@@ -62,8 +76,8 @@ def bench_c(
         raise ArgumentError(f"{max(sizes)} bytes: a message or a block has at most 128 MiB")
     check_files(json_file)
     output = "" if json_file is None else str(json_file)
-    arguments = [output, mode.value, str(rounds), str(time), *given.names, "--", *map(str, sizes)]
-    return Executable(_compiled(), ("bench", *arguments))
+    how = (output, mode.value, elements.value, str(rounds), str(time))
+    return Executable(_compiled(), ("bench", *how, *given.names, "--", *map(str, sizes)))
 
 
 def _compiled() -> str:

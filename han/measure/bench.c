@@ -1,7 +1,7 @@
 /* Times of collectives from C: MPI's public names, which han serves, and the MPI library's own functions
  * behind them, in turns. `han bench-c` compiles and runs it.
  *
- *     bench JSON MODE ROUNDS SECONDS COLLECTIVE... -- BYTES...
+ *     bench JSON MODE ELEMENTS ROUNDS SECONDS COLLECTIVE... -- BYTES...
  *
  * Rank 0 prints a line for each call: microseconds of han and of the library (medians of the rounds, each
  * the mean of a batch of calls on the slowest rank), how many times as long the library takes, and the
@@ -16,6 +16,8 @@
 enum {
     MOST_ROUNDS = 101,
     MOST_CALLS = 10000,
+    MOST_EXTENT = 4, /* of an element, over the bytes of its data */
+    FIRST = 6,       /* argument that names a collective */
     WARM = 10,
     SOME = 100,
     SETTLING = 10,
@@ -27,6 +29,10 @@ static int rank, size, *counts, *places;
 static MPI_Comm ring = MPI_COMM_NULL; /* each rank's neighbours are the ones before and after it */
 
 static MPI_Request request = MPI_REQUEST_NULL;
+
+/* What moves in calls that combine nothing: the elements' type, and the bytes of data of one. */
+static MPI_Datatype type = MPI_BYTE;
+static int each = 1;
 
 typedef void call_fn(int n);
 
@@ -47,29 +53,30 @@ typedef void call_fn(int n);
 #define PERSISTENT(CALL) 0
 #endif
 #define D MPI_DOUBLE
-#define B MPI_BYTE
+#define N n / each
+#define T type
 #define W MPI_COMM_WORLD
 #define R ring
 CALL(barrier, Barrier, barrier, W)
-CALL(bcast, Bcast, bcast, received, n, B, 0, W)
+CALL(bcast, Bcast, bcast, received, N, T, 0, W)
 CALL(reduce, Reduce, reduce, sent, received, n / 8, D, MPI_SUM, 0, W)
 CALL(allreduce, Allreduce, allreduce, sent, received, n / 8, D, MPI_SUM, W)
-CALL(gather, Gather, gather, sent, n, B, received, n, B, 0, W)
-CALL(scatter, Scatter, scatter, sent, n, B, received, n, B, 0, W)
-CALL(allgather, Allgather, allgather, sent, n, B, received, n, B, W)
-CALL(alltoall, Alltoall, alltoall, sent, n, B, received, n, B, W)
+CALL(gather, Gather, gather, sent, N, T, received, N, T, 0, W)
+CALL(scatter, Scatter, scatter, sent, N, T, received, N, T, 0, W)
+CALL(allgather, Allgather, allgather, sent, N, T, received, N, T, W)
+CALL(alltoall, Alltoall, alltoall, sent, N, T, received, N, T, W)
 CALL(reduce_scatter, Reduce_scatter_block, reduce_scatter_block, sent, received, n / 8, D, MPI_SUM,
      W)
 CALL(scan, Scan, scan, sent, received, n / 8, D, MPI_SUM, W)
 CALL(exscan, Exscan, exscan, sent, received, n / 8, D, MPI_SUM, W)
-CALL(gatherv, Gatherv, gatherv, sent, n, B, received, counts, places, B, 0, W)
-CALL(scatterv, Scatterv, scatterv, sent, counts, places, B, received, n, B, 0, W)
-CALL(allgatherv, Allgatherv, allgatherv, sent, n, B, received, counts, places, B, W)
-CALL(alltoallv, Alltoallv, alltoallv, sent, counts, places, B, received, counts, places, B, W)
-CALL(neighbor_allgather, Neighbor_allgather, neighbor_allgather, sent, n, B, received, n, B, R)
-CALL(neighbor_alltoall, Neighbor_alltoall, neighbor_alltoall, sent, n, B, received, n, B, R)
-CALL(neighbor_alltoallv, Neighbor_alltoallv, neighbor_alltoallv, sent, counts, places, B, received,
-     counts, places, B, R)
+CALL(gatherv, Gatherv, gatherv, sent, N, T, received, counts, places, T, 0, W)
+CALL(scatterv, Scatterv, scatterv, sent, counts, places, T, received, N, T, 0, W)
+CALL(allgatherv, Allgatherv, allgatherv, sent, N, T, received, counts, places, T, W)
+CALL(alltoallv, Alltoallv, alltoallv, sent, counts, places, T, received, counts, places, T, W)
+CALL(neighbor_allgather, Neighbor_allgather, neighbor_allgather, sent, N, T, received, N, T, R)
+CALL(neighbor_alltoall, Neighbor_alltoall, neighbor_alltoall, sent, N, T, received, N, T, R)
+CALL(neighbor_alltoallv, Neighbor_alltoallv, neighbor_alltoallv, sent, counts, places, T, received,
+     counts, places, T, R)
 
 enum { NOW, LATER, AGAIN, MODES };
 static const char *const MODE_NAMES[MODES] = {"blocking", "nonblocking", "persistent"};
@@ -154,22 +161,24 @@ static void tell(const char *name, int n, int rounds, double *han, double *libra
 }
 
 /* Open the outputs of rank 0, and write what comes first; false without a file. */
-static int begin(const char *path, int rounds) {
+static int begin(const char *path, const char *elements, int rounds) {
     const int printed = !strcmp(path, "-");
     if (*path) json = printed ? stdout : fopen(path, "w");
     if (*path && !json) return 0;
     table = printed ? NULL : stdout;
     if (json)
-        fprintf(json,
-                "{\"format\": \"han-bench-c\", \"mode\": \"%s\", \"ranks\": %d, \"rounds\": %d, "
-                "\"rows\": [",
-                MODE_NAMES[mode], size, rounds);
+        fprintf(
+            json,
+            "{\"format\": \"han-bench-c\", \"mode\": \"%s\", \"elements\": \"%s\", \"ranks\": %d, "
+            "\"rounds\": %d, \"rows\": [",
+            MODE_NAMES[mode], elements, size, rounds);
     if (table)
-        fprintf(table,
-                "# han beside the MPI library from C, %s calls, %d ranks, %d rounds in turns\n"
-                "%-18s %9s %10s %10s %7s  (least .. most)\n",
-                MODE_NAMES[mode], size, rounds, "collective", "bytes", "han us", "library us",
-                "ratio");
+        fprintf(
+            table,
+            "# han beside the MPI library from C, %s calls of %s, %d ranks, %d rounds in turns\n"
+            "%-18s %9s %10s %10s %7s  (least .. most)\n",
+            MODE_NAMES[mode], elements, size, rounds, "collective", "bytes", "han us", "library us",
+            "ratio");
     return 1;
 }
 
@@ -182,7 +191,7 @@ static void end(void) {
 
 static void measure(int which, int n, int rounds, double seconds) {
     double han[MOST_ROUNDS], library[MOST_ROUNDS];
-    for (int r = 0; r < size; r++) counts[r] = n, places[r] = r * n;
+    for (int r = 0; r < size; r++) counts[r] = N, places[r] = r * (N);
     for (int k = 0; k < WARM; k++) (void)batch(which, PUBLIC, n, 1), (void)batch(which, OWN, n, 1);
     int calls[SIDES]; /* in a batch, which takes as long on both sides */
     for (int side = 0; side < SIDES; side++) {
@@ -212,23 +221,41 @@ static void make_ring(void) {
     MPI_Dist_graph_create_adjacent(W, n, ranks, MPI_UNWEIGHTED, n, ranks, MPI_UNWEIGHTED,
                                    MPI_INFO_NULL, 0, &ring);
     for (int k = 0; k < SETTLING_RING; k++) MPI_Barrier(ring);
-    MPI_Neighbor_alltoall(sent, 1, B, received, 1, B, ring);
+    MPI_Neighbor_alltoall(sent, 1, T, received, 1, T, ring);
+}
+
+/* Bytes, numbers that are apart, as a column of a matrix, or structures with padding. */
+static void make_type(const char *elements) {
+    int lengths[] = {1, 1, 1};
+    MPI_Aint places[] = {0, 4, 8};
+    MPI_Datatype inner[] = {MPI_SHORT, MPI_INT, MPI_SHORT}, joined;
+    if (!strcmp(elements, "bytes")) return;
+    each = 8;
+    if (!strcmp(elements, "columns")) {
+        MPI_Type_create_resized(D, 0, MOST_EXTENT * each, &type);
+    } else {
+        MPI_Type_create_struct(3, lengths, places, inner, &joined);
+        MPI_Type_create_resized(joined, 0, 12, &type);
+        MPI_Type_free(&joined);
+    }
+    MPI_Type_commit(&type);
 }
 
 int main(int argc, char **argv) {
-    int split = 5, most = 0;
+    int split = FIRST, most = 0;
     if (argc == 2 && !strcmp(argv[1], "library")) return tell_library();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(W, &rank);
     MPI_Comm_size(W, &size);
     while (split < argc && strcmp(argv[split], "--")) split++;
     for (int k = split + 1; k < argc; k++) most = atoi(argv[k]) > most ? atoi(argv[k]) : most;
-    size_t room = (size_t)most * (size_t)(size + 1) + 8;
+    size_t room = ((size_t)most * (size_t)(size + 1) + 8) * MOST_EXTENT;
+    make_type(argv[3]);
     sent = calloc(room, 1);
     received = calloc(room, 1);
     counts = calloc((size_t)size, sizeof *counts);
     places = calloc((size_t)size, sizeof *places);
-    if (argc < 6 || !sent || !received || !counts || !places) MPI_Abort(W, 2);
+    if (argc < FIRST + 1 || !sent || !received || !counts || !places) MPI_Abort(W, 2);
     while (mode + 1 < MODES && strcmp(argv[2], MODE_NAMES[mode])) mode++;
     for (int k = 0; k < SETTLING; k++) MPI_Barrier(W);
     if (mode == AGAIN) CALLS[0].make[AGAIN][OWN](0);
@@ -237,22 +264,23 @@ int main(int argc, char **argv) {
         MPI_Abort(W, 2);
     }
     if (mode == AGAIN) MPI_Request_free(&request);
-    int rounds = atoi(argv[3]) < MOST_ROUNDS ? atoi(argv[3]) : MOST_ROUNDS;
-    if (!rank && !begin(argv[1], rounds)) {
+    int rounds = atoi(argv[4]) < MOST_ROUNDS ? atoi(argv[4]) : MOST_ROUNDS;
+    if (!rank && !begin(argv[1], argv[3], rounds)) {
         fprintf(stderr, "%s cannot be written\n", argv[1]);
         MPI_Abort(W, 2);
     }
-    for (int c = 5; c < split; c++)
+    for (int c = FIRST; c < split; c++)
         if (strstr(argv[c], "neighbor") && ring == MPI_COMM_NULL) make_ring();
-    for (int c = 5; c < split; c++)
+    for (int c = FIRST; c < split; c++)
         for (int which = 0; which < N_CALLS; which++)
             if (!strcmp(argv[c], CALLS[which].name))
                 for (int k = split + 1; k < argc; k++) {
-                    measure(which, atoi(argv[k]), rounds, atof(argv[4]));
+                    measure(which, atoi(argv[k]), rounds, atof(argv[5]));
                     if (!strcmp(argv[c], "barrier")) break; /* it has no size */
                 }
     if (!rank) end();
     if (ring != MPI_COMM_NULL) MPI_Comm_free(&ring);
+    if (type != MPI_BYTE) MPI_Type_free(&type);
     MPI_Finalize();
     return 0;
 }

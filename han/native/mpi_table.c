@@ -197,12 +197,24 @@ int han_type_contents(const han_mpi *m, han_handle type, const han_envelope *e, 
         inner[k] = m->wide ? (han_handle)handles.wide[k] : handles.narrow[k];
     return 0;
 }
+int han_type_dup(const han_mpi *m, han_handle type, han_handle *made) {
+    union {
+        int narrow;
+        intptr_t wide;
+    } h;
+    int rc = CALL(MPI_Type_dup, (H, H *), (H)type, (H *)&h);
+    *made = m->wide ? h.wide : h.narrow;
+    return rc;
+}
+int han_type_free(const han_mpi *m, han_handle type) {
+    uint64_t handle = (uint64_t)type;
+    return CALL(MPI_Type_free, (H *), (H *)&handle);
+}
 int han_type_drop(const han_mpi *m, han_handle type) {
     han_envelope e;
-    uint64_t handle = (uint64_t)type;
     int rc = han_type_envelope(m, type, &e);
     bool made = !rc && e.types && han_combiner_of(m, e.combiner) < HAN_COMBINERS;
-    return made ? CALL(MPI_Type_free, (H *), (H *)&handle) : rc;
+    return made ? han_type_free(m, type) : rc;
 }
 int han_type_extent(const han_mpi *m, han_handle type, int64_t *extent) {
     intptr_t bound[2];

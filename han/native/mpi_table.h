@@ -26,7 +26,8 @@ typedef intptr_t han_handle;
     X(MPI_Error_class) X(MPI_Wait) X(MPI_Grequest_start) X(MPI_Grequest_complete)      \
     X(MPI_Status_set_elements) X(MPI_Status_set_cancelled) X(MPI_Type_size)            \
     X(MPI_Type_get_extent) X(MPI_Type_get_true_extent) X(MPI_Type_get_envelope)        \
-    X(MPI_Type_get_contents) X(MPI_Type_free) X(MPI_Pack) X(MPI_Unpack)                \
+    X(MPI_Type_get_contents) X(MPI_Type_dup) X(MPI_Type_free) X(MPI_Pack)              \
+    X(MPI_Unpack)                                                                      \
     X(MPIX_Grequest_start) X(opal_progress_register) X(MPI_Type_get_envelope_c)        \
     X(MPI_Type_get_contents_c)
 /* clang-format on */
@@ -137,6 +138,9 @@ int han_type_contents(const han_mpi *, han_handle, const han_envelope *, int64_t
                       han_handle *inner);
 /* Give back the handle of an inner type. */
 int han_type_drop(const han_mpi *, han_handle);
+/* Make a type of its own that is like another one, and free one. */
+int han_type_dup(const han_mpi *, han_handle, han_handle *made);
+int han_type_free(const han_mpi *, han_handle);
 /* Copy `count` elements of a type to dense bytes, or back. */
 int han_pack(const han_mpi *, const void *data, int count, han_handle, void *packed, int n,
              han_handle comm);

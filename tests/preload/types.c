@@ -14,16 +14,18 @@ typedef struct {
     int n;
 } padded;
 
-static MPI_Datatype of_two(MPI_Aint second) {
+/* A double and an int, in bytes from the element's address. */
+static MPI_Datatype of_two(MPI_Aint x, MPI_Aint n) {
     int lengths[] = {1, 1};
-    MPI_Aint places[] = {0, second};
+    MPI_Aint places[] = {x, n};
     MPI_Datatype inner[] = {MPI_DOUBLE, MPI_INT}, type;
     MPI_Type_create_struct(2, lengths, places, inner, &type);
     return type;
 }
 
-/* Types of 12 or 24 bytes of data: three without gaps, and five with gaps or in another order. */
-enum { TYPES = 8 };
+/* Types of 12 or 24 bytes of data: three without gaps, and six with gaps or in another order, of
+ * which MPI must pack one. */
+enum { TYPES = 9 };
 static MPI_Datatype make(int k) {
     MPI_Datatype type, whole;
     int lengths[] = {1, 2}, swapped[] = {2, 0};
@@ -35,23 +37,26 @@ static MPI_Datatype make(int k) {
         MPI_Type_vector(3, 1, 2, MPI_INT, &type);
         break;
     case 2:
-        type = of_two(sizeof(double)); /* its extent may be 16 or 12 */
+        type = of_two(0, sizeof(double)); /* its extent may be 16 or 12 */
         break;
     case 3:
         MPI_Type_indexed(2, lengths, swapped, MPI_INT, &type);
         break;
     case 4:
-        whole = of_two(offsetof(padded, n));
+        whole = of_two(0, offsetof(padded, n));
         MPI_Type_create_resized(whole, 0, sizeof(padded), &type);
         MPI_Type_free(&whole);
         break;
     case 5:
-        whole = of_two(sizeof(double));
+        whole = of_two(0, sizeof(double));
         MPI_Type_create_resized(whole, 0, sizeof(double) + sizeof(int), &type);
         MPI_Type_free(&whole);
         break;
     case 6:
         MPI_Type_contiguous(3, MPI_DOUBLE, &type);
+        break;
+    case 7:
+        type = of_two(sizeof(double), 0);
         break;
     default:
         MPI_Type_vector(3, 1, 3, MPI_DOUBLE, &type);
@@ -152,21 +157,89 @@ static void mixed(MPI_Datatype type, int k, MPI_Comm comm) {
     check(taken, "MPI_Allgather of packed elements", k);
 }
 
+/* Blocks with a place between them; and the type is freed, and its handle given to another one, while a request
+ * of it is under way. Returns a copy of the type. */
+static MPI_Datatype apart(MPI_Datatype type, int k, MPI_Comm comm) {
+    int counts[MOST], places[MOST];
+    MPI_Aint low, extent;
+    MPI_Datatype dup, other;
+    MPI_Request request;
+    MPI_Type_get_extent(type, &low, &extent);
+    for (int r = 0; r < size; r++) counts[r] = 1 + r % 2, places[r] = N * r;
+    for (int way = 0; way < 3; way++) {
+        clear();
+        for (int r = 0; r < size; r++) expect_at(type, r, 0, counts[r], places[r] * extent);
+        MPI_Allgatherv(sent, counts[rank], type, taken, counts, places, type, comm);
+        check(taken, "MPI_Allgatherv of blocks that are apart", k);
+        clear();
+        ALL(0);
+        if (way == 2) MPI_Type_dup(type, &dup);
+        MPI_Iallgather(sent, N, type, taken, N, type, comm, &request);
+        if (way == 2) {
+            MPI_Type_free(&type);
+            MPI_Type_vector(2, 1, 2, MPI_CHAR, &other);
+            MPI_Type_commit(&other);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        check(taken, "MPI_Iallgather", k);
+    }
+    MPI_Type_free(&other);
+    return dup;
+}
+
+/* Blocks for the neighbours in a ring. */
+static void neighbours(MPI_Datatype type, int k, MPI_Comm ring) {
+    const int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    int counts[] = {N, N}, places[] = {0, N};
+    MPI_Request request;
+    MPI_Aint low, extent;
+    MPI_Type_get_extent(type, &low, &extent);
+    for (int way = 0; way < 3; way++) {
+        clear();
+        expect_at(type, left, 0, N, 0);
+        expect_at(type, right, 0, N, N * extent);
+        if (way < 2) MPI_Neighbor_allgather(sent, N, type, taken, N, type, ring);
+        if (way == 2) {
+            MPI_Ineighbor_allgather(sent, N, type, taken, N, type, ring, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        check(taken, "MPI_Neighbor_allgather", k);
+        clear();
+        expect_at(type, left, N * extent, N, 0); /* sent to the right one */
+        expect_at(type, right, 0, N, N * extent);
+        if (way == 0) MPI_Neighbor_alltoall(sent, N, type, taken, N, type, ring);
+        if (way == 1)
+            MPI_Neighbor_alltoallv(sent, counts, places, type, taken, counts, places, type, ring);
+        if (way == 2) {
+            MPI_Ineighbor_alltoall(sent, N, type, taken, N, type, ring, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        check(taken, "MPI_Neighbor_alltoall", k);
+    }
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm own;
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
-    for (int turn = 0; turn < 10; turn++) MPI_Barrier(own);
+    const int ends[] = {(rank + size - 1) % size, (rank + 1) % size};
+    MPI_Comm ring;
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, ends, MPI_UNWEIGHTED, 2, ends, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &ring);
+    for (int turn = 0; turn < 10; turn++) MPI_Barrier(own), MPI_Barrier(ring);
     for (int again = 0; again < 3; again++)
         for (int k = 0; k < TYPES; k++) {
             MPI_Datatype type = make(again % 2 ? TYPES - 1 - k : k);
             for (int turn = 0; turn < 4; turn++) collectives(type, k, turn, own);
             for (int turn = 0; turn < 3; turn++) mixed(type, k, own);
+            if (size > 2) neighbours(type, k, ring); /* else both are one */
+            type = apart(type, k, own);
             MPI_Type_free(&type);
         }
     MPI_Comm_free(&own);
+    MPI_Comm_free(&ring);
     int all = 0;
     MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (!rank) printf("wrong: %d\n", all);

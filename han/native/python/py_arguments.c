@@ -16,7 +16,7 @@ static bool divides(const han_caller *self, PyObject *o, han_buffer *b, uint64_t
     const uint64_t size = (uint64_t)self->size;
     if (!han_py_read(self->reader, o, size, b)) return false;
     *nbytes = b->nbytes / size;
-    return b->datatype ? b->count % size == 0 : b->nbytes % (size * b->element->size) == 0;
+    return b->derived ? b->count % size == 0 : b->nbytes % (size * b->element->size) == 0;
 }
 
 /* Read a buffer that is a block, maybe of a derived type. */
@@ -26,7 +26,7 @@ static bool reads_block(const han_caller *self, PyObject *o, han_buffer *b) {
 
 /* Elements of derived types may have to travel packed. */
 static bool sees_types(han_call *c) {
-    if (c->send.datatype || c->recv.datatype) c->use = HAN_WHOLE;
+    if (c->send.derived || c->recv.derived) c->use = HAN_WHOLE;
     return true;
 }
 
@@ -41,8 +41,7 @@ static bool reduces(han_call *c, uint64_t nbytes, const han_element *element, Py
 
 /* Read a buffer of a reduction. Elements with gaps are combined where they lie. */
 static bool reads_operand(const han_caller *self, PyObject *o, han_buffer *b) {
-    return han_py_read(self->reader, o, 1, b) &&
-           (!b->datatype || han_py_with_gaps(self->reader, b));
+    return han_py_read(self->reader, o, 1, b) && (!b->derived || han_py_with_gaps(self->reader, b));
 }
 
 static bool same_kind(const han_call *c) { return c->send.element->kind == c->recv.element->kind; }
@@ -51,7 +50,7 @@ static bool same_kind(const han_call *c) { return c->send.element->kind == c->re
  * are, so elements with gaps are not received there. */
 static bool combines(const han_caller *self, PyObject *const *args, han_call *c) {
     if (!reads_operand(self, args[1], &c->recv) || c->recv.readonly) return false;
-    if (c->recv.datatype) c->use = HAN_GAPPED;
+    if (c->recv.derived) c->use = HAN_GAPPED;
     if (han_says_in_place(self, args[0])) {
         share(&c->send, &c->recv);
         return true;
@@ -67,7 +66,7 @@ static bool collects(const han_caller *self, PyObject *const *args, han_call *c)
     if (!divides(self, args[1], &c->recv, nbytes) || c->recv.readonly) return false;
     if (han_says_in_place(self, args[0])) {
         c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
-        return !c->recv.datatype;
+        return !c->recv.derived;
     }
     return reads_block(self, args[0], &c->send) && c->send.nbytes == *nbytes && han_apart(c) &&
            sees_types(c);
@@ -85,7 +84,7 @@ bool han_read_bcast(const han_caller *self, PyObject *const *args, han_call *c) 
     if (!han_root_of(args[1], &c->key) || !han_py_read(self->reader, args[0], 1, &c->recv))
         return false;
     if (c->recv.readonly && c->key.root != self->rank) return false;
-    if (c->recv.datatype) c->use = HAN_PACKED;
+    if (c->recv.derived) c->use = HAN_PACKED;
     share(&c->send, &c->recv);
     c->key.nbytes = c->recv.nbytes;
     return true;
@@ -131,7 +130,7 @@ bool han_read_scatter(const han_caller *self, PyObject *const *args, han_call *c
     if (!divides(self, args[0], &c->send, nbytes)) return false;
     if (han_says_in_place(self, args[1])) {
         c->recv.data = c->send.data + *nbytes * (uint64_t)self->rank;
-        return !c->send.datatype;
+        return !c->send.derived;
     }
     return reads_block(self, args[1], &c->recv) && !c->recv.readonly && c->recv.nbytes == *nbytes &&
            han_apart(c) && sees_types(c);
@@ -149,7 +148,7 @@ bool han_read_alltoall(const han_caller *self, PyObject *const *args, han_call *
     if (han_says_in_place(self, args[0])) {
         c->key.root = 1; /* no root here: tells in-place calls from others */
         share(&c->send, &c->recv);
-        return !c->recv.datatype;
+        return !c->recv.derived;
     }
     return divides(self, args[0], &c->send, &sent) && sent == c->key.nbytes && han_apart(c) &&
            sees_types(c);
@@ -187,7 +186,7 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
     if (!han_py_blocks(&b, &c->counts, self->size) ||
         !han_py_read_vector(self->reader, args[1], &b, &c->recv) || c->recv.readonly)
         return false;
-    const bool derived = c->recv.datatype;
+    const bool derived = c->recv.derived;
     const uint64_t size = derived ? c->recv.size : c->recv.element->size;
     in_bytes(c, &b, size, derived ? c->recv.extent : size);
     c->key.nbytes = b.largest * size;

@@ -78,7 +78,7 @@ static inline bool han_says_in_place(const han_caller *self, const PyObject *o) 
 
 /* Read a buffer whose elements have no gaps. */
 static inline bool han_reads(const han_caller *self, PyObject *o, han_buffer *b) {
-    return han_py_read(self->reader, o, 1, b) && !b->datatype;
+    return han_py_read(self->reader, o, 1, b) && !b->derived;
 }
 
 static inline bool han_writes(const han_caller *self, PyObject *o, han_buffer *b) {
@@ -88,8 +88,8 @@ static inline bool han_writes(const han_caller *self, PyObject *o, han_buffer *b
 /* Whether a call sends and receives in different memory. */
 static inline bool han_apart(const han_call *c) {
     const han_buffer *a = &c->send, *b = &c->recv;
-    const uint64_t sent = a->datatype ? a->span : a->nbytes;
-    const uint64_t received = b->datatype ? b->span : b->nbytes;
+    const uint64_t sent = a->derived ? a->span : a->nbytes;
+    const uint64_t received = b->derived ? b->span : b->nbytes;
     return !sent || !received || a->data + sent <= b->data || b->data + received <= a->data;
 }
 

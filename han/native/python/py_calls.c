@@ -186,7 +186,7 @@ static PlanObject *known(CallsObject *self, const han_call *c) {
         han_py_look_up_find(&self->plans, &c->key, c->key.collective, bound, c->key.op);
     PlanObject *plan = (PlanObject *)found->plan;
     if (!plan || (found->handle && is_freed(self->caller.reader, found)) ||
-        lacks_alternative(&plan->plan, c))
+        (c->use == HAN_DIRECT && lacks_alternative(&plan->plan, c)))
         return NULL;
     return plan;
 }

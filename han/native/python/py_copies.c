@@ -8,12 +8,19 @@ static bool is_root_of_bcast(const han_caller *self, const han_call *c) {
     return c->use == HAN_PACKED && c->key.root == self->rank;
 }
 
+/* The type of the elements of a block; 0 if there is none. */
+static han_handle type_of(const ReaderObject *r, const han_buffer *b, int32_t k) {
+    if (!b->datatype) return b->type;
+    bool own = PyTuple_Check(b->datatype);
+    return han_py_handle(r, own ? PyTuple_GET_ITEM(b->datatype, k) : b->datatype);
+}
+
 /* ---- blocks of one type --------------------------------------------------------------------- */
 
 /* All elements of a buffer of a derived type. */
 static han_packing whole(const ReaderObject *r, const han_buffer *b, const han_grid *grid,
                          uint8_t *data) {
-    return (han_packing){grid, han_py_handle(r, b->datatype), b->count, b->packed, data};
+    return (han_packing){grid, type_of(r, b, 0), b->count, b->packed, data};
 }
 
 /* ---- blocks of all ranks -------------------------------------------------------------------- */
@@ -40,13 +47,6 @@ static sides sides_of(const han_caller *self, const han_call *c, const han_call 
     };
 }
 
-/* The type of the elements of a block; 0 if there is none. */
-static han_handle type_of(const ReaderObject *r, const han_buffer *b, int32_t k) {
-    if (!b->datatype) return 0;
-    bool own = PyTuple_Check(b->datatype);
-    return han_py_handle(r, own ? PyTuple_GET_ITEM(b->datatype, k) : b->datatype);
-}
-
 static han_packing block_of(const ReaderObject *r, const side *s, int32_t k) {
     return (han_packing){&s->grids[k], type_of(r, s->buffer, k), s->elements[k], s->sizes[k],
                          s->buffer->data + s->places[k]};
@@ -56,7 +56,7 @@ static void find_grids(const ReaderObject *r, const side *s, int32_t blocks) {
     han_asked last = {.last = 0};
     for (int32_t k = 0; k < blocks; k++) {
         if (!s->sizes[k]) continue;
-        s->grids[k] = s->buffer->datatype
+        s->grids[k] = s->buffer->derived
                           ? han_py_grid(r, &last, type_of(r, s->buffer, k), s->elements[k])
                           : han_grid_of(s->sizes[k]);
     }
@@ -149,13 +149,13 @@ static size_t grids_in(const han_caller *self, const han_call *c) {
 static uint64_t bytes_of(const han_caller *self, const han_call *c) {
     if (c->use == HAN_PACKED) return c->recv.nbytes;
     if (c->use == HAN_WHOLE)
-        return (c->send.datatype ? c->send.nbytes : 0) + (c->recv.datatype ? c->recv.nbytes : 0);
+        return (c->send.derived ? c->send.nbytes : 0) + (c->recv.derived ? c->recv.nbytes : 0);
     if (c->use == HAN_GAPPED) return c->recv.nbytes + c->recv.packed;
     if (c->use == HAN_SCATTERED)
-        return sum_of(c->counts, self->size) + (c->send.datatype ? c->send.nbytes : 0);
+        return sum_of(c->counts, self->size) + (c->send.derived ? c->send.nbytes : 0);
     const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
-    return c->numbers * sizeof *c->counts + (c->send.datatype ? sum_of(own.sends, self->size) : 0) +
-           (c->recv.datatype ? sum_of(own.takes, self->size) : 0);
+    return c->numbers * sizeof *c->counts + (c->send.derived ? sum_of(own.sends, self->size) : 0) +
+           (c->recv.derived ? sum_of(own.takes, self->size) : 0);
 }
 
 /* Lay out blocks of derived types behind the numbers of the run, and pack what is sent; -1 if they are
@@ -191,10 +191,9 @@ static int lay_out_bcast(const han_caller *self, const han_call *c, han_call *co
 static han_packing lay_out_side(const ReaderObject *r, const han_buffer *b, han_grid *grid,
                                 uint8_t **data, uint8_t **at) {
     han_asked none = {.last = 0};
-    *grid = b->datatype ? han_py_grid(r, &none, han_py_handle(r, b->datatype), b->count)
-                        : han_grid_of(b->nbytes);
+    *grid = b->derived ? han_py_grid(r, &none, type_of(r, b, 0), b->count) : han_grid_of(b->nbytes);
     if (han_is_run(grid)) {
-        *data = b->data + (b->datatype ? grid->first : 0);
+        *data = b->data + (b->derived ? grid->first : 0);
         return (han_packing){.grid = grid};
     }
     *data = *at;
@@ -219,22 +218,37 @@ static int lay_out_scattered(const han_caller *self, const han_call *c, han_call
     return sent.nbytes ? han_py_pack(self->reader, &sent, copy->send.data) : 0;
 }
 
+size_t han_copy_bytes(const han_caller *self, const han_call *c) {
+    return grids_in(self, c) * sizeof *c->grids + bytes_of(self, c);
+}
+
+int han_copy_lay_out(const han_caller *self, const han_call *c, void *memory, han_call *copy) {
+    *copy = *c;
+    copy->grids = memory;
+    copy->recv.data = (uint8_t *)(copy->grids + grids_in(self, c));
+    switch (c->use) {
+    case HAN_TYPED:
+        return lay_out_types(self, c, copy);
+    case HAN_PACKED:
+        return lay_out_bcast(self, c, copy);
+    case HAN_WHOLE:
+        return lay_out_whole(self, c, copy);
+    case HAN_SCATTERED:
+        return lay_out_scattered(self, c, copy);
+    default:
+        return 0;
+    }
+}
+
 PyObject *han_py_copy(const han_caller *self, const han_call *c, han_call *copy) {
-    const uint64_t nbytes = grids_in(self, c) * sizeof *c->grids + bytes_of(self, c);
-    PyObject *memory = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
-    int rc = 0;
+    PyObject *memory = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)han_copy_bytes(self, c));
+    int rc;
     if (!memory) {
         PyErr_Clear();
         return NULL;
     }
-    *copy = *c;
-    copy->grids = (han_grid *)PyBytes_AS_STRING(memory);
-    copy->recv.data = (uint8_t *)(copy->grids + grids_in(self, c));
     Py_BEGIN_ALLOW_THREADS /* MPI's own lock may be held by a thread that waits for Python's */
-    if (c->use == HAN_TYPED) rc = lay_out_types(self, c, copy);
-    if (c->use == HAN_PACKED) rc = lay_out_bcast(self, c, copy);
-    if (c->use == HAN_WHOLE) rc = lay_out_whole(self, c, copy);
-    if (c->use == HAN_SCATTERED) rc = lay_out_scattered(self, c, copy);
+    rc = han_copy_lay_out(self, c, PyBytes_AS_STRING(memory), copy);
     Py_END_ALLOW_THREADS
     if (rc) Py_CLEAR(memory);
     return memory;
@@ -249,11 +263,11 @@ static int deliver_blocks(const han_caller *self, const han_call *c, const uint8
     int rc = 0;
     for (int32_t k = 0; k < self->size && !rc; received += nbytes[k++]) {
         if (!nbytes[k]) continue;
-        if (!b->datatype) {
+        if (!b->derived) {
             memcpy(b->data + places[k], received, nbytes[k]);
             continue;
         }
-        const han_handle type = han_py_handle(self->reader, b->datatype);
+        const han_handle type = type_of(self->reader, b, k);
         const uint64_t elements = nbytes[k] / b->size;
         const han_grid grid = han_py_grid(self->reader, &asked, type, elements);
         const han_packing block = {&grid, type, elements, nbytes[k], b->data + places[k]};
@@ -264,7 +278,7 @@ static int deliver_blocks(const han_caller *self, const han_call *c, const uint8
 
 static int deliver_packed(const ReaderObject *r, const han_call *c, const han_call *copy) {
     const han_grid *grid = copy->grids + (c->use == HAN_WHOLE);
-    if (!c->recv.datatype || han_is_run(grid)) return 0;
+    if (!c->recv.derived || han_is_run(grid)) return 0;
     const han_packing b = whole(r, &c->recv, grid, c->recv.data);
     return han_py_unpack(r, &b, copy->recv.data);
 }
@@ -276,7 +290,8 @@ static int deliver_data(const ReaderObject *r, const han_buffer *b, uint8_t *rec
     return han_py_move(r, &from, &to, received + b->nbytes);
 }
 
-static int deliver(const han_caller *self, const han_call *c, const han_call *copy) {
+int han_copy_deliver(const han_caller *self, const han_call *c, const han_call *copy) {
+    if (!c->recv.nbytes || is_root_of_bcast(self, c)) return 0;
     switch (c->use) {
     case HAN_TYPED: {
         const sides s = sides_of(self, c, copy);
@@ -294,12 +309,8 @@ static int deliver(const han_caller *self, const han_call *c, const han_call *co
 
 int han_py_deliver(const han_caller *self, const han_call *c, const han_call *copy) {
     int rc;
-    if (!c->recv.nbytes || is_root_of_bcast(self, c)) return 0;
     Py_BEGIN_ALLOW_THREADS
-    rc = deliver(self, c, copy);
+    rc = han_copy_deliver(self, c, copy);
     Py_END_ALLOW_THREADS
-    PyObject *code = rc ? PyLong_FromLong(rc) : NULL;
-    if (code) PyErr_SetObject(self->reader->error, code);
-    Py_XDECREF(code);
-    return rc ? -1 : 0;
+    return rc ? han_py_raise_code(self->reader, rc) : 0;
 }

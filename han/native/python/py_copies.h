@@ -4,7 +4,15 @@
 
 #include "python/py_arguments.h"
 
-/* Make the copy, and the call that receives there: a new bytes object. What is sent packed, as by the
+/* The bytes of a copy. */
+size_t han_copy_bytes(const han_caller *, const han_call *);
+/* Make the call that receives in a copy, in memory of so many bytes, and pack there what is sent packed, as by
+ * the root of a broadcast: 0, or what MPI says; -1: blocks are not found to be apart. */
+int han_copy_lay_out(const han_caller *, const han_call *, void *memory, han_call *copy);
+/* Deliver the result, unless this is the root of a broadcast: 0, or what MPI says. */
+int han_copy_deliver(const han_caller *, const han_call *, const han_call *copy);
+
+/* The same for Python: a copy as a new bytes object. What is sent packed, as by the
  * root of a broadcast, is packed there too. NULL, without an exception, if there is no memory or MPI cannot pack. */
 PyObject *han_py_copy(const han_caller *, const han_call *, han_call *copy);
 /* Deliver the result, unless this is the root of a broadcast. 0, or -1 with an exception: MPI refuses

@@ -10,10 +10,12 @@
 
 #include "door.h"
 #include "python/py_calls.h"
-#include "python/py_dense.h"
+#include "python/py_copies.h"
 #include "python/py_door_read.h"
+#include "python/py_door_sides.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
+#include "python/py_types.h"
 
 enum { MOST_OPS = 32 }; /* whose calls need no Python */
 
@@ -122,18 +124,40 @@ static int code_of_error(han_handle comm) {
     return code;
 }
 
-/* Run a call that was read: whether its plan is known. */
-static bool run(void *calls, const han_door_call *d, const han_call *c, int *code) {
-    EngineObject *engine = han_py_calls_engine(calls);
-    PlanObject *plan = han_py_calls_known(calls, c);
+/* Run a plan: whether the run is over, else with the code of its error. */
+static bool completes(void *calls, PlanObject *plan, const han_door_call *d, const han_call *c,
+                      int *code) {
     PyGILState_STATE held;
-    if (!plan) return false;
     *code = 0;
-    if (han_py_run_unlocked(engine, plan, c->send.data, c->recv.data, c->key.nbytes, c->counts,
-                            &held))
+    if (han_py_run_unlocked(han_py_calls_engine(calls), plan, c->send.data, c->recv.data,
+                            c->key.nbytes, c->counts, &held))
         return true;
     *code = code_of_error(d->comm);
     PyGILState_Release(held);
+    return false;
+}
+
+/* Run a call that was read: whether its plan is known. */
+static bool run(void *calls, const han_door_call *d, const han_call *c, int *code) {
+    PlanObject *plan = han_py_calls_known(calls, c);
+    if (plan) (void)completes(calls, plan, d, c, code);
+    return plan;
+}
+
+/* The same of a call that receives in a copy. After an error peers may still write to the copy. */
+static bool run_on_copy(void *calls, const han_door_call *d, const han_call *c, int *code) {
+    const han_caller *caller = han_py_calls_caller(calls);
+    PlanObject *plan = han_py_calls_known(calls, c);
+    void *memory = plan ? malloc(han_copy_bytes(caller, c)) : NULL;
+    han_call copy;
+    if (!memory) return false;
+    if (han_copy_lay_out(caller, c, memory, &copy)) {
+        free(memory);
+        return false;
+    }
+    if (!completes(calls, plan, d, &copy, code)) return true;
+    *code = han_copy_deliver(caller, c, &copy);
+    free(memory);
     return true;
 }
 
@@ -175,19 +199,35 @@ static int give(PyObject *request, han_door_call *d) {
 
 /* Start a request that is ready for a call that was read, without Python: whether there is one. */
 static bool started_again(void *calls, han_door_call *d, const han_call *c, int *code) {
-    PyObject *made = d->when == HAN_DOOR_LATER ? han_py_calls_ready(calls, c) : NULL;
+    const bool may_be = d->when == HAN_DOOR_LATER && c->use == HAN_DIRECT;
+    PyObject *made = may_be ? han_py_calls_ready(calls, c) : NULL;
     if (!made) return false;
     d->made.handle = handle_of(han_request_handle(made));
     *code = 0;
     return true;
 }
 
+/* Make a request, with numbers of its own if it delivers from a copy; else as han_py_calls_request. */
+static PyObject *make_request(void *calls, const han_door_call *d, const han_call *c) {
+    const size_t n = HAN_OWN_ALL * (size_t)han_py_calls_caller(calls)->size;
+    const bool keeps = c->use != HAN_DIRECT && c->counts;
+    han_call taken = *c; /* by the request */
+    if (keeps) {
+        taken.counts = PyMem_Malloc(n * sizeof *c->counts);
+        if (!taken.counts) return PyErr_NoMemory();
+        memcpy(taken.counts, c->counts, n * sizeof *c->counts);
+    }
+    PyObject *made = han_py_calls_request(calls, &taken, d->when == HAN_DOOR_STARTED);
+    if (keeps) PyMem_Free(taken.counts);
+    return made;
+}
+
 /* Make the request of a call that was read: whether its plan is known. */
-static bool requested(void *calls, han_door_call *d, han_call *c, int *code) {
+static bool requested(void *calls, han_door_call *d, const han_call *c, int *code) {
     if (started_again(calls, d, c, code)) return true;
     entered python = enter();
     PyObject *made;
-    do made = han_py_calls_request(calls, c, d->when == HAN_DOOR_STARTED);
+    do made = make_request(calls, d, c);
     while (!made && was_interrupted(&python));
     bool known = made != Py_False;
     *code = 0;
@@ -258,18 +298,20 @@ enum { FEW = 64 }; /* ranks whose sizes are on the stack */
 static bool again(void *calls, han_door_call *d, int *code) {
     const han_caller *caller = han_py_calls_caller(calls);
     EngineObject *engine = han_py_calls_engine(calls);
-    uint64_t few[HAN_OWN_NUMBERS * FEW], *sizes = few;
-    const size_t n = d->form || d->neighbours ? HAN_OWN_NUMBERS * (size_t)caller->size : 0;
+    uint64_t few[HAN_OWN_ALL * FEW], *sizes = few;
+    const size_t n = d->form || d->neighbours ? HAN_OWN_ALL * (size_t)caller->size : 0;
     const han_edges *edges =
         d->neighbours ? han_py_calls_edges(calls, d->collective == HAN_C_ALLGATHER) : NULL;
     if (!engine) return false;
-    if (n > HAN_OWN_NUMBERS * FEW && !(sizes = malloc(n * sizeof *sizes))) return false;
+    if (n > HAN_OWN_ALL * FEW && !(sizes = malloc(n * sizeof *sizes))) return false;
     if (n) memset(sizes, 0, n * sizeof *sizes);
     han_call c;
     han_call_clear(&c, d->collective);
     if (d->op) c.key.op = op_of(d->op);
     bool known = han_door_read(caller, d, engine->mpi.in_place, sizes, edges, &c) &&
-                 (d->when ? requested(calls, d, &c, code) : run(calls, d, &c, code));
+                 (d->when               ? requested(calls, d, &c, code)
+                  : c.use == HAN_DIRECT ? run(calls, d, &c, code)
+                                        : run_on_copy(calls, d, &c, code));
     if (sizes != few) free(sizes);
     return known;
 }
@@ -295,7 +337,7 @@ static int first(han_door_call *d, void **calls) {
     learn_op(d->op);
     const han_handle missed = han_door_missed();
     if (missed && !code && *calls)
-        han_dense_learn(&han_py_calls_caller(*calls)->reader->mpi, missed);
+        han_type_learn(&han_py_calls_caller(*calls)->reader->mpi, missed);
     if (made && made != Py_None && give(made, d)) code = code_of_error(d->comm);
     Py_XDECREF(answer);
     leave(python);
@@ -321,9 +363,8 @@ static void end(void) { (void)call(door.end, "", 0); }
 
 static bool begin(han_handle comm) { return call(door.begin, "K", comm) == 1; }
 
-static const han_door_api api = {
-    HAN_DOOR_VERSION, begin, again, first, start, finish, han_tokens_in_use, drop, release, forget,
-    han_dense_forget, end};
+static const han_door_api api = {HAN_DOOR_VERSION,  begin, again,   first,  start,           finish,
+                                 han_tokens_in_use, drop,  release, forget, han_type_forget, end};
 
 /* ---- open_door ------------------------------------------------------------------------------ */
 

@@ -7,12 +7,9 @@
 #include "python/py_own_blocks.h"
 
 /* Read a call; in `c` there are its collective and the object of its operation, and nothing else. `sizes`
- * has room for HAN_OWN_NUMBERS numbers for each rank, all 0; `edges` are the neighbours, if the call has
+ * has room for HAN_OWN_ALL numbers for each rank, all 0; `edges` are the neighbours, if the call has
  * any. False: Python must read it. */
 bool han_door_read(const han_caller *, const han_door_call *, const void *in_place, uint64_t *sizes,
                    const han_edges *edges, han_call *c);
-/* The type, which was not known, of elements of the last call of this thread that Python must read; 0: there
- * is none, or it was told before. */
-han_handle han_door_missed(void);
 
 #endif

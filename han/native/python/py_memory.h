@@ -5,6 +5,7 @@
 
 #include "python/module.h"
 
+#include "mpi_table.h"
 #include "python/elements.h"
 
 /* A buffer argument. */
@@ -14,9 +15,12 @@ typedef struct {
     const han_element *element; /* NULL: not known */
     PyObject *owner;            /* keeps the memory; a new reference, or NULL */
     bool readonly;
-    /* Of elements of a derived type, or with gaps: their type, a new reference; their number; bytes
-     * of their data; bytes from the first one to the end of the memory, and to that of the data. */
+    /* Of elements of a derived type, or with gaps: their type, a new reference, or, in a call of a C
+     * program, MPI's handle; their number; bytes of their data; bytes from the first one to the end of
+     * the memory, and to that of the data. */
+    bool derived;
     PyObject *datatype;
+    han_handle type;
     uint64_t count, packed, room, span;
     uint64_t size, extent; /* bytes of data of such an element, and from one to the next */
 } han_buffer;

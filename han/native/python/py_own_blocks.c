@@ -28,8 +28,8 @@ static han_blocks blocks_taken(const han_own_blocks *b, int32_t size) {
 
 /* Turn counts and places from elements into bytes; false if a block is too large for a message. */
 static bool in_bytes(const han_buffer *buffer, const han_blocks *b) {
-    const uint64_t size = buffer->datatype ? buffer->size : buffer->element->size;
-    const uint64_t extent = buffer->datatype ? buffer->extent : buffer->element->size;
+    const uint64_t size = buffer->derived ? buffer->size : buffer->element->size;
+    const uint64_t extent = buffer->derived ? buffer->extent : buffer->element->size;
     bool found = true;
     for (int32_t k = 0; k < b->size; k++) {
         b->elements[k] = b->counts[k];
@@ -57,14 +57,14 @@ static bool reads_block(const han_caller *self, PyObject *o, han_buffer *out, ha
 
 /* Elements of derived types may have to travel packed, in a copy. */
 static bool sees_types(han_call *c) {
-    if (c->send.datatype || c->recv.datatype) c->use = HAN_TYPED;
+    if (c->send.derived || c->recv.derived) c->use = HAN_TYPED;
     return true;
 }
 
 /* Whether blocks are sent and received in different memory, or their types may tell that they are. */
 static bool may_be_apart(han_call *c) {
     c->meets = !han_apart(c);
-    return !c->meets || c->send.datatype || c->recv.datatype;
+    return !c->meets || c->send.derived || c->recv.derived;
 }
 
 /* send, recv, root */
@@ -106,7 +106,7 @@ bool han_read_gather_up_to(const han_caller *self, PyObject *const *args, han_ca
         return false;
     if (root != self->rank) return sees_types(c);
     return han_py_read(self->reader, args[1], (uint64_t)self->size, &c->recv) &&
-           !c->recv.readonly && !c->recv.datatype && takes_at_most(self, c, &b) && han_apart(c) &&
+           !c->recv.readonly && !c->recv.derived && takes_at_most(self, c, &b) && han_apart(c) &&
            sees_types(c);
 }
 
@@ -131,7 +131,7 @@ bool han_read_scatterv(const han_caller *self, PyObject *const *args, han_call *
 /* Send a copy of the blocks that are in the receive buffer. */
 static bool copies_own_blocks(const han_caller *self, han_call *c, const han_own_blocks *b) {
     size_t n = (size_t)self->size * sizeof *b->sends;
-    if (c->recv.datatype) return false;
+    if (c->recv.derived) return false;
     c->send.owner =
         PyBytes_FromStringAndSize((const char *)c->recv.data, (Py_ssize_t)c->recv.nbytes);
     if (!c->send.owner) {
@@ -183,7 +183,7 @@ const han_edges *han_edges_of(const han_caller *self, PyObject *o) {
 }
 
 static uint64_t elements_of(const han_buffer *b) {
-    return b->datatype ? b->count : b->nbytes / b->element->size;
+    return b->derived ? b->count : b->nbytes / b->element->size;
 }
 
 /* Divide a buffer into `b->size` equal blocks. */
@@ -207,7 +207,7 @@ static bool repeats(const han_caller *self, PyObject *o, const han_blocks *b, ha
 
 /* Put the types of blocks in the places of their ranks. */
 static bool types_by_rank(const han_caller *self, const han_blocks *b, han_buffer *out) {
-    if (!out->datatype) return true;
+    if (!out->derived) return true;
     PyObject *types = PyTuple_New(self->size);
     for (int32_t k = 0; types && k < b->size; k++)
         if (b->counts[k]) {
@@ -229,7 +229,7 @@ static bool reads_edges(const han_caller *self, PyObject *o, const han_edges *e,
                       (PyList_CheckExact(o) || PyTuple_CheckExact(o)) &&
                       PySequence_Fast_GET_SIZE(o);
         PyObject *data = Py_NewRef(listed ? PySequence_Fast_GET_ITEM(o, 0) : o);
-        bool host = han_py_read(self->reader, data, 0, out) && !out->datatype;
+        bool host = han_py_read(self->reader, data, 0, out) && !out->derived;
         Py_DECREF(data);
         out->nbytes = 0;
         return host;
@@ -252,7 +252,7 @@ static bool joins(const han_buffer *buffer, const han_blocks *edges, han_blocks 
         if (r < 0 || !edges->counts[k]) continue;
         uint64_t *size = &to.counts[r], *place = &to.places[r];
         if (!*size) *place = edges->places[k];
-        found = found && *place + *size == edges->places[k] && !(*size && buffer->datatype);
+        found = found && *place + *size == edges->places[k] && !(*size && buffer->derived);
         *size += edges->counts[k];
         to.elements[r] += edges->elements[k];
         found = found && *size <= INT32_MAX;

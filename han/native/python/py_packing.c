@@ -2,6 +2,8 @@
 
 #include <limits.h>
 
+#include "python/py_types.h"
+
 int han_py_pack(const ReaderObject *r, const han_packing *p, uint8_t *packed) {
     if (p->grid->loops < 0)
         return han_pack(&r->mpi, p->data, (int)p->elements, p->type, packed, (int)p->nbytes,
@@ -28,7 +30,9 @@ int han_py_move(const ReaderObject *r, const han_packing *from, const han_packin
 
 han_grid han_py_grid(const ReaderObject *r, han_asked *a, han_handle type, uint64_t elements) {
     if (type != a->last) {
-        a->grid = han_grid_of_type(&r->mpi, type, &a->extent);
+        const han_known_type *known = han_type_known(type);
+        a->grid = known ? known->grid : han_grid_of_type(&r->mpi, type, &a->extent);
+        if (known) a->extent = (int64_t)known->extent;
         a->last = type;
     }
     han_grid grid = a->grid;
@@ -59,9 +63,7 @@ static PyObject *packer_call(PackerObject *self, PyObject *args, PyObject *kwarg
     rc = self->packs ? han_py_pack(r, &all, self->packed) : han_py_unpack(r, &all, self->packed);
     Py_END_ALLOW_THREADS
     if (!rc) Py_RETURN_NONE;
-    PyObject *code = PyLong_FromLong(rc);
-    if (code) PyErr_SetObject(r->error, code);
-    Py_XDECREF(code);
+    (void)han_py_raise_code(r, rc);
     return NULL;
 }
 

@@ -64,6 +64,13 @@ han_handle han_py_handle(const ReaderObject *r, PyObject *datatype) {
     return narrow;
 }
 
+int han_py_raise_code(const ReaderObject *r, int code) {
+    PyObject *number = PyLong_FromLong(code);
+    if (number) PyErr_SetObject(r->error, number);
+    Py_XDECREF(number);
+    return -1;
+}
+
 /* ---- elements ----------------------------------------------------------------------------- */
 
 static const han_element no_numbers = {.size = 1, .kind = -1};
@@ -111,6 +118,7 @@ static bool take_derived(const ReaderObject *r, PyObject *type, const han_range 
     b->span = span;
     b->nbytes = b->packed = b->count * (uint64_t)f.size;
     b->element = &no_numbers;
+    b->derived = true;
     b->datatype = Py_NewRef(type);
     return span <= b->room;
 }
@@ -182,7 +190,7 @@ static PyObject *reader_read(ReaderObject *self, PyObject *args) {
     unsigned long long blocks = 1;
     han_buffer b = {0};
     if (!PyArg_ParseTuple(args, "O|K", &spec, &blocks)) return NULL;
-    if (han_py_read(self, spec, blocks, &b) && !b.datatype)
+    if (han_py_read(self, spec, blocks, &b) && !b.derived)
         facts = han_py_buffer_facts(&b);
     else
         facts = Py_NewRef(Py_None);

@@ -44,6 +44,8 @@ bool han_py_whole(PyObject *, uint64_t *);
 bool han_py_read_items(const ReaderObject *, const han_items *, han_range, han_buffer *);
 /* MPI's handle in a Datatype, as mpi4py tells it. */
 han_handle han_py_handle(const ReaderObject *, PyObject *datatype);
+/* Raise MPI.Exception with a code of MPI's; return -1. */
+int han_py_raise_code(const ReaderObject *, int code);
 /* Take the elements of a buffer with a type as they lie in memory, if it is a predefined one with
  * gaps, such as MPI.DOUBLE_INT: so the MPI library combines them. False for derived types. */
 bool han_py_with_gaps(const ReaderObject *, han_buffer *);

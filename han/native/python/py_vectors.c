@@ -128,7 +128,7 @@ bool han_py_read_vector(const ReaderObject *r, PyObject *o, han_blocks *b, han_b
 
 /* Divide a buffer without counts; none of a derived type. */
 static bool divide(const ReaderObject *r, PyObject *o, han_blocks *b, han_buffer *out) {
-    if (!han_py_read(r, o, 1, out) || out->datatype) return false;
+    if (!han_py_read(r, o, 1, out) || out->derived) return false;
     uint64_t size = (uint64_t)b->size, n = out->nbytes / out->element->size;
     for (int32_t k = 0; k < b->size; k++) b->counts[k] = n / size + ((uint64_t)k < n % size);
     return place(NULL, b);
@@ -196,6 +196,7 @@ bool han_py_read_typed(const ReaderObject *r, PyObject *o, han_blocks *b, han_bu
     PyErr_Clear();
     found = found && b->reach <= out->nbytes;
     out->nbytes = out->span = b->reach;
+    out->derived = gaps;
     if (!gaps) Py_CLEAR(out->datatype);
     return found;
 }
@@ -216,7 +217,7 @@ static PyObject *read_vector(PyObject *Py_UNUSED(module), PyObject *args) {
     han_buffer buffer = {0};
     if (!PyArg_ParseTuple(args, "O!Oi", &ReaderType, &reader, &spec, &size)) return NULL;
     if (!han_py_blocks(&b, &counts, size)) return PyErr_NoMemory();
-    PyObject *answer = !han_py_read_vector(reader, spec, &b, &buffer) || buffer.datatype
+    PyObject *answer = !han_py_read_vector(reader, spec, &b, &buffer) || buffer.derived
                            ? Py_NewRef(Py_None)
                            : Py_BuildValue("(Ny#)", han_py_buffer_facts(&buffer), (char *)counts,
                                            2 * (Py_ssize_t)size * (Py_ssize_t)sizeof *counts);
