@@ -7,13 +7,38 @@ typedef struct {
     int64_t numbers[HAN_TYPE_NUMBERS];
 } made;
 
-/* Blocks of one length, equally far apart: `lengths` in elements of the inner type, `places` in units of
- * some bytes. `step` is 0 if all have the length of the first one. */
-static bool even_blocks(const made *t, int64_t count, const int64_t *lengths, int step,
-                        const int64_t *places, int64_t unit, han_grid *g) {
+/* Add the run of a grid, with its pieces, at some place. */
+static bool append(han_grid *g, const han_grid *part, int64_t place) {
+    if (part->loops) return false;
+    if (!part->pieces) return han_grid_append(g, place + part->first, part->run);
+    for (int32_t k = 0; k < part->pieces; k++)
+        if (!han_grid_append(g, place + part->first + part->piece[k].at, part->piece[k].n))
+            return false;
+    return true;
+}
+
+/* Blocks of any length at any place: pieces of a run. */
+static bool uneven_blocks(const made *t, int64_t count, const int64_t *lengths, int step,
+                          const int64_t *places, int64_t unit, han_grid *g) {
+    const han_grid inner = *g;
+    *g = han_grid_of(0);
+    for (int64_t k = 0; k < count; k++) {
+        han_grid block = inner;
+        if (!han_grid_repeat(&block, (uint64_t)lengths[k * step], t->extent) ||
+            !append(g, &block, places[k] * unit))
+            return false;
+    }
+    return true;
+}
+
+/* Blocks of an inner type: `lengths` in elements of it, `places` in units of some bytes. `step` is 0 if all
+ * have the length of the first one. */
+static bool blocks(const made *t, int64_t count, const int64_t *lengths, int step,
+                   const int64_t *places, int64_t unit, han_grid *g) {
     const int64_t stride = count > 1 ? places[1] - places[0] : 0;
     for (int64_t k = 1; k < count; k++)
-        if (lengths[k * step] != lengths[0] || places[k] - places[k - 1] != stride) return false;
+        if (lengths[k * step] != lengths[0] || places[k] - places[k - 1] != stride)
+            return uneven_blocks(t, count, lengths, step, places, unit, g);
     if (!count) return han_grid_repeat(g, 0, 0);
     g->first += places[0] * unit;
     return han_grid_repeat(g, (uint64_t)lengths[0], t->extent) &&
@@ -51,14 +76,14 @@ static bool combine(const han_mpi *m, const made *t, han_grid *g) {
                han_grid_repeat(g, (uint64_t)n[0],
                                n[2] * (t->combiner == HAN_VECTOR ? t->extent : 1));
     case HAN_INDEXED:
-        return even_blocks(t, n[0], n + 1, 1, n + 1 + n[0], t->extent, g);
+        return blocks(t, n[0], n + 1, 1, n + 1 + n[0], t->extent, g);
     case HAN_HINDEXED:
     case HAN_STRUCT:
-        return even_blocks(t, n[0], n + 1, 1, n + 1 + n[0], 1, g);
+        return blocks(t, n[0], n + 1, 1, n + 1 + n[0], 1, g);
     case HAN_INDEXED_BLOCK:
-        return even_blocks(t, n[0], n + 1, 0, n + 2, t->extent, g);
+        return blocks(t, n[0], n + 1, 0, n + 2, t->extent, g);
     case HAN_HINDEXED_BLOCK:
-        return even_blocks(t, n[0], n + 1, 0, n + 2, 1, g);
+        return blocks(t, n[0], n + 1, 0, n + 2, 1, g);
     case HAN_SUBARRAY:
         return subarray(m, t, g);
     default:
@@ -75,20 +100,15 @@ static bool predefined(const han_mpi *m, han_handle type, han_grid *g, int64_t *
     return true;
 }
 
-/* Blocks of types of their own are a grid if each begins where the one before it ends. */
+/* Blocks of types of their own, as the members of a structure: pieces of a run. */
 static bool join(int64_t count, const int64_t *numbers, han_grid *parts, const int64_t *extents,
                  han_grid *g) {
     const int64_t *lengths = numbers + 1, *places = lengths + count;
     *g = han_grid_of(0);
-    for (int64_t k = 0; k < count; k++) {
-        han_grid *part = &parts[k];
-        if (!han_grid_repeat(part, (uint64_t)lengths[k], extents[k]) || !han_is_run(part))
+    for (int64_t k = 0; k < count; k++)
+        if (!han_grid_repeat(&parts[k], (uint64_t)lengths[k], extents[k]) ||
+            !append(g, &parts[k], places[k]))
             return false;
-        const int64_t first = part->first + places[k];
-        if (!g->run) g->first = first;
-        if (part->run && first != g->first + (int64_t)g->run) return false;
-        g->run += part->run;
-    }
     return true;
 }
 

@@ -1,11 +1,12 @@
-/* Data that lies in memory as a grid: equal runs of bytes, in the order of nested loops. */
+/* Data that lies in memory as a grid: equal runs of bytes, in the order of nested loops. A run may be in
+ * several pieces, as the data of a structure with padding is. */
 #ifndef HAN_GRID_H
 #define HAN_GRID_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HAN_GRID_LOOPS = 4 };
+enum { HAN_GRID_LOOPS = 4, HAN_GRID_PIECES = 12 };
 
 typedef struct {
     uint64_t count;
@@ -13,19 +14,28 @@ typedef struct {
 } han_loop;
 
 typedef struct {
-    int64_t first; /* where the first run begins, from the address of the data */
-    uint64_t run;  /* bytes of a run; 0: there is no data */
-    int32_t loops; /* 0: all data is one run; negative: it is no grid, and nothing else is told */
+    int32_t at; /* from where the run begins */
+    uint32_t n; /* bytes */
+} han_piece;
+
+typedef struct {
+    int64_t first;  /* where the first run begins, from the address of the data */
+    uint64_t run;   /* bytes of a run; 0: there is no data */
+    int32_t loops;  /* 0: there is one run; negative: it is no grid, and nothing else is told */
+    int32_t pieces; /* 0: a run is contiguous */
     han_loop loop[HAN_GRID_LOOPS]; /* from the innermost one on; each repeats what is before it */
+    han_piece piece[HAN_GRID_PIECES];
 } han_grid;
 
 static inline han_grid han_grid_of(uint64_t run) { return (han_grid){.run = run}; }
 static inline han_grid han_no_grid(void) { return (han_grid){.loops = -1}; }
 /* Whether the data lies in order and without gaps. */
-static inline bool han_is_run(const han_grid *g) { return g->loops == 0; }
+static inline bool han_is_run(const han_grid *g) { return g->loops == 0 && !g->pieces; }
 
 /* Repeat a grid, `stride` bytes apart. False if that is no grid of so few loops. */
 bool han_grid_repeat(han_grid *, uint64_t count, int64_t stride);
+/* Add bytes at a place to the run of a grid without loops. False if that takes too many pieces. */
+bool han_grid_append(han_grid *, int64_t at, uint64_t n);
 /* Whether two grids at these addresses are found to have no byte in common: their bounds have none, or the
  * runs of both are in different places of the same period, as columns of a matrix are. */
 bool han_grids_apart(const han_grid *, const uint8_t *, const han_grid *, const uint8_t *);

@@ -21,6 +21,7 @@ from _support import (
 from mpi4py import MPI
 
 import han
+from han._native import packer as native_packer
 from han._native import run_start
 from han.common.errors import ArgumentError, HanError
 from han.message.reader import READER
@@ -374,6 +375,64 @@ def test_data_that_is_one_run_is_found():
     resized = D.Create_contiguous(3).Create_resized(0, 48)
     assert run_start(READER, resized, 2) is None
     assert run_start(READER, D.Create_contiguous(3), 2) == 0
+
+
+def drawn(random: Random, depth: int) -> MPI.Datatype:
+    """Draw a type, most of which han packs by itself; no data begin before its address."""
+    if not depth:
+        return random.choice([MPI.CHAR, MPI.SHORT, MPI.INT, D])
+    inner, n = drawn(random, depth - 1), random.randint(1, 5)
+    lengths = [random.randint(0, 3) for _ in range(n)]
+    lower, extent = inner.Get_extent()
+    far = max(1, lower + extent) * 4  # blocks of at most three elements
+    order = random.sample(range(n), n)
+    match random.randrange(6):
+        case 0:
+            return inner.Create_vector(n, random.randint(1, 3), 4)
+        case 1:
+            return inner.Create_indexed(lengths, [4 * k for k in order])
+        case 2:
+            return inner.Create_indexed_block(2, [3 * k for k in order])
+        case 3:
+            return inner.Create_resized(0, far)
+        case 4:
+            return inner.Create_subarray([n, 5], [n, 3], [0, 1])
+    several = [drawn(random, random.randrange(depth)) for _ in range(n)]
+    widths = [sum(one.Get_extent()) for one in several]
+    return MPI.Datatype.Create_struct(lengths, [4 * k * max(widths) for k in order], several)
+
+
+def test_elements_are_packed_as_mpi_packs_them():
+    random = Random(23)
+    by_han = 0
+    for _ in range(600):
+        kind = drawn(random, random.randint(1, 4)).Commit()
+        elements, size = random.choice([1, 2, 3, 300]), kind.Get_size()
+        (first, reach), (_, extent) = kind.Get_true_extent(), kind.Get_extent()
+        if not size or first < 0 or extent <= 0:
+            continue
+        data = np.random.default_rng(3).integers(
+            1, 255, elements * extent + first + reach, np.uint8
+        )
+        packed, wanted = np.zeros((2, elements * size), np.uint8)
+        back, expected = np.zeros((2, data.size), np.uint8)
+        kind.Pack(data[: elements * extent], wanted, 0, MPI.COMM_SELF)
+        kind.Unpack(wanted, 0, expected[: elements * extent], MPI.COMM_SELF)
+        pack, unpack = (
+            native_packer(READER, kind, elements, array.ctypes.data, packed.size,
+                          packed.ctypes.data, packed, array is data)
+            for array in (data, back)
+        )  # fmt: skip
+        kind.Free()  # a grid needs it no more
+        try:
+            pack()
+        except MPI.Exception:  # MPI was to pack it
+            continue
+        unpack()
+        by_han += 1
+        assert (packed == wanted).all()
+        assert (back == expected).all()
+    assert by_han > 200
 
 
 @on_few

@@ -23,9 +23,8 @@ static MPI_Datatype of_two(MPI_Aint x, MPI_Aint n) {
     return type;
 }
 
-/* Types of 12 or 24 bytes of data: three without gaps, and six with gaps or in another order, of
- * which MPI must pack one. */
-enum { TYPES = 9 };
+/* Types of 12 or 24 bytes of data: three without gaps, and others with gaps or in another order. */
+enum { TYPES = 11 };
 static MPI_Datatype make(int k) {
     MPI_Datatype type, whole;
     int lengths[] = {1, 2}, swapped[] = {2, 0};
@@ -57,6 +56,15 @@ static MPI_Datatype make(int k) {
         break;
     case 7:
         type = of_two(sizeof(double), 0);
+        break;
+    case 8: /* that of which MPI must pack the data */
+        MPI_Type_vector(2, 1, 2, MPI_INT, &whole);
+        MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 16},
+                               (MPI_Datatype[]){whole, MPI_DOUBLE}, &type);
+        MPI_Type_free(&whole);
+        break;
+    case 9:
+        MPI_Type_indexed(3, (int[]){1, 3, 2}, (int[]){7, 0, 4}, MPI_SHORT, &type);
         break;
     default:
         MPI_Type_vector(3, 1, 3, MPI_DOUBLE, &type);
