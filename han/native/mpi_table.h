@@ -127,6 +127,10 @@ int han_grequest_start(const han_mpi *, const han_grequest_fns *, void *state, u
 int han_grequest_complete(const han_mpi *, uint64_t req);
 /* Make a status empty in the sense of the MPI standard. */
 void han_status_empty(const han_mpi *, const han_status_fields *, void *status);
+/* A handle of an array of them. */
+static inline han_handle han_handle_at(const han_mpi *m, const void *handles, int32_t k) {
+    return m->wide ? ((const intptr_t *)handles)[k] : ((const int *)handles)[k];
+}
 int han_type_facts_of(const han_mpi *, han_handle, han_type_facts *);
 int han_type_extent(const han_mpi *, han_handle, int64_t *extent);
 int han_type_envelope(const han_mpi *, han_handle, han_envelope *);

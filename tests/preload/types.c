@@ -1,6 +1,7 @@
 /* Collectives of derived types: dense ones, which move as bytes, and others; each freed, so that MPI gives its
  * handle to the next one. Prints what is wrong. */
 #include <mpi.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,6 +121,9 @@ static void collectives(MPI_Datatype type, int k, int turn, MPI_Comm comm) {
             MPI_Wait(&request, MPI_STATUS_IGNORE);
         }
         check(taken, "MPI_Gather", k);
+        if (rank == root) memset(taken + (rank ? 0 : N * extent), NONE, (size_t)(N * extent));
+        MPI_Gather(rank == root ? MPI_IN_PLACE : sent, N, type, taken, N, type, root, comm);
+        check(taken, "MPI_Gather in place", k);
         clear();
         expect_at(type, root, N * rank * extent, N, 0);
         if (way == 0) MPI_Scatter(sent, N, type, taken, N, type, root, comm);
@@ -179,6 +183,10 @@ static MPI_Datatype apart(MPI_Datatype type, int k, MPI_Comm comm) {
         for (int r = 0; r < size; r++) expect_at(type, r, 0, counts[r], places[r] * extent);
         MPI_Allgatherv(sent, counts[rank], type, taken, counts, places, type, comm);
         check(taken, "MPI_Allgatherv of blocks that are apart", k);
+        for (int r = 0; r < size; r++)
+            if (r != rank) memset(taken + places[r] * extent, NONE, (size_t)(counts[r] * extent));
+        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, taken, counts, places, type, comm);
+        check(taken, "MPI_Allgatherv in place", k);
         clear();
         ALL(0);
         if (way == 2) MPI_Type_dup(type, &dup);
@@ -193,6 +201,34 @@ static MPI_Datatype apart(MPI_Datatype type, int k, MPI_Comm comm) {
     }
     MPI_Type_free(&other);
     return dup;
+}
+
+/* Blocks with types of their own: the elements, or as many bytes, in turn. */
+static void own_types(MPI_Datatype type, int k, MPI_Comm comm) {
+    MPI_Datatype types[MOST];
+    int counts[MOST], places[MOST], bytes;
+    MPI_Request request;
+    MPI_Aint low, extent;
+    MPI_Type_get_extent(type, &low, &extent);
+    MPI_Type_size(type, &bytes);
+    for (int way = 0; way < 4; way++) {
+        clear();
+        for (int r = 0; r < size; r++) {
+            const bool as_bytes = (rank + r + way / 2) % 2;
+            types[r] = as_bytes ? MPI_BYTE : type;
+            counts[r] = as_bytes ? N * bytes : N;
+            places[r] = (int)(N * r * extent);
+            expect_at(types[r], r, N * rank * extent, counts[r], places[r]);
+        }
+        if (way % 2 == 0)
+            MPI_Alltoallw(sent, counts, places, types, taken, counts, places, types, comm);
+        else {
+            MPI_Ialltoallw(sent, counts, places, types, taken, counts, places, types, comm,
+                           &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        check(taken, "MPI_Alltoallw", k);
+    }
 }
 
 /* Blocks for the neighbours in a ring. */
@@ -223,6 +259,21 @@ static void neighbours(MPI_Datatype type, int k, MPI_Comm ring) {
             MPI_Wait(&request, MPI_STATUS_IGNORE);
         }
         check(taken, "MPI_Neighbor_alltoall", k);
+        clear();
+        memcpy(taken, sent, sizeof taken); /* a halo: what is sent and received is in one array */
+        memcpy(want, sent, sizeof want);
+        expect_at(type, left, N * extent, N, 2 * N * extent);
+        expect_at(type, right, 0, N, 3 * N * extent);
+        MPI_Aint from[] = {0, N * extent}, to[] = {2 * N * extent, 3 * N * extent};
+        MPI_Datatype types[] = {type, type};
+        if (way < 2)
+            MPI_Neighbor_alltoallw(taken, counts, from, types, taken, counts, to, types, ring);
+        else {
+            MPI_Ineighbor_alltoallw(taken, counts, from, types, taken, counts, to, types, ring,
+                                    &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        check(taken, "MPI_Neighbor_alltoallw", k);
     }
 }
 
@@ -243,6 +294,7 @@ int main(int argc, char **argv) {
             for (int turn = 0; turn < 4; turn++) collectives(type, k, turn, own);
             for (int turn = 0; turn < 3; turn++) mixed(type, k, own);
             if (size > 2) neighbours(type, k, ring); /* else both are one */
+            own_types(type, k, own);
             type = apart(type, k, own);
             MPI_Type_free(&type);
         }

@@ -65,8 +65,10 @@ static bool collects(const han_caller *self, PyObject *const *args, han_call *c)
     uint64_t *nbytes = &c->key.nbytes;
     if (!divides(self, args[1], &c->recv, nbytes) || c->recv.readonly) return false;
     if (han_says_in_place(self, args[0])) {
-        c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
-        return !c->recv.derived;
+        const uint64_t elements = c->recv.count / (uint64_t)self->size;
+        const uint64_t step = c->recv.derived ? elements * c->recv.extent : *nbytes;
+        han_send_received(c, step * (uint64_t)self->rank, *nbytes);
+        return sees_types(c);
     }
     return reads_block(self, args[0], &c->send) && c->send.nbytes == *nbytes && han_apart(c) &&
            sees_types(c);
@@ -191,15 +193,13 @@ bool han_read_allgatherv(const han_caller *self, PyObject *const *args, han_call
     in_bytes(c, &b, size, derived ? c->recv.extent : size);
     c->key.nbytes = b.largest * size;
     const bool direct = b.joined && !derived;
-    if (han_says_in_place(self, args[0])) {
-        c->send.data = c->recv.data + b.places[self->rank];
-        return direct;
-    }
-    if (!reads_block(self, args[0], &c->send) || c->send.nbytes != b.counts[self->rank] ||
-        !han_apart(c))
-        return false;
     if (!direct) c->use = HAN_SCATTERED;
-    return !direct || sees_types(c);
+    if (han_says_in_place(self, args[0])) {
+        han_send_received(c, b.places[self->rank], b.counts[self->rank]);
+        return true;
+    }
+    return reads_block(self, args[0], &c->send) && c->send.nbytes == b.counts[self->rank] &&
+           han_apart(c) && (!direct || sees_types(c));
 }
 
 /* send, recv, recvcounts, op */

@@ -49,15 +49,17 @@ static inline void han_call_clear(han_call *c, int32_t collective) {
 }
 
 /* The numbers of a call whose blocks' sizes two ranks know: for each rank the bytes of the block to it,
- * then of that from it, and where each begins; and the elements of each, which a run does not need. */
+ * then of that from it, and where each begins. A run does not need the others: the elements of each, and
+ * the handles of their types in a call of a C program whose blocks have types of their own, else 0. */
 typedef struct {
-    uint64_t *sends, *takes, *from, *to, *sent, *taken;
+    uint64_t *sends, *takes, *from, *to, *sent, *taken, *sent_types, *taken_types;
 } han_own_blocks;
-enum { HAN_OWN_NUMBERS = 4, HAN_OWN_ALL = 6 }; /* for each rank: what a run needs, and all */
+enum { HAN_OWN_NUMBERS = 4, HAN_OWN_ALL = 8 }; /* for each rank: what a run needs, and all */
 
 static inline han_own_blocks han_own_blocks_of(uint64_t *n, int32_t ranks) {
     const size_t all = (size_t)ranks;
-    return (han_own_blocks){n, n + all, n + 2 * all, n + 3 * all, n + 4 * all, n + 5 * all};
+    return (han_own_blocks){n,           n + all,     n + 2 * all, n + 3 * all,
+                            n + 4 * all, n + 5 * all, n + 6 * all, n + 7 * all};
 }
 
 /* ---- what several readers do ---------------------------------------------------------------- */
@@ -91,6 +93,22 @@ static inline bool han_apart(const han_call *c) {
     const uint64_t sent = a->derived ? a->span : a->nbytes;
     const uint64_t received = b->derived ? b->span : b->nbytes;
     return !sent || !received || a->data + sent <= b->data || b->data + received <= a->data;
+}
+
+/* Whether blocks are sent and received in different memory, or their types may tell that they are. */
+static inline bool han_may_be_apart(han_call *c) {
+    c->meets = !han_apart(c);
+    return !c->meets || c->send.derived || c->recv.derived;
+}
+
+/* Send a block that is in the memory where a call receives, from a place on. */
+static inline void han_send_received(han_call *c, uint64_t place, uint64_t nbytes) {
+    c->send = c->recv;
+    c->send.owner = NULL;
+    Py_XINCREF(c->send.datatype);
+    c->send.data += place;
+    c->send.nbytes = c->send.packed = nbytes;
+    c->send.count = c->send.derived ? nbytes / c->send.size : 0;
 }
 
 /* ---- readers -------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "python/py_packing.h"
+#include "python/py_types.h"
 
 static bool is_root_of_bcast(const han_caller *self, const han_call *c) {
     return c->use == HAN_PACKED && c->key.root == self->rank;
@@ -30,7 +31,7 @@ static han_packing whole(const ReaderObject *r, const han_buffer *b, const han_g
 typedef struct {
     const han_buffer *buffer;
     han_grid *grids;
-    const uint64_t *elements, *places;
+    const uint64_t *elements, *places, *types;
     uint64_t *sizes, *starts;
 } side;
 
@@ -42,13 +43,17 @@ static sides sides_of(const han_caller *self, const han_call *c, const han_call 
     const han_own_blocks own = han_own_blocks_of(c->counts, self->size);
     const han_own_blocks run = han_own_blocks_of(copy->counts, self->size);
     return (sides){
-        {&c->send, copy->grids, own.sent, own.from, run.sends, run.from},
-        {&c->recv, copy->grids + self->size, own.taken, own.to, run.takes, run.to},
+        {&c->send, copy->grids, own.sent, own.from, own.sent_types, run.sends, run.from},
+        {&c->recv, copy->grids + self->size, own.taken, own.to, own.taken_types, run.takes, run.to},
     };
 }
 
+static han_handle type_in(const ReaderObject *r, const side *s, int32_t k) {
+    return s->types[k] ? (han_handle)s->types[k] : type_of(r, s->buffer, k);
+}
+
 static han_packing block_of(const ReaderObject *r, const side *s, int32_t k) {
-    return (han_packing){&s->grids[k], type_of(r, s->buffer, k), s->elements[k], s->sizes[k],
+    return (han_packing){&s->grids[k], type_in(r, s, k), s->elements[k], s->sizes[k],
                          s->buffer->data + s->places[k]};
 }
 
@@ -56,9 +61,8 @@ static void find_grids(const ReaderObject *r, const side *s, int32_t blocks) {
     han_asked last = {.last = 0};
     for (int32_t k = 0; k < blocks; k++) {
         if (!s->sizes[k]) continue;
-        s->grids[k] = s->buffer->derived
-                          ? han_py_grid(r, &last, type_of(r, s->buffer, k), s->elements[k])
-                          : han_grid_of(s->sizes[k]);
+        s->grids[k] = s->buffer->derived ? han_py_grid(r, &last, type_in(r, s, k), s->elements[k])
+                                         : han_grid_of(s->sizes[k]);
     }
 }
 
@@ -78,7 +82,7 @@ static bool is_packed(const side *s, int32_t k) { return s->sizes[k] && !han_is_
 
 static bool is_same(const ReaderObject *r, const side *s, int32_t a, int32_t b) {
     return s->sizes[a] == s->sizes[b] && s->places[a] == s->places[b] &&
-           type_of(r, s->buffer, a) == type_of(r, s->buffer, b);
+           type_in(r, s, a) == type_in(r, s, b);
 }
 
 /* Tell where the data of blocks begins: in the buffer, or packed from `at` on. One that is sent to several
@@ -305,6 +309,17 @@ int han_copy_deliver(const han_caller *self, const han_call *c, const han_call *
     default:
         return deliver_blocks(self, c, copy->recv.data);
     }
+}
+
+bool han_copy_needs_types(const han_caller *self, const han_call *c) {
+    if (c->use != HAN_TYPED) return false;
+    const uint64_t *types = han_own_blocks_of(c->counts, self->size).taken_types;
+    bool needed = false;
+    for (int32_t k = 0; k < self->size && !needed; k++) {
+        const han_known_type *t = types[k] ? han_type_known((han_handle)types[k]) : NULL;
+        needed = t && t->grid.loops < 0;
+    }
+    return needed;
 }
 
 int han_py_deliver(const han_caller *self, const han_call *c, const han_call *copy) {

@@ -12,6 +12,9 @@ int han_copy_lay_out(const han_caller *, const han_call *, void *memory, han_cal
 /* Deliver the result, unless this is the root of a broadcast: 0, or what MPI says. */
 int han_copy_deliver(const han_caller *, const han_call *, const han_call *copy);
 
+/* Whether the types of a C program's blocks are needed until then: not all are told by grids. */
+bool han_copy_needs_types(const han_caller *, const han_call *);
+
 /* The same for Python: a copy as a new bytes object. What is sent packed, as by the
  * root of a broadcast, is packed there too. NULL, without an exception, if there is no memory or MPI cannot pack. */
 PyObject *han_py_copy(const han_caller *, const han_call *, han_call *copy);

@@ -225,6 +225,7 @@ static PyObject *make_request(void *calls, const han_door_call *d, const han_cal
 /* Make the request of a call that was read: whether its plan is known. */
 static bool requested(void *calls, han_door_call *d, const han_call *c, int *code) {
     if (started_again(calls, d, c, code)) return true;
+    if (han_copy_needs_types(han_py_calls_caller(calls), c)) return false;
     entered python = enter();
     PyObject *made;
     do made = make_request(calls, d, c);

@@ -41,8 +41,9 @@ static bool collects(const han_caller *self, const han_door_call *d, bool in_pla
     uint64_t *nbytes = &c->key.nbytes;
     if (!han_door_reads_blocks(self, &d->recv, &c->recv, nbytes)) return false;
     if (in_place) {
-        c->send.data = c->recv.data + *nbytes * (uint64_t)self->rank;
-        return !c->recv.derived;
+        const uint64_t step = c->recv.derived ? (uint64_t)d->recv.n * c->recv.extent : *nbytes;
+        han_send_received(c, step * (uint64_t)self->rank, *nbytes);
+        return sees_types(c);
     }
     return han_door_reads(self, &d->send, &c->send) && c->send.nbytes == *nbytes && han_apart(c) &&
            sees_types(c);
@@ -138,7 +139,8 @@ static bool read_equal(const han_caller *self, const han_door_call *d, bool in_p
 
 static han_door_sized blocks_of(const han_caller *self, const han_call *c) {
     uint64_t *bytes = c->counts;
-    return (han_door_sized){bytes, bytes + self->size, bytes + 2 * (size_t)self->size};
+    const size_t n = (size_t)self->size;
+    return (han_door_sized){bytes, bytes + n, bytes + 2 * n, bytes + 3 * n};
 }
 
 /* Take the sizes of an allgather, or of a reduce-scatter: all ranks know them. Whether the blocks lie in
@@ -159,15 +161,13 @@ static bool read_allgatherv(const han_caller *self, const han_door_call *d, bool
     const han_door_sized b = blocks_of(self, c);
     if (!han_door_reads_sizes(self, of_ranks(self, d, &d->recv), &c->recv, b)) return false;
     const bool direct = are_joined(self, c) && !c->recv.derived;
-    if (in_place) {
-        c->send.data = c->recv.data + b.places[self->rank];
-        return direct;
-    }
-    if (!han_door_reads(self, &d->send, &c->send) || c->send.nbytes != b.bytes[self->rank] ||
-        !han_apart(c))
-        return false;
     if (!direct) c->use = HAN_SCATTERED;
-    return !direct || sees_types(c);
+    if (in_place) {
+        han_send_received(c, b.places[self->rank], b.bytes[self->rank]);
+        return true;
+    }
+    return han_door_reads(self, &d->send, &c->send) && c->send.nbytes == b.bytes[self->rank] &&
+           han_apart(c) && (!direct || sees_types(c));
 }
 
 static bool read_reduce_scatter(const han_caller *self, const han_door_call *d, bool in_place,
@@ -200,10 +200,10 @@ static han_own_blocks own_blocks(const han_caller *self, han_call *c) {
 }
 
 static han_door_sized sent_of(const han_own_blocks *b) {
-    return (han_door_sized){b->sends, b->from, b->sent};
+    return (han_door_sized){b->sends, b->from, b->sent, b->sent_types};
 }
 static han_door_sized taken_of(const han_own_blocks *b) {
-    return (han_door_sized){b->takes, b->to, b->taken};
+    return (han_door_sized){b->takes, b->to, b->taken, b->taken_types};
 }
 
 /* Elements of derived types may have to travel packed, here block by block. */
@@ -222,7 +222,7 @@ static bool reads_own_sizes(const han_caller *self, const han_door_call *d, cons
         return d->send.data != in_place &&
                han_door_reads_sizes(self, of_ranks(self, d, &d->recv), &c->recv, taken) &&
                han_door_reads_sizes(self, of_ranks(self, d, &d->send), &c->send, sent) &&
-               b.sends[me] == b.takes[me] && han_apart(c);
+               b.sends[me] == b.takes[me] && han_may_be_apart(c);
     c->key.root = root;
     if (root < 0 || root >= self->size) return false;
     if (d->collective == HAN_C_GATHERV) {
@@ -261,7 +261,8 @@ static bool read_neighbours(const han_caller *self, const han_door_call *d, cons
     c->key.kind = e->kind;
     return han_door_reads_sizes(self, to, &c->send, sent_of(&b)) &&
            han_door_reads_sizes(self, from, &c->recv, taken_of(&b)) &&
-           b.sends[self->rank] == b.takes[self->rank] && han_apart(c) && sees_types_of_blocks(c);
+           b.sends[self->rank] == b.takes[self->rank] && han_may_be_apart(c) &&
+           sees_types_of_blocks(c);
 }
 
 bool han_door_read(const han_caller *self, const han_door_call *d, const void *in_place,

@@ -79,10 +79,6 @@ static int64_t number(const void *numbers, bool large, int32_t k) {
     return large ? ((const int64_t *)numbers)[k] : ((const int *)numbers)[k];
 }
 
-static han_handle type_of(const han_caller *self, const void *types, int32_t k) {
-    return self->reader->mpi.wide ? ((const intptr_t *)types)[k] : ((const int *)types)[k];
-}
-
 static bool holds(const han_door_told *t) {
     bool any = t->form == HAN_DOOR_EQUAL && t->side->n > 0;
     for (int32_t k = 0; !any && t->form && k < t->n; k++)
@@ -95,17 +91,22 @@ bool han_door_reads_sizes(const han_caller *self, han_door_told t, han_buffer *b
     uint64_t at = 0, reach = 0, *bytes = to.bytes, *places = to.places;
     const bool typed = t.form == HAN_DOOR_TYPED;
     const han_known_type *packed = NULL;
+    bool joined = false; /* blocks of a rank */
+    han_handle type = typed ? 0 : t.side->type;
     if (t.n && t.form != HAN_DOOR_EQUAL && !t.side->counts) return false;
-    if (t.n && !typed && !(b->element = element_of(self, t.side->type)) &&
-        !(packed = has_gaps(t.side->type, b)))
-        return misses(t.side->type, holds(&t));
+    if (t.n && !typed && !(b->element = element_of(self, type)) && !(packed = has_gaps(type, b)))
+        return misses(type, holds(&t));
     for (int32_t k = 0; k < t.n; k++) {
         const int32_t r = t.ranks ? t.ranks[k] : k;
         const int64_t n = t.form ? number(t.side->counts, t.large, k) : t.side->n;
         if (n < 0) return false;
         if (!n) continue;
-        if (typed && !(b->element = element_of(self, type_of(self, t.side->types, k))))
-            return misses(type_of(self, t.side->types, k), true);
+        if (typed) {
+            type = han_handle_at(&self->reader->mpi, t.side->types, k);
+            packed = NULL;
+            b->element = element_of(self, type);
+            if (!b->element && !(packed = has_gaps(type, b))) return misses(type, true);
+        }
         const uint64_t size = b->element->size;
         int64_t place = t.same           ? 0
                         : t.side->places ? number(t.side->places, t.far, k)
@@ -117,14 +118,16 @@ bool han_door_reads_sizes(const han_caller *self, han_door_told t, han_buffer *b
         if (r < 0) continue;
         if (!bytes[r]) places[r] = (uint64_t)place;
         if (packed ? bytes[r] : places[r] + bytes[r] != (uint64_t)place) return false;
+        joined = joined || bytes[r];
         bytes[r] += (uint64_t)n * size;
         if (bytes[r] > INT32_MAX) return false;
         const uint64_t span =
             packed ? (uint64_t)(n - 1) * packed->extent + packed->behind : bytes[r];
         if (places[r] + span > reach) reach = places[r] + span;
-        if (packed) to.elements[r] = (uint64_t)n;
+        to.elements[r] = (uint64_t)n;
+        if (typed) to.types[r] = (uint64_t)type;
     }
     b->data = (uint8_t *)(uintptr_t)t.side->data;
     b->nbytes = b->span = reach;
-    return t.side->data || !reach;
+    return (t.side->data || !reach) && !(joined && b->derived);
 }

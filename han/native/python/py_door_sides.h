@@ -16,9 +16,9 @@ typedef struct {
     bool same;       /* each block is the whole buffer */
 } han_door_told;
 
-/* What is read of blocks, by their ranks. Elements are counted of types that are packed. */
+/* What is read of blocks, by their ranks; the types, if each block has its own. */
 typedef struct {
-    uint64_t *bytes, *places, *elements;
+    uint64_t *bytes, *places, *elements, *types;
 } han_door_sized;
 
 /* Read the elements of a side. */

@@ -61,12 +61,6 @@ static bool sees_types(han_call *c) {
     return true;
 }
 
-/* Whether blocks are sent and received in different memory, or their types may tell that they are. */
-static bool may_be_apart(han_call *c) {
-    c->meets = !han_apart(c);
-    return !c->meets || c->send.derived || c->recv.derived;
-}
-
 /* send, recv, root */
 bool han_read_gatherv(const han_caller *self, PyObject *const *args, han_call *c) {
     han_own_blocks b;
@@ -166,7 +160,7 @@ bool han_read_alltoallw(const han_caller *self, PyObject *const *args, han_call 
         return false;
     if (han_says_in_place(self, args[0])) return copies_own_blocks(self, c, &b);
     return han_py_read_typed(self->reader, args[0], &to, &c->send) &&
-           b.sends[self->rank] == b.takes[self->rank] && may_be_apart(c) && sees_types(c);
+           b.sends[self->rank] == b.takes[self->rank] && han_may_be_apart(c) && sees_types(c);
 }
 
 /* ---- neighbours ---------------------------------------------------------------------------- */
@@ -276,7 +270,7 @@ bool han_read_neighbours(const han_caller *self, PyObject *const *args, han_call
     }
     found = found && reads_edges(self, args[1], e, true, &to, &c->send) &&
             reads_edges(self, args[2], e, false, &from, &c->recv) && !c->recv.readonly &&
-            may_be_apart(c) && joins(&c->send, &to, blocks_sent(&own, self->size)) &&
+            han_may_be_apart(c) && joins(&c->send, &to, blocks_sent(&own, self->size)) &&
             joins(&c->recv, &from, blocks_taken(&own, self->size)) &&
             own.sends[self->rank] == own.takes[self->rank] && sees_types(c);
     PyMem_Free(sent);
