@@ -284,8 +284,9 @@ int main(int argc, char **argv) {
     MPI_Comm own;
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     const int ends[] = {(rank + size - 1) % size, (rank + 1) % size};
+    const int weights[] = {1, 1};
     MPI_Comm ring;
-    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, ends, MPI_UNWEIGHTED, 2, ends, MPI_UNWEIGHTED,
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, ends, weights, 2, ends, weights,
                                    MPI_INFO_NULL, 0, &ring);
     for (int turn = 0; turn < 10; turn++) MPI_Barrier(own), MPI_Barrier(ring);
     for (int again = 0; again < 3; again++)
