@@ -29,6 +29,7 @@ COLLECTIVES = (
 )  # fmt: skip
 
 COMPILER, MOST_BYTES = "mpicc", 1 << 27
+ELEMENT = 8  # bytes of the data of a number in a column, or of a structure
 
 
 class Elements(str, Enum):
@@ -74,6 +75,8 @@ def bench_c(
     sizes = parse_sizes(given.sizes)
     if max(sizes) > MOST_BYTES:
         raise ArgumentError(f"{max(sizes)} bytes: a message or a block has at most 128 MiB")
+    if elements is not Elements.BYTES and any(size % ELEMENT for size in sizes):
+        raise ArgumentError(f"--elements {elements.value}: sizes are multiples of {ELEMENT} bytes")
     check_files(json_file)
     output = "" if json_file is None else str(json_file)
     how = (output, mode.value, elements.value, str(rounds), str(time))

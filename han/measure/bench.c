@@ -53,7 +53,7 @@ typedef void call_fn(int n);
 #define PERSISTENT(CALL) 0
 #endif
 #define D MPI_DOUBLE
-#define N n / each
+#define N (n / each)
 #define T type
 #define W MPI_COMM_WORLD
 #define R ring
@@ -191,7 +191,7 @@ static void end(void) {
 
 static void measure(int which, int n, int rounds, double seconds) {
     double han[MOST_ROUNDS], library[MOST_ROUNDS];
-    for (int r = 0; r < size; r++) counts[r] = N, places[r] = r * (N);
+    for (int r = 0; r < size; r++) counts[r] = N, places[r] = r * N;
     for (int k = 0; k < WARM; k++) (void)batch(which, PUBLIC, n, 1), (void)batch(which, OWN, n, 1);
     int calls[SIDES]; /* in a batch, which takes as long on both sides */
     for (int side = 0; side < SIDES; side++) {
@@ -250,12 +250,12 @@ int main(int argc, char **argv) {
     while (split < argc && strcmp(argv[split], "--")) split++;
     for (int k = split + 1; k < argc; k++) most = atoi(argv[k]) > most ? atoi(argv[k]) : most;
     size_t room = ((size_t)most * (size_t)(size + 1) + 8) * MOST_EXTENT;
-    make_type(argv[3]);
     sent = calloc(room, 1);
     received = calloc(room, 1);
     counts = calloc((size_t)size, sizeof *counts);
     places = calloc((size_t)size, sizeof *places);
     if (argc < FIRST + 1 || !sent || !received || !counts || !places) MPI_Abort(W, 2);
+    make_type(argv[3]);
     while (mode + 1 < MODES && strcmp(argv[2], MODE_NAMES[mode])) mode++;
     for (int k = 0; k < SETTLING; k++) MPI_Barrier(W);
     if (mode == AGAIN) CALLS[0].make[AGAIN][OWN](0);

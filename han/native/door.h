@@ -46,7 +46,7 @@ typedef struct {
 } han_door_call;
 
 /* What han._native does for the door. Codes are MPI's; HAN_DOOR_LEFT: the call is MPI's. */
-enum { HAN_DOOR_LEFT = -1, HAN_DOOR_VERSION = 2 };
+enum { HAN_DOOR_LEFT = -1, HAN_DOOR_VERSION = 3 };
 typedef struct {
     int version;
     /* Set han up for a communicator; collective. Whether it can serve it. */
@@ -68,8 +68,6 @@ typedef struct {
     int (*free)(han_handle comm);
     /* Forget an operation of the program, before MPI frees it. */
     void (*forget)(han_handle op);
-    /* The same for a derived type. */
-    void (*forget_type)(han_handle type);
     /* Take leave of the other ranks, before MPI is finalized. */
     void (*end)(void);
 } han_door_api;

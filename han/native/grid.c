@@ -61,6 +61,12 @@ static bounds bounds_of(const han_grid *g, int64_t at) {
     return b;
 }
 
+void han_grid_bounds(const han_grid *g, int64_t *low, int64_t *high) {
+    const bounds b = bounds_of(g, 0);
+    *low = b.low;
+    *high = b.high;
+}
+
 /* The least stride of a grid, or `least` if that is less. */
 static int64_t least_stride(const han_grid *g, int64_t least) {
     for (int32_t k = 0; k < g->loops; k++) {

@@ -36,6 +36,8 @@ static inline bool han_is_run(const han_grid *g) { return g->loops == 0 && !g->p
 bool han_grid_repeat(han_grid *, uint64_t count, int64_t stride);
 /* Add bytes at a place to the run of a grid without loops. False if that takes too many pieces. */
 bool han_grid_append(han_grid *, int64_t at, uint64_t n);
+/* Where the first byte of a grid is, and where the last one ends. */
+void han_grid_bounds(const han_grid *, int64_t *low, int64_t *high);
 /* Whether two grids at these addresses are found to have no byte in common: their bounds have none, or the
  * runs of both are in different places of the same period, as columns of a matrix are. */
 bool han_grids_apart(const han_grid *, const uint8_t *, const han_grid *, const uint8_t *);

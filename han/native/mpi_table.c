@@ -203,8 +203,22 @@ int han_type_dup(const han_mpi *m, han_handle type, han_handle *made) {
         intptr_t wide;
     } h;
     int rc = CALL(MPI_Type_dup, (H, H *), (H)type, (H *)&h);
-    *made = m->wide ? h.wide : h.narrow;
+    if (!rc) *made = m->wide ? h.wide : h.narrow;
     return rc;
+}
+static int copy_no_attribute(intptr_t type, int key, void *extra, void *value, void *out,
+                             int *flag) {
+    (void)type, (void)key, (void)extra, (void)value, (void)out;
+    *flag = 0;
+    return 0;
+}
+int han_type_key(const han_mpi *m, han_drop_attribute *drop, int *key) {
+    han_anyfn make = m->fn[HAN_F_MPI_Type_create_keyval];
+    return ((int (*)(void *, void *, int *, void *))make)((void *)copy_no_attribute, (void *)drop,
+                                                          key, NULL);
+}
+int han_type_set(const han_mpi *m, han_handle type, int key, void *value) {
+    return CALL(MPI_Type_set_attr, (H, int, void *), (H)type, key, value);
 }
 int han_type_free(const han_mpi *m, han_handle type) {
     uint64_t handle = (uint64_t)type;

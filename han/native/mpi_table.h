@@ -27,7 +27,7 @@ typedef intptr_t han_handle;
     X(MPI_Status_set_elements) X(MPI_Status_set_cancelled) X(MPI_Type_size)            \
     X(MPI_Type_get_extent) X(MPI_Type_get_true_extent) X(MPI_Type_get_envelope)        \
     X(MPI_Type_get_contents) X(MPI_Type_dup) X(MPI_Type_free) X(MPI_Pack)              \
-    X(MPI_Unpack)                                                                      \
+    X(MPI_Unpack) X(MPI_Type_create_keyval) X(MPI_Type_set_attr)                       \
     X(MPIX_Grequest_start) X(opal_progress_register) X(MPI_Type_get_envelope_c)        \
     X(MPI_Type_get_contents_c)
 /* clang-format on */
@@ -145,6 +145,10 @@ int han_type_drop(const han_mpi *, han_handle);
 /* Make a type of its own that is like another one, and free one. */
 int han_type_dup(const han_mpi *, han_handle, han_handle *made);
 int han_type_free(const han_mpi *, han_handle);
+/* Make a key of attributes of types: MPI calls `drop` when it frees a type, and none is copied. */
+typedef int han_drop_attribute(intptr_t type, int key, void *value, void *extra);
+int han_type_key(const han_mpi *, han_drop_attribute *drop, int *key);
+int han_type_set(const han_mpi *, han_handle, int key, void *value);
 /* Copy `count` elements of a type to dense bytes, or back. */
 int han_pack(const han_mpi *, const void *data, int count, han_handle, void *packed, int n,
              han_handle comm);

@@ -297,7 +297,7 @@ int main(int argc, char **argv) {
             if (size > 2) neighbours(type, k, ring); /* else both are one */
             own_types(type, k, own);
             type = apart(type, k, own);
-            MPI_Type_free(&type);
+            (again ? PMPI_Type_free : MPI_Type_free)(&type); /* as a tool may do */
         }
     MPI_Comm_free(&own);
     MPI_Comm_free(&ring);

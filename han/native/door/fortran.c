@@ -21,7 +21,6 @@ int MPI_Barrier_init(intptr_t, intptr_t info, void *request);
 int MPI_Comm_free(intptr_t *);
 int MPI_Comm_disconnect(intptr_t *);
 int MPI_Op_free(void *);
-int MPI_Type_free(void *);
 int MPI_Finalize(void);
 
 /* ---- what Fortran passes -------------------------------------------------------------------- */
@@ -220,17 +219,10 @@ static int op_end(int *fortran) {
     if (!code) *fortran = HAN_MPIS(Op_c2f, (intptr_t), op);
     return code;
 }
-static int type_end(int *fortran) {
-    intptr_t type = type_of(fortran);
-    int code = MPI_Type_free(&type);
-    if (!code) *fortran = HAN_MPIS(Type_c2f, (intptr_t), type);
-    return code;
-}
 
 FUNCTION(comm_free, int *comm, comm, comm_end(MPI_Comm_free, comm))
 FUNCTION(comm_disconnect, int *comm, comm, comm_end(MPI_Comm_disconnect, comm))
 FUNCTION(op_free, int *op, op, op_end(op))
-FUNCTION(type_free, int *type, type, type_end(type))
 
 HAN_PUBLIC void mpi_finalize_(int *code) {
     static void *known;
@@ -253,7 +245,6 @@ DEFINE_F08(barrier)
 DEFINE_F08(comm_free)
 DEFINE_F08(comm_disconnect)
 DEFINE_F08(op_free)
-DEFINE_F08(type_free)
 
 HAN_PUBLIC void mpi_finalize_f08_(int *code) {
     int found = 0;

@@ -14,11 +14,13 @@
 /* The program initializes and finalizes MPI, and keeps its handlers of errors. Modules leave no garbage
  * that is worth a search while they are imported. */
 static const char START[] = "import gc\n"
-                            "gc.disable()\n"
                             "import mpi4py\n"
                             "mpi4py.rc(initialize=False, finalize=False, errors='default')\n"
-                            "import han.preloaded\n"
-                            "gc.enable()\n"
+                            "gc.disable()\n"
+                            "try:\n"
+                            " import han.preloaded\n"
+                            "finally:\n"
+                            " gc.enable()\n"
                             "han.preloaded.start()\n";
 
 /* NumPy's library of linear algebra starts a thread on each core; han does not use it. */

@@ -69,9 +69,3 @@ HAN_PUBLIC int MPI_Op_free(void *op) {
         *(int *)op = (int)null;
     return 0;
 }
-
-/* han's calls need no type of the program once they have begun. */
-HAN_PUBLIC int MPI_Type_free(void *type) {
-    if (type) han_door_forget_type(han_wide() ? *(intptr_t *)type : *(int *)type);
-    return HAN_MPIS(Type_free, (void *), type);
-}

@@ -283,10 +283,6 @@ void han_door_forget_op(han_handle op) {
     own--;
 }
 
-void han_door_forget_type(han_handle type) {
-    if (api) api->forget_type(type);
-}
-
 /* Python ends before MPI does. It calls what was registered last first, so this is registered first, on
  * all ranks alike. */
 HAN_PUBLIC int MPI_Init(int *argc, char ***argv) {

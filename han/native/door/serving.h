@@ -15,7 +15,5 @@ void han_door_drop(void *persistent);
 bool han_door_busy(void);
 /* Forget an operation of the program, before MPI frees it. */
 void han_door_forget_op(han_handle);
-/* The same for a derived type. */
-void han_door_forget_type(han_handle);
 
 #endif

@@ -364,8 +364,8 @@ static void end(void) { (void)call(door.end, "", 0); }
 
 static bool begin(han_handle comm) { return call(door.begin, "K", comm) == 1; }
 
-static const han_door_api api = {HAN_DOOR_VERSION,  begin, again,   first,  start,           finish,
-                                 han_tokens_in_use, drop,  release, forget, han_type_forget, end};
+static const han_door_api api = {HAN_DOOR_VERSION,  begin, again,   first,  start, finish,
+                                 han_tokens_in_use, drop,  release, forget, end};
 
 /* ---- open_door ------------------------------------------------------------------------------ */
 

@@ -19,9 +19,8 @@ static inline bool han_is_dense(const han_known_type *t) {
 
 /* What was learnt of a type that han can pack, or NULL. Needs no lock. */
 const han_known_type *han_type_known(han_handle type);
-/* Look into a type once, with the lock of the interpreter, which is released meanwhile. */
+/* Look into a type once, with the lock of the interpreter, which is released meanwhile. It is known until
+ * MPI frees it. */
 void han_type_learn(const han_mpi *, han_handle type);
-/* The program frees a type: MPI may give its handle to another one. Needs no lock. */
-void han_type_forget(han_handle type);
 
 #endif
