@@ -68,6 +68,7 @@ def open_door(
     operations: dict[int, Any],
     wide: bool,
     code: int,
+    no_type: int,
     /,
 ) -> bool:
     """Serve the preloaded library; return whether there is one."""

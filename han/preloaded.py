@@ -41,7 +41,8 @@ def start() -> None:
 def open() -> bool:
     """Serve the library that was preloaded; return whether there is one."""
     opened = _native.open_door(
-        _begin, _first, _failed, _free, _forget, _end, _rest, OPS, WIDE_HANDLES, MPI.ERR_OTHER
+        _begin, _first, _failed, _free, _forget, _end, _rest, OPS, WIDE_HANDLES, MPI.ERR_OTHER,
+        MPI.DATATYPE_NULL.handle,
     )  # fmt: skip
     if opened and _lose not in at_drop:
         at_drop.append(_lose)

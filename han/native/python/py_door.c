@@ -31,8 +31,9 @@ static struct {
     PyObject *ops;    /* the objects of operations, by their handles */
     han_handle op[MOST_OPS]; /* some of these; 0: none */
     PyObject *op_object[MOST_OPS];
-    int wide;  /* handles are pointers */
-    int other; /* MPI's code of an error that Python could not tell */
+    int wide;           /* handles are pointers */
+    int other;          /* MPI's code of an error that Python could not tell */
+    han_handle no_type; /* MPI_DATATYPE_NULL, which programs may pass with no elements */
 } door;
 
 /* ---- a repeated call ------------------------------------------------------------------------ */
@@ -337,7 +338,7 @@ static int first(han_door_call *d, void **calls) {
         *calls = found == Py_None ? NULL : found;
     learn_op(d->op);
     const han_handle missed = han_door_missed();
-    if (missed && !code && *calls)
+    if (missed && missed != door.no_type && !code && *calls)
         han_type_learn(&han_py_calls_caller(*calls)->reader->mpi, missed);
     if (made && made != Py_None && give(made, d)) code = code_of_error(d->comm);
     Py_XDECREF(answer);
@@ -369,16 +370,18 @@ static const han_door_api api = {HAN_DOOR_VERSION,  begin, again,   first,  star
 
 /* ---- open_door ------------------------------------------------------------------------------ */
 
-/* open_door(begin, first, failed, free, forget, end, rest, operations, wide, code): whether there is a
+/* open_door(begin, first, failed, free, forget, end, rest, operations, wide, code, no_type): whether there is a
  * door. */
 static PyObject *open_door(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *f[7], *ops;
+    unsigned long long no_type;
     han_door_open_fn *open = (han_door_open_fn *)dlsym(RTLD_DEFAULT, HAN_DOOR_OPEN);
-    if (!PyArg_ParseTuple(args, "OOOOOOOO!pi", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6],
-                          &PyDict_Type, &ops, &door.wide, &door.other))
+    if (!PyArg_ParseTuple(args, "OOOOOOOO!piK", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6],
+                          &PyDict_Type, &ops, &door.wide, &door.other, &no_type))
         return NULL;
     if (!open || door.first) return PyBool_FromLong(open != NULL);
     door.ops = Py_NewRef(ops);
+    door.no_type = handle_of(no_type);
     for (int k = 0; k < 7; k++) Py_INCREF(f[k]);
     door.begin = f[0], door.first = f[1], door.failed = f[2], door.free = f[3];
     door.forget = f[4], door.end = f[5], door.rest = f[6];
@@ -388,7 +391,8 @@ static PyObject *open_door(PyObject *Py_UNUSED(module), PyObject *args) {
 
 PyMethodDef han_door_functions[] = {
     HAN_METHOD("open_door", open_door, METH_VARARGS,
-               "$module, begin, first, failed, free, forget, end, rest, operations, wide, code, /",
+               "$module, begin, first, failed, free, forget, end, rest, operations, wide, code, "
+               "no_type, /",
                "Serve the preloaded library; whether there is one."),
     {NULL, NULL, 0, NULL},
 };

@@ -19,9 +19,9 @@ static const han_element *element_of(const han_caller *self, han_handle type) {
     return t && han_is_dense(t) ? &t->element : e;
 }
 
-/* Take notice of a type that is not known; of no elements it may be a null handle. */
-static bool misses(han_handle type, bool elements) {
-    if (elements) missed = type;
+/* Take notice of a type that is not known. */
+static bool misses(han_handle type) {
+    missed = type;
     return false;
 }
 
@@ -41,7 +41,7 @@ static const han_known_type *has_gaps(han_handle type, han_buffer *b) {
 static bool reads_packed(const han_door_side *side, uint64_t blocks, han_buffer *b) {
     const han_known_type *t = has_gaps(side->type, b);
     uint64_t before;
-    if (!t) return misses(side->type, side->n > 0);
+    if (!t) return misses(side->type);
     if (__builtin_mul_overflow((uint64_t)side->n, blocks, &b->count) || b->count > INT_MAX ||
         __builtin_mul_overflow(b->count, b->size, &b->nbytes) || b->nbytes > INT_MAX)
         return false;
@@ -79,13 +79,6 @@ static int64_t number(const void *numbers, bool large, int32_t k) {
     return large ? ((const int64_t *)numbers)[k] : ((const int *)numbers)[k];
 }
 
-static bool holds(const han_door_told *t) {
-    bool any = t->form == HAN_DOOR_EQUAL && t->side->n > 0;
-    for (int32_t k = 0; !any && t->form && k < t->n; k++)
-        any = number(t->side->counts, t->large, k) > 0;
-    return any;
-}
-
 bool han_door_reads_sizes(const han_caller *self, han_door_told t, han_buffer *b,
                           han_door_sized to) {
     uint64_t at = 0, reach = 0, *bytes = to.bytes, *places = to.places;
@@ -95,7 +88,7 @@ bool han_door_reads_sizes(const han_caller *self, han_door_told t, han_buffer *b
     han_handle type = typed ? 0 : t.side->type;
     if (t.n && t.form != HAN_DOOR_EQUAL && !t.side->counts) return false;
     if (t.n && !typed && !(b->element = element_of(self, type)) && !(packed = has_gaps(type, b)))
-        return misses(type, holds(&t));
+        return misses(type);
     for (int32_t k = 0; k < t.n; k++) {
         const int32_t r = t.ranks ? t.ranks[k] : k;
         const int64_t n = t.form ? number(t.side->counts, t.large, k) : t.side->n;
@@ -105,7 +98,7 @@ bool han_door_reads_sizes(const han_caller *self, han_door_told t, han_buffer *b
             type = han_handle_at(&self->reader->mpi, t.side->types, k);
             packed = NULL;
             b->element = element_of(self, type);
-            if (!b->element && !(packed = has_gaps(type, b))) return misses(type, true);
+            if (!b->element && !(packed = has_gaps(type, b))) return misses(type);
         }
         const uint64_t size = b->element->size;
         int64_t place = t.same           ? 0
