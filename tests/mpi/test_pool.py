@@ -43,11 +43,12 @@ def start(folder: Path, source: str, output: IO[str], *options: str) -> subproce
     """Start a pytest session with tests of this source."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_inner.py").write_text(PRELUDE + source)
+    (folder / "pytest.ini").write_text("[pytest]\n")  # not that of the project
     environment = {k: v for k, v in os.environ.items() if k not in ("HAN_TEST_CASES", "COLUMNS")}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS / "helpers"), str(TESTS.parent)])
     environment["HAN_TEST_POOL"] = "yes"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += [f"--rootdir={folder}", "-c", os.devnull, *options, str(folder)]
+    command += [f"--rootdir={folder}", "-c", str(folder / "pytest.ini"), *options, str(folder)]
     return subprocess.Popen(command, env=environment, cwd=folder, stdout=output, stderr=output)
 
 
