@@ -13,6 +13,7 @@
 #include "python/py_copies.h"
 #include "python/py_door_read.h"
 #include "python/py_door_sides.h"
+#include "python/py_enter.h"
 #include "python/py_request_object.h"
 #include "python/py_run.h"
 #include "python/py_types.h"
@@ -74,32 +75,6 @@ static void unlearn_op(han_handle op) {
             __atomic_store_n(&door.op[k], 0, __ATOMIC_RELEASE);
             Py_CLEAR(door.op_object[k]);
         }
-}
-
-/* Python's lock, and the exception that is set while a Python program's extension calls MPI. */
-typedef struct {
-    PyGILState_STATE lock;
-    PyObject *type, *value, *trace;
-    bool interrupted;
-} entered;
-
-static entered enter(void) {
-    entered e = {.lock = PyGILState_Ensure()};
-    PyErr_Fetch(&e.type, &e.value, &e.trace);
-    return e;
-}
-
-static void leave(entered e) {
-    PyErr_Restore(e.type, e.value, e.trace);
-    if (e.interrupted) PyErr_SetInterrupt();
-    PyGILState_Release(e.lock);
-}
-
-/* Whether Python was interrupted by a signal (Ctrl-C), of which the program hears after the call. */
-static bool was_interrupted(entered *e) {
-    if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return false;
-    PyErr_Clear();
-    return e->interrupted = true;
 }
 
 /* MPI's code that a function of Python returns; drops the answer. With an exception, `other`. */
@@ -318,9 +293,25 @@ static bool again(void *calls, han_door_call *d, int *code) {
     return known;
 }
 
+/* Learn the types that a call was left for, one of each side, and serve it: whether it is known now. */
+static bool learnt(void *calls, han_door_call *d, int *code) {
+    bool known = false;
+    for (int side = 0; side < 2 && calls && !known; side++) {
+        const han_handle type = han_door_missed();
+        if (!type || type == door.no_type) break;
+        entered python = enter();
+        han_type_learn(&han_py_calls_caller(calls)->reader->mpi, type);
+        leave(python);
+        known = again(calls, d, code);
+    }
+    (void)han_door_missed();
+    return known;
+}
+
 static int first(han_door_call *d, void **calls) {
-    entered python = enter();
     int code = door.other;
+    if (learnt(*calls, d, &code)) return code;
+    entered python = enter();
     PyObject *found = NULL, *made = NULL;
 #define SIDE(S)                                                                               \
     (unsigned long long)(uintptr_t)(S).data, (long long)(S).n, shown((S).type),               \
@@ -337,9 +328,6 @@ static int first(han_door_call *d, void **calls) {
     else if (*calls != found) /* the communicator's State owns it as long as the door uses it */
         *calls = found == Py_None ? NULL : found;
     learn_op(d->op);
-    const han_handle missed = han_door_missed();
-    if (missed && missed != door.no_type && !code && *calls)
-        han_type_learn(&han_py_calls_caller(*calls)->reader->mpi, missed);
     if (made && made != Py_None && give(made, d)) code = code_of_error(d->comm);
     Py_XDECREF(answer);
     leave(python);
